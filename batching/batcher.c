@@ -25,13 +25,14 @@ static bool allocate_steps(struct batcher *b)
         scheduled->positions = calloc(rows, sizeof *scheduled->positions);
         scheduled->output_rows = calloc(outputs, sizeof *scheduled->output_rows);
         scheduled->sequences = calloc(outputs, sizeof *scheduled->sequences);
+        scheduled->copies = calloc(sequences + 1, sizeof *scheduled->copies);
         scheduled->output_sequences = calloc(outputs, sizeof(struct sequence *));
         scheduled->samples = calloc(outputs, sizeof *scheduled->samples);
         scheduled->scorings = calloc(outputs, sizeof *scheduled->scorings);
         scheduled->drafts.sequences = calloc(outputs, sizeof(struct sequence *));
         complete = complete && scheduled->tokens && scheduled->positions && scheduled->output_rows &&
-                   scheduled->sequences && scheduled->output_sequences && scheduled->samples &&
-                   scheduled->scorings && scheduled->drafts.sequences;
+                   scheduled->sequences && scheduled->copies && scheduled->output_sequences &&
+                   scheduled->samples && scheduled->scorings && scheduled->drafts.sequences;
     }
     return complete;
 }
@@ -47,6 +48,7 @@ static void free_steps(struct batcher *b)
         free(scheduled->positions);
         free(scheduled->output_rows);
         free(scheduled->sequences);
+        free(scheduled->copies);
         free(scheduled->output_sequences);
         free(scheduled->samples);
         free(scheduled->scorings);
@@ -81,13 +83,13 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     if (status == STATUS_OK && limits->n_state_slots)
         status = page_stack_init(&b->slots, limits->n_state_slots, error);
     if (status == STATUS_OK)
-        status = prefix_init(&b->tree, limits->page_positions, &b->pages, error);
+        status = prefix_init(&b->tree, limits->page_positions, &b->pages,
+                             limits->n_state_slots ? &b->slots : NULL, error);
     if (status != STATUS_OK) {
         batcher_destroy(b);
         return status;
     }
     b->window.tree = &b->tree;
-    b->window.unshared = limits->n_state_slots > 0;
     b->constraints.tokenizer = b->config.environment.tokenizer;
     b->constraints.n_vocab = b->config.environment.limits.n_vocab;
     b->constraints.compile = config->compile;

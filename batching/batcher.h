@@ -35,8 +35,7 @@ struct batch_limits {
     int32_t n_pages;
     int32_t page_positions;
     // Slots of recurrent states (struct state_shape of engine/backend.h); 0: the model has no recurrent layers.
-    // A running sequence holds one. Then there are no drafts, and prompts share no prefixes: pages without the
-    // state at their end are of no use.
+    // A running sequence holds one, the others hold snapshots (batching/snapshots.h). There are no drafts.
     int32_t n_state_slots;
     // Draft tokens in one step (batching/drafts.c). Their rows are separate sequences of the step, with
     // outputs of their own in addition to the outputs of the running sequences. 0: no speculation.

@@ -23,6 +23,7 @@ struct scheduled_step {
     struct step step;
     int32_t *tokens, *positions, *output_rows;
     struct step_sequence *sequences;
+    struct page_copy *copies; // room for one for each sequence, and for one that is not admitted after all
     // [n_outputs] sequence of each output; one sequence may have several outputs. NULL: it has ended
     struct sequence **output_sequences;
     struct sample_request *samples;
@@ -82,7 +83,7 @@ static inline void faults_note_memory(struct batcher_faults *faults, const char 
 struct batcher {
     struct batcher_config config;
     struct page_stack pages;
-    struct page_stack slots; // free slots of recurrent states; empty in models without recurrent layers
+    struct page_stack slots; // free slots of recurrent states; empty without recurrent layers
     struct prefix_tree tree;
     struct window window;
     struct batcher_jobs jobs;

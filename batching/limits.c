@@ -1,5 +1,7 @@
 #include "batching/limits.h"
 
+#include "engine/embedding.h"
+
 #include "batching/speculation.h"
 
 #include <stdio.h>
@@ -68,6 +70,7 @@ struct attempt {
     uint64_t available_bytes;
     struct placement placement;
     bool large;              // step sizes of a GPU
+    bool snapshots;          // slots for snapshots of recurrent states are planned
     int32_t positions_least; // minimum for the pages, unless --kv-memory is given
 };
 
@@ -96,8 +99,8 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     const struct model *model = attempt->model;
     int32_t n_host = attempt->placement.n_host_layers;
     if (!takes_host(&attempt->placement)) {
-        memory[DEVICE].weight_bytes =
-            wanted->backend ? forward_weight_bytes(model, wanted->backend) : model_weight_bytes(model);
+        memory[DEVICE].weight_bytes = wanted->backend ? forward_weight_bytes(model, wanted->backend)
+                                                      : model_weight_bytes(model) - model_mapped_bytes(model);
         return;
     }
     int before = n_host > 0 ? HOST : DEVICE;
@@ -110,8 +113,11 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     }
 }
 
-// Recurrent states: a slot for each sequence. Unless the batch size was given, it is limited so that they take
-// a quarter of the memory that the weights leave; the KV pages of the same sequences take as much or more.
+// Recurrent states: a slot for each sequence, and half as many for snapshots of shared prefixes. Unless the batch
+// size was given, it is limited so that the sequences' slots take a quarter of the memory that the weights leave;
+// the KV pages of the same sequences take as much or more. The snapshots take at most an eighth. With half as many
+// snapshots as sequences, prompts of any shape compute 1 % more tokens than with any number of them
+// (tests/unit/batching/unit_sharing.c).
 static void set_states(const struct attempt *attempt, struct batch_limits *batch)
 {
     const struct limits_wanted *wanted = attempt->wanted;
@@ -121,12 +127,16 @@ static void set_states(const struct attempt *attempt, struct batch_limits *batch
     uint64_t slot_bytes = forward_state_bytes(attempt->model, wanted->backend);
     struct memory memory[N_BACKENDS] = {{0}};
     count_weights(attempt, memory);
-    uint64_t weight_bytes = memory[DEVICE].weight_bytes, n_slots = 1;
+    uint64_t weight_bytes = memory[DEVICE].weight_bytes, n_slots = 0;
     if (attempt->available_bytes > weight_bytes && slot_bytes)
         n_slots = (attempt->available_bytes - weight_bytes) / 4 / slot_bytes;
     if (!wanted->n_sequences_max && n_slots < (uint64_t)batch->n_sequences_max)
         batch->n_sequences_max = at_least((int32_t)n_slots, 1);
-    batch->n_state_slots = wanted->n_state_slots ? wanted->n_state_slots : batch->n_sequences_max;
+    int32_t n_snapshots = attempt->snapshots ? (batch->n_sequences_max + 1) / 2 : 0;
+    if (n_slots / 2 < (uint64_t)n_snapshots)
+        n_snapshots = (int32_t)n_slots / 2;
+    batch->n_state_slots =
+        wanted->n_state_slots ? wanted->n_state_slots : batch->n_sequences_max + n_snapshots;
     batch->n_drafts_max = 0;
 }
 
@@ -290,7 +300,11 @@ static bool candidate_fits(struct limits_plan *plan, const struct placement_cand
         attempt.placement = (struct placement){n_host, candidate->host_attention};
         for (int smaller = large ? 0 : 1; smaller < 2; smaller++) {
             attempt.large = !smaller;
+            attempt.snapshots = !attempt.wanted->no_snapshots;
             if (attempt_fits(plan, &attempt))
+                return true;
+            attempt.snapshots = false;
+            if (attempt.model->shape.delta.n_layers && attempt_fits(plan, &attempt))
                 return true;
         }
     }
@@ -388,7 +402,7 @@ static enum status refuse_plan(const struct attempt *attempt, const struct limit
                  (double)attempt->wanted->host_available_bytes / 1e6);
     if (plan->state_bytes)
         snprintf(states, sizeof states, "the recurrent states of %d sequences %.1f MB, ",
-                 plan->batch.n_state_slots, (double)plan->state_bytes / 1e6);
+                 plan->batch.n_sequences_max, (double)plan->state_bytes / 1e6);
     return error_set(
         error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
         "memory: %.1f MB are available; weights take %.1f MB, matrices for steps of %d tokens %.1f MB, %sand "
@@ -402,6 +416,11 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
                           const struct limits_wanted *wanted, struct error *error)
 {
     struct attempt attempt = {.model = model, .wanted = wanted, .available_bytes = available_bytes};
+    if (!wanted->hidden_only && !model_has_logits(model))
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "%s (%s) %s: it generates no text; sheaf embed computes its embeddings", model->name,
+                         model_family_name(model),
+                         model->shape.bidirectional ? "attends in both directions" : "has no output matrix");
     if (wanted->n_device_layers > model->shape.n_layers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--placement: %d layers on the device, the model has %d", wanted->n_device_layers,
@@ -409,6 +428,26 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
     if (check_page(&attempt, error) != STATUS_OK)
         return error->status;
     return choose_plan(plan, &attempt) ? STATUS_OK : refuse_plan(&attempt, plan, error);
+}
+
+void limits_set_embedding(struct limits_wanted *wanted, const struct model *model, int32_t n_longest)
+{
+    static const enum kv_type type = KV_F32;
+    enum { TEXTS_A_STEP_MAX = 64 };
+    wanted->hidden_only = true;
+    bool few = wanted->n_tokens_max && wanted->n_tokens_max < TEXTS_A_STEP_MAX;
+    if (!model->shape.delta.n_layers) // else fewer texts are derived: each has a state in memory
+        wanted->n_sequences_max = few ? wanted->n_tokens_max : TEXTS_A_STEP_MAX;
+    if (!model->shape.bidirectional)
+        return;
+    struct batch_limits batch = {0};
+    set_counts(&batch, wanted, wanted->device);
+    struct forward_limits limits = {.n_tokens_max = batch.n_tokens_max,
+                                    .n_sequences_max = batch.n_sequences_max,
+                                    .page_positions = batch.page_positions};
+    wanted->kv_type = &type;
+    wanted->page_bytes = (uint64_t)embedder_pages(&limits, n_longest) *
+                         forward_page_bytes(model, wanted->backend, batch.page_positions, type);
 }
 
 void limits_describe_placement(const struct limits_plan *plan, const struct model *model, char *text,

@@ -23,7 +23,8 @@ struct limits_wanted {       // 0: derive
     int32_t n_jobs_max;
     int32_t n_drafts_max;        // not derived: 0 is none
     bool hidden_only;            // of struct forward_limits: as many outputs as tokens
-    int32_t n_state_slots;       // in models with recurrent layers; 0: one for each sequence
+    int32_t n_state_slots;       // in models with recurrent layers; 0: derive
+    bool no_snapshots;           // derive one for each sequence, and none to share prefixes with
     uint64_t page_bytes;         // memory for KV pages
     const enum kv_type *kv_type; // of the pages; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.
@@ -61,6 +62,10 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 // with the bytes needed, the bytes available and options that would fit.
 enum status limits_derive(struct limits_plan *plan, const struct model *model, uint64_t available_bytes,
                           const struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
+
+// Completes `wanted` for embeddings of texts of up to n_longest tokens. With bidirectional attention: float32
+// pages for the keys and values of one layer and the longest text.
+void limits_set_embedding(struct limits_wanted *wanted, const struct model *model, int32_t n_longest);
 
 // Limits and bytes of the second computation on the CPU (engine/cross_check.h): with the plan's number of
 // pages, or fewer if the memory does not hold them. `host_available_bytes` was measured before the plan's

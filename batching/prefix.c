@@ -1,5 +1,6 @@
 #include "batching/prefix.h"
 
+#include "batching/snapshots.h"
 #include "schemas/base/hash.h"
 
 #include <assert.h>
@@ -14,9 +15,10 @@ struct prefix_slab {
 };
 
 enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack,
-                        struct error *error)
+                        struct page_stack *states, struct error *error)
 {
-    *tree = (struct prefix_tree){.page_positions = page_positions, .stack = stack, .n_slots = SLOTS_FIRST};
+    *tree = (struct prefix_tree){
+        .page_positions = page_positions, .stack = stack, .states = states, .n_slots = SLOTS_FIRST};
     tree->slots = calloc(tree->n_slots, sizeof *tree->slots);
     for (int i = 0; i < 2; i++)
         tree->roots[i] = calloc(1, sizeof *tree->roots[i]);
@@ -34,7 +36,7 @@ void prefix_finish(struct prefix_tree *tree)
 {
     for (size_t i = 0; tree->slots && i < tree->n_slots; i++)
         if (tree->slots[i].node)
-            free(tree->slots[i].node->pages.tokens);
+            free(tree->slots[i].node->run.tokens);
     for (struct prefix_slab *slab = tree->slabs; slab;) {
         struct prefix_slab *next = slab->next;
         free(slab);
@@ -46,16 +48,52 @@ void prefix_finish(struct prefix_tree *tree)
     *tree = (struct prefix_tree){0};
 }
 
-// ---- nodes' memory ----
+// ---- positions and pages ----
 
-static size_t page_bytes(const struct prefix_tree *tree)
+static int32_t pages_of(const struct prefix_tree *tree, int32_t n_positions)
 {
-    return (size_t)tree->page_positions * sizeof(int32_t);
+    return (n_positions + tree->page_positions - 1) / tree->page_positions;
 }
 
-static int32_t *page_tokens(const struct prefix_tree *tree, const struct prefix_node *node, int32_t page)
+static int32_t start_of(const struct prefix_node *node)
 {
-    return node->pages.tokens + (size_t)page * (size_t)tree->page_positions;
+    return node->depth - node->run.n;
+}
+
+// The node's first positions are in its parent's last page, or would be if the node got pages now.
+static bool borrows_page(const struct prefix_tree *tree, const struct prefix_node *node)
+{
+    const void *heir = node->parent ? node->parent->heir : NULL;
+    return start_of(node) % tree->page_positions != 0 && (heir == node || (!heir && node->run.n_held == 0));
+}
+
+// Index in the block table of the node's first page.
+static int32_t first_page(const struct prefix_tree *tree, const struct prefix_node *node)
+{
+    return start_of(node) / tree->page_positions + borrows_page(tree, node);
+}
+
+// Pages of the whole run; 0: it ends within the parent's last page.
+static int32_t count_pages(const struct prefix_tree *tree, const struct prefix_node *node)
+{
+    return pages_of(tree, node->depth) - first_page(tree, node);
+}
+
+// The page of the node's last token.
+static int32_t last_page(const struct prefix_tree *tree, const struct prefix_node *node)
+{
+    int32_t n;
+    while ((n = count_pages(tree, node)) == 0)
+        node = node->parent;
+    assert(node->run.n_held == n);
+    return node->run.pages[n - 1];
+}
+
+// ---- nodes' memory ----
+
+static size_t tokens_bytes(int32_t n_tokens)
+{
+    return (size_t)n_tokens * sizeof(int32_t);
 }
 
 // The node is not initialized. NULL: out of memory.
@@ -79,25 +117,26 @@ static struct prefix_node *take_node(struct prefix_tree *tree)
 
 static void give_node(struct prefix_tree *tree, struct prefix_node *node)
 {
-    free(node->pages.tokens);
+    free(node->run.tokens);
     node->parent = tree->unused;
     tree->unused = node;
 }
 
-// Allocates the node's arrays for n_pages and copies the tokens and the first n_held pages. False: out of
-// memory, nothing changed.
-static bool set_memory(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages,
+// Allocates the node's arrays for n_tokens and copies these tokens and the n_held pages. False: out of memory,
+// nothing changed.
+static bool set_memory(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_tokens,
                        const int32_t *tokens, const int32_t *pages)
 {
-    size_t bytes = page_bytes(tree) * (size_t)n_pages; // cannot overflow: the tokens are in memory already
-    int32_t *memory = malloc(bytes + (size_t)n_pages * sizeof *memory);
+    // cannot overflow: the tokens are in memory already
+    size_t n_pages = (size_t)(n_tokens / tree->page_positions) + 2;
+    int32_t *memory = malloc(tokens_bytes(n_tokens) + n_pages * sizeof *memory);
     if (!memory)
         return false;
-    node->pages.tokens = memcpy(memory, tokens, bytes);
-    node->pages.items = memory + bytes / sizeof *memory;
-    if (node->pages.n_held)
-        memcpy(node->pages.items, pages, (size_t)node->pages.n_held * sizeof *pages);
-    node->pages.capacity = n_pages;
+    node->run.tokens = memcpy(memory, tokens, tokens_bytes(n_tokens));
+    node->run.pages = memory + n_tokens;
+    if (node->run.n_held)
+        memcpy(node->run.pages, pages, tokens_bytes(node->run.n_held));
+    node->run.capacity = n_tokens;
     return true;
 }
 
@@ -158,19 +197,17 @@ static void empty_slot(struct prefix_tree *tree, const struct prefix_node *node)
 
 // Keys are built from the parent's address. A split keeps the address of the lower part, so its children's
 // keys stay valid.
-static uint64_t key_of(const struct prefix_tree *tree, const struct prefix_node *parent,
-                       const int32_t *tokens)
+static uint64_t key_of(const struct prefix_node *parent, int32_t token)
 {
-    return hash_bytes(tokens, page_bytes(tree), (uint64_t)(uintptr_t)parent);
+    return hash_bytes(&token, sizeof token, (uint64_t)(uintptr_t)parent);
 }
 
 static struct prefix_node *find_child(const struct prefix_tree *tree, const struct prefix_node *parent,
-                                      uint64_t key, const int32_t *tokens)
+                                      uint64_t key, int32_t token)
 {
     for (size_t i = key & (tree->n_slots - 1); tree->slots[i].node; i = next_slot(tree, i)) {
         struct prefix_node *node = tree->slots[i].node;
-        if (tree->slots[i].key == key && node->parent == parent &&
-            memcmp(node->pages.tokens, tokens, page_bytes(tree)) == 0)
+        if (tree->slots[i].key == key && node->parent == parent && node->run.tokens[0] == token)
             return node;
     }
     return NULL;
@@ -179,14 +216,14 @@ static struct prefix_node *find_child(const struct prefix_tree *tree, const stru
 // ---- runs ----
 
 static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_node *parent, uint64_t key,
-                                     const int32_t *tokens, int32_t n_pages)
+                                     const int32_t *tokens, int32_t n_tokens)
 {
     struct prefix_node *node = reserve_slot(tree) ? take_node(tree) : NULL;
     if (!node)
         return NULL;
     *node = (struct prefix_node){
-        .parent = parent, .key = key, .depth = parent->depth + n_pages, .pages.n = n_pages};
-    if (!set_memory(tree, node, n_pages, tokens, NULL)) {
+        .parent = parent, .key = key, .depth = parent->depth + n_tokens, .run.n = n_tokens};
+    if (!set_memory(tree, node, n_tokens, tokens, NULL)) {
         give_node(tree, node);
         return NULL;
     }
@@ -196,13 +233,11 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
     return node;
 }
 
-// Number of leading pages of the node that match the tokens. The first page is known to match.
-static int32_t common_pages(const struct prefix_tree *tree, const struct prefix_node *node,
-                            const int32_t *tokens, int32_t n_pages)
+// Number of leading tokens of the node that match; the first one does.
+static int32_t common_tokens(const struct prefix_node *node, const int32_t *tokens, int32_t n_tokens)
 {
-    int32_t most = n_pages < node->pages.n ? n_pages : node->pages.n, n = 1;
-    while (n < most && memcmp(page_tokens(tree, node, n), tokens + (size_t)n * (size_t)tree->page_positions,
-                              page_bytes(tree)) == 0)
+    int32_t most = n_tokens < node->run.n ? n_tokens : node->run.n, n = 1;
+    while (n < most && node->run.tokens[n] == tokens[n])
         n++;
     return n;
 }
@@ -227,74 +262,83 @@ static void unlink_idle(struct prefix_tree *tree, struct prefix_node *node, bool
     node->idle = false;
 }
 
-// Initializes `upper` as the first n_pages of the node, with the same counts.
-static void set_upper(struct prefix_node *upper, const struct prefix_node *node, int32_t n_pages)
+static int32_t smaller_of(int32_t a, int32_t b)
 {
-    *upper =
-        (struct prefix_node){.parent = node->parent,
-                             .key = node->key,
-                             .depth = node->depth - node->pages.n + n_pages,
-                             .pages.n = n_pages,
-                             .pages.n_held = node->pages.n_held < n_pages ? node->pages.n_held : n_pages,
-                             .pages.n_ready = node->pages.n_ready < n_pages ? node->pages.n_ready : n_pages,
-                             .n_children = 1,
-                             .n_waiting = node->n_waiting,
-                             .n_offered = node->n_offered,
-                             .n_users = node->n_users};
-    upper->pages.owner = upper->pages.n_ready < upper->pages.n_held ? node->pages.owner : NULL;
+    return a < b ? a : b;
 }
 
-// Removes the first n_pages from the node, which becomes a child of `upper`.
+// Initializes `upper` as the first n_tokens of the node, with the same counts.
+static void set_upper(const struct prefix_tree *tree, struct prefix_node *upper,
+                      const struct prefix_node *node, int32_t n_tokens)
+{
+    int32_t depth = start_of(node) + n_tokens, n_pages = pages_of(tree, depth) - first_page(tree, node);
+    *upper = (struct prefix_node){.parent = node->parent,
+                                  .key = node->key,
+                                  .depth = depth,
+                                  .run.n = n_tokens,
+                                  .run.n_held = smaller_of(node->run.n_held, n_pages),
+                                  .run.n_ready = smaller_of(node->run.n_ready, n_tokens),
+                                  .run.owner = node->run.owner,
+                                  .n_children = 1,
+                                  .n_waiting = node->n_waiting,
+                                  .n_starting = node->snapshot.held ? 0 : node->n_starting,
+                                  .n_offered = node->n_offered,
+                                  .n_users = node->n_users};
+}
+
+// Removes the first tokens from the node, which becomes a child of `upper`, and its heir if it has positions in
+// the page in which it was cut.
 static void cut_off(struct prefix_tree *tree, struct prefix_node *node, struct prefix_node *upper)
 {
-    int32_t n_pages = upper->pages.n;
+    if (node->parent->heir == node)
+        node->parent->heir = upper;
     node->parent = upper;
-    node->pages.n -= n_pages;
-    node->pages.n_held -= upper->pages.n_held;
-    node->pages.n_ready -= upper->pages.n_ready;
-    if (node->pages.n_ready == node->pages.n_held)
-        node->pages.owner = NULL;
-    memmove(node->pages.tokens, page_tokens(tree, node, n_pages), page_bytes(tree) * (size_t)node->pages.n);
-    if (node->pages.n_held)
-        memmove(node->pages.items, node->pages.items + n_pages,
-                (size_t)node->pages.n_held * sizeof *node->pages.items);
-    node->key = key_of(tree, upper, node->pages.tokens);
+    node->run.n -= upper->run.n;
+    node->run.n_held -= upper->run.n_held;
+    node->run.n_ready -= upper->run.n_ready;
+    if (upper->depth % tree->page_positions && (node->run.n_held || node->run.n_ready || node->run.owner))
+        upper->heir = node;
+    memmove(node->run.tokens, node->run.tokens + upper->run.n, tokens_bytes(node->run.n));
+    if (node->run.n_held)
+        memmove(node->run.pages, node->run.pages + upper->run.n_held, tokens_bytes(node->run.n_held));
+    node->key = key_of(upper, node->run.tokens[0]);
 }
 
-// Splits the node after n_pages. The node itself becomes the lower part and keeps its sequences and children.
-// Returns the upper part; NULL: out of memory.
-static struct prefix_node *cut_node(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
+// Splits the node after n_tokens. The node itself becomes the lower part and keeps its sequences, children and
+// snapshot. Returns the upper part; NULL: out of memory.
+static struct prefix_node *cut_node(struct prefix_tree *tree, struct prefix_node *node, int32_t n_tokens)
 {
     struct prefix_node *upper = reserve_slot(tree) ? take_node(tree) : NULL;
     if (!upper)
         return NULL;
-    set_upper(upper, node, n_pages);
-    if (!set_memory(tree, upper, n_pages, node->pages.tokens, node->pages.items)) {
+    set_upper(tree, upper, node, n_tokens);
+    if (!set_memory(tree, upper, n_tokens, node->run.tokens, node->run.pages)) {
         give_node(tree, upper);
         return NULL;
     }
     tree->slots[slot_of(tree, node)].node = upper;
     if (node->n_offered)
         take_offered_place(upper, node);
-    if (node->idle) // deep pages first
+    if (node->idle && upper->run.n_held) // deep pages first
         link_idle(tree, upper, &node->idle_link);
     cut_off(tree, node, upper);
-    if (node->idle && node->pages.n_held == 0)
+    if (node->idle && node->run.n_held == 0)
         unlink_idle(tree, node, node->n_waiting > 0);
     put_in_slot(tree, node);
     tree->n_nodes++;
     return upper;
 }
 
-// Removes the pages without a KV page from the node's end.
+// Removes the tokens that are not computed from the node's end.
 static void shorten_node(struct prefix_tree *tree, struct prefix_node *node)
 {
-    int32_t *memory = node->pages.tokens;
-    node->depth -= node->pages.n - node->pages.n_held;
-    node->pages.n = node->pages.n_held;
+    int32_t *memory = node->run.tokens;
+    assert(!node->heir && !node->snapshot.held);
+    node->depth -= node->run.n - node->run.n_ready;
+    node->run.n = node->run.n_ready;
     node->is_hashed = false;
-    if (node->pages.n <= node->pages.capacity / 4 &&
-        set_memory(tree, node, node->pages.n, node->pages.tokens, node->pages.items))
+    if (node->run.n <= node->run.capacity / 4 &&
+        set_memory(tree, node, node->run.n, node->run.tokens, node->run.pages))
         free(memory);
 }
 
@@ -302,12 +346,14 @@ static void shorten_node(struct prefix_tree *tree, struct prefix_node *node)
 static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
 {
     while (node->parent && !node->n_waiting && !node->n_users && !node->n_children) {
-        if (node->pages.n_held) {
-            if (node->pages.n_held < node->pages.n)
+        if (node->run.n_ready) {
+            if (node->run.n_ready < node->run.n)
                 shorten_node(tree, node);
             return;
         }
         struct prefix_node *parent = node->parent;
+        if (parent->heir == node)
+            parent->heir = NULL;
         empty_slot(tree, node);
         if (tree->cursor == node)
             tree->cursor = parent;
@@ -323,29 +369,47 @@ static void drop_unneeded(struct prefix_tree *tree, struct prefix_node *node)
 static void idle_remove(struct prefix_tree *tree, struct prefix_node *node, bool wanted)
 {
     unlink_idle(tree, node, wanted);
-    tree->figures.n_pages_idle -= node->pages.n_held;
+    tree->figures.n_pages_idle -= node->run.n_held;
 }
 
 static void idle_append(struct prefix_tree *tree, struct prefix_node *node)
 {
     link_idle(tree, node, tree->idle[node->n_waiting > 0].last);
-    tree->figures.n_pages_idle += node->pages.n_held;
+    tree->figures.n_pages_idle += node->run.n_held;
+}
+
+// Ends the readiness of the nodes that continue in the node's last page. Returns the last of them, or the node.
+static struct prefix_node *disinherit(struct prefix_tree *tree, struct prefix_node *node)
+{
+    while (node->heir) {
+        struct prefix_node *heir = (struct prefix_node *)node->heir; // not a sequence: the node has no users
+        assert(heir->run.n_held == 0 && heir->n_users == 0);
+        node->heir = NULL;
+        heir->run.n_ready = 0;
+        snapshot_drop(tree, heir);
+        node = heir;
+    }
+    return node;
 }
 
 // Evicts up to n_pages of the node, deepest first. No node below holds a page: users of a descendant are
 // users of this node, and deeper nodes are put into the list first.
 static void evict_pages(struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages)
 {
-    assert(node->pages.n_ready == node->pages.n_held && node->pages.n_held > 0);
-    n_pages = n_pages < node->pages.n_held ? n_pages : node->pages.n_held;
+    int32_t first = first_page(tree, node);
+    n_pages = smaller_of(n_pages, node->run.n_held);
+    assert(n_pages > 0 && !node->run.owner);
+    struct prefix_node *last = disinherit(tree, node);
+    snapshot_drop(tree, node);
     for (int32_t i = 0; i < n_pages; i++)
-        page_stack_give(tree->stack, node->pages.items[--node->pages.n_held]);
-    node->pages.n_ready = node->pages.n_held;
+        page_stack_give(tree->stack, node->run.pages[--node->run.n_held]);
+    int32_t n_ready = (first + node->run.n_held) * tree->page_positions - start_of(node);
+    node->run.n_ready = n_ready < 0 ? 0 : smaller_of(n_ready, node->run.n_ready);
     tree->figures.n_pages_idle -= n_pages;
     tree->figures.n_evictions += n_pages;
-    if (node->pages.n_held == 0)
+    if (node->run.n_held == 0)
         unlink_idle(tree, node, node->n_waiting > 0);
-    drop_unneeded(tree, node);
+    drop_unneeded(tree, last);
 }
 
 // Evicts n_pages, or all idle ones if there are fewer.
@@ -364,6 +428,11 @@ int32_t prefix_take_page(struct prefix_tree *tree)
 {
     make_room(tree, 1);
     return page_stack_take(tree->stack);
+}
+
+void prefix_clear(struct prefix_tree *tree)
+{
+    make_room(tree, tree->stack->n_pages);
 }
 
 int32_t prefix_available(const struct prefix_tree *tree)
@@ -389,34 +458,33 @@ void prefix_withdraw(struct prefix_node *node)
     }
 }
 
-// Moves deep nodes first: a node must precede its parent in the order of eviction.
+// In the order of eviction a node precedes its parent: deep nodes move first, and with a node that is wanted from
+// now on, its wanted ancestors move too.
 static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, int change)
 {
-    for (; node; node = node->parent) {
-        bool before = node->n_waiting > 0;
-        bool was_idle = node->idle;
-        bool after = node->n_waiting + change > 0;
-        if (was_idle && before != after)
-            idle_remove(tree, node, before);
+    for (bool moves = false; node; node = node->parent) {
+        bool was_wanted = node->n_waiting > 0, was_idle = node->idle;
+        moves = was_wanted != (node->n_waiting + change > 0) || (moves && change > 0);
+        if (was_idle && moves)
+            idle_remove(tree, node, was_wanted);
         node->n_waiting += change;
         assert(node->n_waiting >= 0);
-        if (was_idle && before != after)
+        if (was_idle && moves)
             idle_append(tree, node);
     }
 }
 
-struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages,
+struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_tokens,
                                 bool long_context)
 {
     struct prefix_node *node = tree->roots[long_context];
-    for (int32_t i = 0; i < n_pages; i = node->depth) {
-        const int32_t *rest = tokens + (size_t)i * (size_t)tree->page_positions;
-        uint64_t key = key_of(tree, node, rest);
-        struct prefix_node *child = find_child(tree, node, key, rest);
-        int32_t n_common = child ? common_pages(tree, child, rest, n_pages - i) : 0;
+    for (int32_t i = 0; i < n_tokens; i = node->depth) {
+        uint64_t key = key_of(node, tokens[i]);
+        struct prefix_node *child = find_child(tree, node, key, tokens[i]);
+        int32_t n_common = child ? common_tokens(child, tokens + i, n_tokens - i) : 0;
         if (!child)
-            child = add_child(tree, node, key, rest, n_pages - i);
-        else if (n_common < child->pages.n)
+            child = add_child(tree, node, key, tokens + i, n_tokens - i);
+        else if (n_common < child->run.n)
             child = cut_node(tree, child, n_common);
         if (!child) {
             drop_unneeded(tree, node);
@@ -425,12 +493,14 @@ struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens,
         node = child;
     }
     change_waiting(tree, node, 1);
+    snapshot_count_start(tree, node, 1);
     return node;
 }
 
 void prefix_unwait(struct prefix_tree *tree, struct prefix_node *node)
 {
     change_waiting(tree, node, -1);
+    snapshot_count_start(tree, node, -1);
     drop_unneeded(tree, node);
 }
 
@@ -442,133 +512,162 @@ void prefix_use(struct prefix_tree *tree, struct prefix_node *node)
         if (node->idle)
             idle_remove(tree, node, node->n_waiting > 0);
         if (++node->n_users == 2)
-            tree->figures.n_pages_shared += node->pages.n_held;
+            tree->figures.n_pages_shared += node->run.n_held;
     }
+}
+
+// The owner stops before it has computed the node: gives back the pages without a computed token.
+static void abandon_node(struct prefix_tree *tree, struct prefix_node *node)
+{
+    int32_t n_kept = pages_of(tree, start_of(node) + node->run.n_ready) - first_page(tree, node);
+    n_kept = node->run.n_ready ? n_kept : 0;
+    while (node->run.n_held > n_kept)
+        page_stack_give(tree->stack, node->run.pages[--node->run.n_held]);
+    node->run.owner = NULL;
+    if (node->run.n_ready == 0 && node->parent->heir == node)
+        node->parent->heir = NULL;
 }
 
 void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void *owner)
 {
     struct prefix_node *leaf = node;
+    if (leaf->heir == owner)
+        leaf->heir = NULL;
     for (; node->parent; node = node->parent) {
         if (node->n_users == 2)
-            tree->figures.n_pages_shared -= node->pages.n_held;
+            tree->figures.n_pages_shared -= node->run.n_held;
         node->n_users--;
         assert(node->n_users >= 0);
-        if (node->pages.owner == owner) { // stopped before its pages were computed
-            while (node->pages.n_held > node->pages.n_ready)
-                page_stack_give(tree->stack, node->pages.items[--node->pages.n_held]);
-            node->pages.owner = NULL;
-        }
-        if (node->n_users == 0 && node->pages.n_held > 0)
+        if (node->run.owner == owner)
+            abandon_node(tree, node);
+        if (node->n_users == 0 && node->run.n_held > 0)
             idle_append(tree, node);
     }
     drop_unneeded(tree, leaf);
 }
 
-int32_t prefix_ready(const struct prefix_node *node, bool *blocked)
+struct prefix_found prefix_find(const struct prefix_tree *tree, struct prefix_node *node, int32_t most)
 {
-    int32_t n_ready = node->depth;
-    *blocked = false;
-    for (; node->parent; node = node->parent)
-        if (node->pages.n_ready < node->pages.n) {
-            n_ready = node->depth - node->pages.n + node->pages.n_ready;
-            *blocked = node->pages.owner != NULL;
-        }
-    return n_ready;
+    struct prefix_found found = {.n_stored = node->depth};
+    for (; node->parent; node = node->parent) {
+        if (node->run.n_ready < node->run.n)
+            found.n_stored = start_of(node) + node->run.n_ready;
+        if (node->snapshot.held && !found.snapshot && node->depth <= most) // then all above it is ready
+            found.snapshot = node;
+        found.blocked = found.blocked || node->run.owner;
+    }
+    found.n_computed = smaller_of(found.n_stored, most);
+    if (tree->states)
+        found.n_computed = found.snapshot ? found.snapshot->depth : 0;
+    return found;
 }
 
-void prefix_claim(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t *pages)
+// Gives the node pages for its whole run. True: its first page is a copy of its parent's last page.
+static bool take_pages(struct prefix_tree *tree, struct prefix_node *node)
+{
+    bool copies = false;
+    if (start_of(node) % tree->page_positions && node->run.n_ready == 0) {
+        copies = node->parent->heir && node->parent->heir != node;
+        if (!copies)
+            node->parent->heir = node;
+    }
+    int32_t n_pages = count_pages(tree, node);
+    make_room(tree, n_pages - node->run.n_held);
+    for (; node->run.n_held < n_pages; node->run.n_held++) {
+        node->run.pages[node->run.n_held] = page_stack_take(tree->stack);
+        assert(node->run.pages[node->run.n_held] >= 0);
+    }
+    return copies;
+}
+
+// Writes the pages of the path to the block table's entries before `end`; the page of a deeper node replaces an
+// ancestor's page.
+static void write_table(const struct prefix_tree *tree, const struct prefix_node *node, int32_t end,
+                        int32_t *pages)
 {
     for (; node->parent; node = node->parent) {
-        if (node->pages.n_held < node->pages.n) {
-            node->pages.owner = owner;
-            make_room(tree, node->pages.n - node->pages.n_held);
-        }
-        for (; node->pages.n_held < node->pages.n; node->pages.n_held++) {
-            node->pages.items[node->pages.n_held] = page_stack_take(tree->stack);
-            assert(node->pages.items[node->pages.n_held] >= 0);
-        }
-        memcpy(pages + node->depth - node->pages.n, node->pages.items, (size_t)node->pages.n * sizeof *pages);
+        int32_t first = first_page(tree, node);
+        if (first < end)
+            memcpy(pages + first, node->run.pages, tokens_bytes(end - first));
+        end = smaller_of(end, first);
     }
 }
 
-void prefix_computed(struct prefix_node *node, const void *owner, int32_t n_pages)
+struct prefix_claim prefix_claim(struct prefix_tree *tree, struct prefix_node *leaf, const void *owner,
+                                 const struct prefix_found *found, int32_t *pages)
 {
-    for (; node->parent && node->pages.owner == owner; node = node->parent) {
-        int32_t n_own = n_pages - (node->depth - node->pages.n);
-        if (n_own >= node->pages.n) {
-            n_own = node->pages.n;
-            node->pages.owner = NULL;
+    bool within = leaf->depth % tree->page_positions != 0, copies = within && leaf->heir;
+    struct prefix_claim claim = {.n_path = pages_of(tree, leaf->depth) - copies, .has_copy = copies};
+    claim.n_pages = claim.n_path + copies;
+    if (within && !copies)
+        leaf->heir = owner;
+    const struct prefix_node *copied = copies ? leaf : NULL; // of whose last page a copy is needed
+    for (struct prefix_node *node = leaf; node->parent; node = node->parent) {
+        bool is_ready = node->run.n_ready == node->run.n;
+        if (!is_ready && take_pages(tree, node)) {
+            assert(!claim.has_copy);
+            claim.has_copy = true;
+            claim.copy.to = node->run.pages[0];
+            copied = node->parent;
         }
-        if (n_own > node->pages.n_ready)
-            node->pages.n_ready = n_own;
+        if (!is_ready || (tree->states && node->depth > found->n_computed && !node->snapshot.held))
+            node->run.owner = owner;
     }
+    write_table(tree, leaf, claim.n_path, pages);
+    if (copies) {
+        claim.copy.to = pages[claim.n_path] = prefix_take_page(tree);
+        assert(claim.copy.to >= 0);
+    }
+    if (claim.has_copy)
+        claim.copy.from = last_page(tree, copied);
+    return claim;
+}
+
+// What was computed last is used first, so that few pages and snapshots are kept for long.
+static void offer_first(struct prefix_node *node)
+{
+    if (node->n_offered == 0)
+        return;
+    list_remove(&node->parent->offered, &node->offer_link);
+    list_insert(&node->parent->offered, NULL, &node->offer_link);
+}
+
+void prefix_computed(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t n_tokens,
+                     bool settled)
+{
+    for (bool first = false; node->parent; node = node->parent) {
+        if (node->run.owner == owner) {
+            int32_t n_own = smaller_of(n_tokens - start_of(node), node->run.n);
+            if (n_own > node->run.n_ready)
+                node->run.n_ready = n_own;
+            // Pages can be read in the step that fills them; a copy or a snapshot only in the next one.
+            bool waits = tree->states || node->depth % tree->page_positions;
+            if (n_own == node->run.n && (settled || !waits)) {
+                node->run.owner = NULL;
+                first = true;
+            }
+        }
+        if (first)
+            offer_first(node);
+    }
+}
+
+int32_t prefix_n_held(const struct prefix_tree *tree, const struct prefix_node *node)
+{
+    bool copies = node->depth % tree->page_positions && node->heir;
+    int32_t n = 0, end = pages_of(tree, node->depth) - copies;
+    for (; node->parent; node = node->parent) {
+        int32_t first = first_page(tree, node), n_held = smaller_of(node->run.n_held, end - first);
+        n += n_held > 0 ? n_held : 0;
+        end = smaller_of(end, first);
+    }
+    return n;
 }
 
 int32_t prefix_n_idle(const struct prefix_node *node)
 {
     int32_t n = 0;
     for (; node->parent; node = node->parent)
-        n += node->idle ? node->pages.n_held : 0;
+        n += node->idle ? node->run.n_held : 0;
     return n;
-}
-
-// ---- figures ----
-
-// When the list is full, the prefix that saved the fewest tokens is replaced; the new one starts at zero.
-static struct prefix_top *top_entry(struct prefix_tree *tree, uint64_t hash)
-{
-    struct prefix_top *least = &tree->top[0];
-    for (int32_t i = 0; i < tree->n_top; i++) {
-        if (tree->top[i].hash == hash)
-            return &tree->top[i];
-        if (tree->top[i].tokens_saved < least->tokens_saved)
-            least = &tree->top[i];
-    }
-    if (tree->n_top < PREFIX_TOP_MAX)
-        least = &tree->top[tree->n_top++];
-    *least = (struct prefix_top){.hash = hash};
-    return least;
-}
-
-// Hash of the first n_pages of the path: page by page, with the hash of the preceding pages as seed.
-static uint64_t hash_of(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_pages,
-                        const int32_t *tokens)
-{
-    while (node->depth > n_pages)
-        node = node->parent;
-    const struct prefix_node *known = node;
-    while (!known->is_hashed)
-        known = known->parent;
-    uint64_t hash = known->hash;
-    for (int32_t i = known->depth; i < n_pages; i++) {
-        hash = hash_bytes(tokens + (size_t)i * (size_t)tree->page_positions, page_bytes(tree), hash);
-        if (i + 1 == node->depth) {
-            node->hash = hash;
-            node->is_hashed = true;
-        }
-    }
-    return hash;
-}
-
-uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_ready,
-                      const int32_t *tokens, int32_t n_tokens)
-{
-    tree->figures.n_lookups++;
-    tree->figures.tokens_looked_up += n_tokens;
-    if (n_ready == 0)
-        return 0;
-    int32_t saved = n_ready * tree->page_positions;
-    tree->figures.n_hits++;
-    tree->figures.tokens_saved += saved;
-    uint64_t hash = hash_of(tree, node, n_ready, tokens);
-    struct prefix_top *top = top_entry(tree, hash);
-    top->n_hits++;
-    top->tokens_saved += saved;
-    if (top->n_tokens)
-        return hash;
-    top->n_tokens = saved;
-    top->n_head = saved < (int32_t)(sizeof top->head / sizeof top->head[0]) ? saved : 48;
-    memcpy(top->head, tokens, (size_t)top->n_head * sizeof *tokens);
-    return hash;
 }

@@ -1,13 +1,24 @@
-// The prefix tree: a radix tree over the KV pages of prompts (vLLM: automatic prefix caching; SGLang:
-// RadixAttention). A node is a run of pages without a branch. It is found by the hash of its first page under
-// its parent and verified token by token. A new prompt adds one node for its unshared pages; a node is split
-// where a later prompt diverges. Each node counts the waiting sequences below it and its users, and knows
-// which of its pages are computed. Sharing, the order of admission and eviction follow from these counts.
+// The prefix tree: a radix tree over the tokens of prompts (vLLM: automatic prefix caching, with hashed blocks;
+// SGLang: RadixAttention). A node is a run of tokens without a branch. It is found by the hash of its first
+// token under its parent and verified token by token. A new prompt adds one node for its unshared tokens; a
+// node is split where a later prompt diverges, at the exact token. Each node counts the waiting sequences below
+// it and its users, and knows which of its tokens are computed. Sharing, the order of admission and eviction
+// follow from these counts.
 //
-//   root ── [5 pages] ─┬─ [2 pages]      a path covers a prompt's full pages, except the page of its last
-//                      └─ [30 pages]     token: that token is always computed
+//   root ── [37 tokens] ─┬─ [20 tokens]     a path covers a prompt's tokens except the last one, which is
+//                        └─ [500 tokens]    always computed
 //
-// Along any path, from the root: ready pages, then pages that one sequence is computing, then positions
+// A KV page belongs to the node, or the sequence, of its first position on the path. Where a node ends within a
+// page, its first successor continues in that page: it is the node's `heir`, a child or the running sequence
+// that ends there. Any other successor begins with a copy of the page (copy-on-write):
+//
+//   pages of 16    | 0..15 | 16..31 | 32..36 of the node, 37..47 of its heir | 48..
+//                                   | copy of 32..36, 37..47 of another child | 48..
+//
+// With recurrent layers a node can also have a snapshot: the slot with the state after its last token. A
+// sequence starts from the deepest snapshot on its path (batching/snapshots.h).
+//
+// Along any path, from the root: ready tokens, then tokens that one sequence is computing, then positions
 // without a page. An unused page stays cached until its memory is needed. Eviction order: pages that no
 // waiting prompt shares first; among these least recently used first, and deeper pages before their
 // ancestors.
@@ -16,35 +27,49 @@
 
 #include "batching/list.h"
 #include "batching/page_stack.h"
+#include "engine/backend.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// A node's pages and their tokens.
-struct prefix_pages {
-    int32_t n;      // of this node alone
-    int32_t n_held; // leading pages that have a KV page
-    // leading pages that are computed, or will be by the end of the step being built
-    int32_t n_ready;
-    int32_t capacity;  // pages for which `tokens` and `items` have room
-    const void *owner; // sequence that computes pages n_ready..n_held; NULL: there are none
-    int32_t *tokens;   // [n * page_positions]
-    int32_t *items;    // [n_held]
+// A node's tokens and the pages that belong to it.
+struct prefix_run {
+    int32_t n;        // tokens of this node alone
+    int32_t n_ready;  // leading tokens that are computed, or will be by the end of the step being built
+    int32_t n_held;   // leading pages that are allocated
+    int32_t capacity; // tokens for which `tokens` and `pages` have room
+    // Sequence that computes the rest of the run, or the snapshot at its end; NULL: none. It stays set until
+    // the step that computes the last token was built, if that step must end before others can start from here.
+    const void *owner;
+    int32_t *tokens; // [n]
+    int32_t *pages;  // [n_held]
+};
+
+// The recurrent state after a node's last token.
+struct prefix_snapshot {
+    bool held;
+    int32_t slot;      // if held
+    int32_t n_readers; // sequences whose next tokens start from it
+    int64_t step;      // last step that reads or writes it: until the next step the slot cannot be reused
+    struct list_link link;
 };
 
 struct prefix_node {
     struct prefix_node *parent; // NULL: the root
-    uint64_t key;               // of its first page under its parent
-    int32_t depth;              // pages from the root to its end; the root has 0
-    struct prefix_pages pages;
+    uint64_t key;               // of its first token under its parent
+    int32_t depth;              // tokens from the root to its end; the root has 0
+    struct prefix_run run;
+    const void *heir; // child or running sequence that continues in the node's last page; NULL: none
+    struct prefix_snapshot snapshot;
     int32_t n_children;
-    int32_t n_waiting; // waiting sequences at or below
-    int32_t n_offered; // waiting sequences of the level offered to the search (window.h)
-    int32_t n_users;   // running sequences at or below
-    bool idle;         // in a list of evictable pages
+    int32_t n_waiting;  // waiting sequences at or below
+    int32_t n_starting; // of them, those without a snapshot on their path below this node
+    int32_t n_offered;  // waiting sequences of the level offered to the search (window.h)
+    int32_t n_users;    // running sequences at or below
+    bool idle;          // in a list of evictable pages
     bool is_hashed;
-    uint64_t hash;               // of all tokens from the root to its end, if is_hashed
+    uint64_t hash;               // of the whole pages from the root to its end, if is_hashed
     struct list offered;         // children with n_offered > 0, by their offer_link, oldest first
     struct list_link offer_link; // in the parent's list
     struct list sequences;       // offered ones that end here, by their node_link: the window's list
@@ -65,7 +90,7 @@ enum { PREFIX_TOP_MAX = 64 };
 
 struct prefix_figures {
     int64_t n_lookups; // sequences admitted
-    int64_t n_hits;    // lookups with at least one shared page
+    int64_t n_hits;    // lookups with at least one cached token
     int64_t tokens_looked_up, tokens_saved;
     int64_t n_evictions;
     int32_t n_pages_shared; // used by two or more running sequences now
@@ -94,19 +119,24 @@ struct prefix_tree {
     size_t n_unused_in_slab;    // nodes of the newest slab that were never used
     int32_t page_positions;
     struct page_stack *stack;
-    struct list idle[2]; // 0: no waiting sequence shares the pages; 1: one does
+    struct page_stack *states; // slots of recurrent states; NULL: the model has no recurrent layers
+    struct list idle[2];       // 0: no waiting sequence shares the pages; 1: one does
+    // nodes with a snapshot, by snapshot.link, least recently used first; 1: waiting sequences start from it
+    struct list snapshots[2];
+    int64_t step; // number of the step being built
     struct prefix_figures figures;
     struct prefix_top top[PREFIX_TOP_MAX];
     int32_t n_top;
 };
 
+// `states` NULL: no recurrent layers.
 enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack,
-                        struct error *error) WARN_UNUSED;
+                        struct page_stack *states, struct error *error) WARN_UNUSED;
 void prefix_finish(struct prefix_tree *tree);
 
-// Finds or creates the node at the end of a path of n_pages full pages and increments n_waiting along the
-// path, which keeps it from being freed. NULL: out of memory.
-struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_pages,
+// Finds or creates the node at the end of a path of n_tokens and increments n_waiting along the path, which
+// keeps it from being freed. NULL: out of memory.
+struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_tokens,
                                 bool long_context);
 // Decrements n_waiting. Call prefix_withdraw first if the sequence was offered.
 void prefix_unwait(struct prefix_tree *tree, struct prefix_node *node);
@@ -117,21 +147,45 @@ void prefix_withdraw(struct prefix_node *node);
 void prefix_use(struct prefix_tree *tree, struct prefix_node *node);
 void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void *owner);
 
-// Number of leading pages of the path that are ready. *blocked: another sequence is computing the next one.
-int32_t prefix_ready(const struct prefix_node *node, bool *blocked);
-// Allocates KV pages for the part of the path that has none, to be computed by `owner`, and writes the path's
-// block table to pages[0..node->depth). The pages must be available and the path in use.
-void prefix_claim(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t *pages);
-// Marks the first n_pages of the path as ready.
-void prefix_computed(struct prefix_node *node, const void *owner, int32_t n_pages);
-// Number of idle pages of the path.
+// What a sequence finds cached.
+struct prefix_found {
+    int32_t n_stored;   // leading tokens whose keys and values are in pages
+    int32_t n_computed; // tokens it need not compute: n_stored; with recurrent layers the snapshot's
+    struct prefix_node *snapshot; // node whose snapshot it starts from; NULL: none
+    bool blocked;                 // another sequence is computing what it can share
+};
+
+// A sequence that computes its tokens from position `most` on in any case, for their outputs.
+struct prefix_found prefix_find(const struct prefix_tree *tree, struct prefix_node *node, int32_t most);
+
+// The part of a sequence's block table that a path gives.
+struct prefix_claim {
+    int32_t n_path;  // leading entries whose pages belong to the path's nodes
+    int32_t n_pages; // entries written: n_path, or one more, a page that belongs to the sequence
+    bool has_copy;   // the page copy.to must get the contents of copy.from before the sequence computes
+    struct page_copy copy;
+};
+
+// Allocates KV pages for the part of the path that has none, to be computed by `owner`, and writes the
+// block table to pages[0..n_pages). The pages must be available (prefix_n_held), the path in use and not
+// blocked.
+struct prefix_claim prefix_claim(struct prefix_tree *tree, struct prefix_node *node, const void *owner,
+                                 const struct prefix_found *found, int32_t *pages);
+// Marks the path's first n_tokens as ready: they are in the step being built, or `settled`, in an earlier one.
+void prefix_computed(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t n_tokens,
+                     bool settled);
+// Number of entries of the path's block table whose page need not be allocated, and of idle pages that the
+// path would use.
+int32_t prefix_n_held(const struct prefix_tree *tree, const struct prefix_node *node);
 int32_t prefix_n_idle(const struct prefix_node *node);
-// Counts an admission of a prompt of n_tokens that found n_ready pages cached. Returns the hash of the tokens
-// in these pages; 0: none.
-uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_ready,
+// Counts an admission of a prompt of n_tokens that found n_cached of them. Returns the hash of these tokens;
+// 0: they fill no page, and are not listed in `top`: any two texts may share the first words.
+uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_cached,
                       const int32_t *tokens, int32_t n_tokens);
 
 // Allocates a page, evicting an idle one if none is free. -1: every page is in use.
 int32_t prefix_take_page(struct prefix_tree *tree);
 // Number of free and idle pages.
 int32_t prefix_available(const struct prefix_tree *tree);
+// Evicts all idle pages.
+void prefix_clear(struct prefix_tree *tree);

@@ -1,8 +1,73 @@
-// The shared prefixes that saved the most tokens, with their text, for the store.
+// Figures of the prefix cache: counts, and the shared prefixes that saved the most tokens, with their text, for the
+// store.
 #include "batching/batcher_state.h"
+#include "schemas/base/hash.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { HEAD_MAX = sizeof((struct prefix_top *)0)->head / sizeof(int32_t) };
+
+// When the list is full, the prefix that saved the fewest tokens is replaced; the new one starts at zero.
+static struct prefix_top *top_entry(struct prefix_tree *tree, uint64_t hash)
+{
+    struct prefix_top *least = &tree->top[0];
+    for (int32_t i = 0; i < tree->n_top; i++) {
+        if (tree->top[i].hash == hash)
+            return &tree->top[i];
+        if (tree->top[i].tokens_saved < least->tokens_saved)
+            least = &tree->top[i];
+    }
+    if (tree->n_top < PREFIX_TOP_MAX)
+        least = &tree->top[tree->n_top++];
+    *least = (struct prefix_top){.hash = hash};
+    return least;
+}
+
+// Hash of the first n_tokens of the path: page by page, with the hash of the preceding pages as seed.
+static uint64_t hash_of(const struct prefix_tree *tree, struct prefix_node *node, int32_t n_tokens,
+                        const int32_t *tokens)
+{
+    while (node->depth > n_tokens)
+        node = node->parent;
+    const struct prefix_node *known = node;
+    while (!known->is_hashed)
+        known = known->parent;
+    uint64_t hash = known->hash;
+    int32_t size = tree->page_positions, i = known->depth / size;
+    for (; i < n_tokens / size; i++) {
+        if (i == node->depth / size)
+            node->hash = hash, node->is_hashed = true;
+        hash = hash_bytes(tokens + (size_t)i * (size_t)size, (size_t)size * sizeof *tokens, hash);
+    }
+    if (i == node->depth / size)
+        node->hash = hash, node->is_hashed = true;
+    int32_t rest = n_tokens - i * size;
+    return rest ? hash_bytes(tokens + (size_t)i * (size_t)size, (size_t)rest * sizeof *tokens, hash) : hash;
+}
+
+uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_cached,
+                      const int32_t *tokens, int32_t n_tokens)
+{
+    tree->figures.n_lookups++;
+    tree->figures.tokens_looked_up += n_tokens;
+    if (n_cached == 0)
+        return 0;
+    tree->figures.n_hits++;
+    tree->figures.tokens_saved += n_cached;
+    if (n_cached < tree->page_positions)
+        return 0;
+    uint64_t hash = hash_of(tree, node, n_cached, tokens);
+    struct prefix_top *top = top_entry(tree, hash);
+    top->n_hits++;
+    top->tokens_saved += n_cached;
+    if (top->n_tokens)
+        return hash;
+    top->n_tokens = n_cached;
+    top->n_head = n_cached < HEAD_MAX ? n_cached : HEAD_MAX;
+    memcpy(top->head, tokens, (size_t)top->n_head * sizeof *tokens);
+    return hash;
+}
 
 static void show_prefix(const struct batcher *b, const struct prefix_top *top,
                         struct prefix_report_entry *entry)

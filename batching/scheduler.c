@@ -2,6 +2,7 @@
 // while decoding, a chunk while prefilling), then waiting sequences are admitted while slots, the token
 // budget and KV pages last.
 #include "batching/batcher_state.h"
+#include "batching/snapshots.h"
 #include "schemas/base/clock.h"
 
 #include <assert.h>
@@ -13,8 +14,11 @@ enum { EXPECTED_TOKENS_FIRST = 128, EXPECTED_TOKENS_LEAST = 16 };
 
 static void leave_pages(struct batcher *b, struct sequence *sequence)
 {
-    for (int32_t i = sequence->node->depth; i < sequence->cache.n_pages; i++)
+    for (int32_t i = sequence->cache.n_path; i < sequence->cache.n_pages; i++)
         page_stack_give(&b->pages, sequence->cache.pages[i]);
+    if (sequence->cache.snapshot)
+        snapshot_release(&b->tree, sequence->cache.snapshot);
+    sequence->cache.snapshot = NULL;
     prefix_unuse(&b->tree, sequence->node, sequence);
     if (b->config.limits.n_state_slots)
         page_stack_give(&b->slots, sequence->cache.state);
@@ -97,10 +101,10 @@ static int64_t reserved_pages(const struct batcher *b)
 
 // Available pages that admitting the sequence uses: new ones, and idle cached ones that can no longer be
 // evicted.
-static int64_t admission_cost(const struct batcher *b, const struct sequence *sequence, int32_t n_ready,
-                              int64_t n_positions)
+static int64_t admission_cost(const struct batcher *b, const struct sequence *sequence, int64_t n_positions)
 {
-    return (int64_t)pages_for(b, n_positions) - n_ready + prefix_n_idle(sequence->node);
+    return (int64_t)pages_for(b, n_positions) - prefix_n_held(&b->tree, sequence->node) +
+           prefix_n_idle(sequence->node);
 }
 
 static bool reserve_table(struct batcher *b, struct sequence *sequence, int32_t n_pages)
@@ -127,23 +131,34 @@ static int32_t first_output_row(const struct sequence *sequence)
                : sequence_n_tokens(sequence) - 1;
 }
 
-static void admit_sequence(struct batcher *b, struct sequence *sequence, int32_t n_ready)
+static void claim_path(struct batcher *b, struct sequence *sequence, const struct prefix_found *found)
+{
+    struct step *step = &b->pipeline.building->step;
+    struct prefix_claim claim =
+        prefix_claim(&b->tree, sequence->node, sequence, found, sequence->cache.pages);
+    sequence->cache.n_path = claim.n_path;
+    sequence->cache.n_pages = claim.n_pages;
+    if (claim.has_copy)
+        b->pipeline.building->copies[step->n_copies++] = claim.copy;
+    sequence->cache.computes_path = true;
+}
+
+static void admit_sequence(struct batcher *b, struct sequence *sequence, const struct prefix_found *found)
 {
     struct prompt *prompt = sequence->prompt;
+    if (b->tree.states) { // schedule_waiting has checked that a slot is left
+        sequence->cache.state = snapshot_take_slot_for(&b->tree, found->snapshot);
+        sequence->cache.snapshot = found->snapshot && found->snapshot->snapshot.held ? found->snapshot : NULL;
+    }
     prefix_use(&b->tree, sequence->node);
     struct prefix_node *node = sequence->node;
     window_remove(&b->window, sequence, true);
-    sequence->node = node;                                         // still valid: prefix_use holds it
-    prefix_claim(&b->tree, node, sequence, sequence->cache.pages); // they were counted as available
-    sequence->cache.n_pages = node->depth;
-    if (b->config.limits.n_state_slots)
-        sequence->cache.state = page_stack_take(&b->slots); // schedule_waiting has checked that one is free
+    sequence->node = node; // still valid: prefix_use holds it
+    claim_path(b, sequence, found);
     prompt->job->figures.prefix_hash =
-        prefix_count(&b->tree, node, n_ready, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
-    // Rows that score or draw are computed, to the same bytes, even if their keys and values are cached.
-    int32_t n_cached = n_ready * b->config.limits.page_positions, first = first_output_row(sequence);
-    sequence->cache.n_stored = n_cached;
-    sequence->cache.n_computed = n_cached < first ? n_cached : first;
+        prefix_count(&b->tree, node, found->n_computed, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids);
+    sequence->cache.n_stored = found->n_stored;
+    sequence->cache.n_computed = found->n_computed;
     // All sequences of a job have the same prompt. The tokens that the first one finds cached were computed
     // for other jobs; the other sequences find the tokens of the first one. So only the first one's tokens
     // count as cached.
@@ -270,6 +285,28 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
     sequence->answer.output = output;
 }
 
+// Sets the slots of the sequence's next n tokens. Returns n, or fewer tokens: up to a place where a snapshot is
+// wanted, which they write then.
+static int32_t choose_states(struct batcher *b, struct sequence *sequence, int32_t n,
+                             struct step_sequence *chunk)
+{
+    struct prefix_node *from = sequence->cache.snapshot;
+    chunk->state_in = from ? from->snapshot.slot : sequence->cache.state;
+    chunk->state_out = sequence->cache.state;
+    int32_t n_computed = sequence->cache.n_computed;
+    struct prefix_node *place = sequence->cache.computes_path
+                                    ? snapshot_place(&b->tree, sequence->node, n_computed, n_computed + n)
+                                    : NULL;
+    place = place && snapshot_make(&b->tree, place) ? place : NULL;
+    if (from)
+        snapshot_release(&b->tree, from);
+    sequence->cache.snapshot = place;
+    if (!place)
+        return n;
+    chunk->state_out = place->snapshot.slot;
+    return place->depth - n_computed;
+}
+
 // Adds up to n_tokens_max of the sequence's next tokens: one decode token or a prefill chunk. The block table
 // must cover them.
 static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_tokens_max)
@@ -280,15 +317,13 @@ static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_t
     int32_t n = n_tokens - sequence->cache.n_computed;
     n = n < n_tokens_max ? n : n_tokens_max;
     int32_t n_prompt = (int32_t)sequence->prompt->tokens.n_ids;
-    scheduled->sequences[step->n_sequences++] =
-        (struct step_sequence){.first_row = step->n_tokens,
-                               .n_tokens = n,
-                               .position = sequence->cache.n_computed,
-                               .n_stored = sequence->cache.n_stored,
-                               .pages = sequence->cache.pages,
-                               .state_in = sequence->cache.state,
-                               .state_out = sequence->cache.state,
-                               .long_context = sequence->prompt->long_context};
+    struct step_sequence *chunk = &scheduled->sequences[step->n_sequences++];
+    *chunk = (struct step_sequence){.first_row = step->n_tokens,
+                                    .position = sequence->cache.n_computed,
+                                    .n_stored = sequence->cache.n_stored,
+                                    .pages = sequence->cache.pages,
+                                    .long_context = sequence->prompt->long_context};
+    n = chunk->n_tokens = choose_states(b, sequence, n, chunk);
     int32_t n_prefill = n_prompt - sequence->cache.n_computed;
     n_prefill = n_prefill < 0 ? 0 : n_prefill < n ? n_prefill : n;
     int32_t *tokens = scheduled->tokens + step->n_tokens, *positions = scheduled->positions + step->n_tokens;
@@ -306,7 +341,8 @@ static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_t
     sequence->cache.n_computed += n;
     // Later sequences of this step may already share the pages that this sequence fills: in each layer, all
     // keys and values are stored before any token attends.
-    prefix_computed(sequence->node, sequence, sequence->cache.n_computed / b->config.limits.page_positions);
+    if (sequence->cache.computes_path)
+        prefix_computed(&b->tree, sequence->node, sequence, sequence->cache.n_computed, false);
     if (sequence->cache.n_computed == n_tokens && !sequence->scoring.only_scores)
         add_output(scheduled, sequence);
 }
@@ -368,30 +404,44 @@ static int32_t count_ending(const struct batcher *b)
     return n;
 }
 
+// A page that a path continues from by a copy takes memory beside the copy. A sequence that is alone may need
+// all pages: then it shares nothing.
+static void clear_for_the_only_one(struct batcher *b, const struct sequence *sequence)
+{
+    const struct prompt *prompt = sequence->prompt;
+    int64_t most = (int64_t)prompt->tokens.n_ids + prompt->max_tokens, n_tokens = sequence_n_tokens(sequence);
+    most = most > n_tokens ? most : n_tokens;
+    if (most > b->config.environment.limits.n_positions_max)
+        most = b->config.environment.limits.n_positions_max;
+    if (b->n_running == 0 && admission_cost(b, sequence, most) > prefix_available(&b->tree))
+        prefix_clear(&b->tree);
+}
+
 static void schedule_waiting(struct batcher *b)
 {
     int32_t n_ending = count_ending(b);
     while (step_has_room(b) && b->n_running - n_ending < b->config.limits.n_sequences_max) {
-        if (b->config.limits.n_state_slots && b->slots.n_free == 0)
+        if (b->tree.states && !snapshot_slot_left(&b->tree))
             return;
         struct sequence *sequence = window_next(&b->window);
         if (!sequence)
             return;
-        bool blocked;
-        int32_t n_ready = prefix_ready(sequence->node, &blocked);
+        clear_for_the_only_one(b, sequence);
+        // Rows that score or draw are computed, to the same bytes, even if their keys and values are cached.
+        struct prefix_found found = prefix_find(&b->tree, sequence->node, first_output_row(sequence));
         int64_t available = prefix_available(&b->tree), n_tokens = sequence_n_tokens(sequence);
         // it was preempted when it needed more than all pages
         if (n_tokens > b->config.environment.limits.n_positions_max) {
             refuse_length(b, sequence, n_tokens);
             continue;
         }
-        int64_t expected = admission_cost(b, sequence, n_ready, n_tokens + expected_tokens(b, sequence));
+        int64_t expected = admission_cost(b, sequence, n_tokens + expected_tokens(b, sequence));
         if (expected > available - reserved_pages(b) && b->n_running)
             return;
-        if (admission_cost(b, sequence, n_ready, n_tokens) > available ||
+        if (admission_cost(b, sequence, n_tokens) > available ||
             !reserve_table(b, sequence, pages_for(b, n_tokens)))
             return;
-        admit_sequence(b, sequence, n_ready);
+        admit_sequence(b, sequence, &found);
         int32_t room = b->config.limits.n_tokens_max - b->pipeline.building->step.n_tokens;
         int32_t left = sequence_n_tokens(sequence) - sequence->cache.n_computed;
         int32_t n = limit_to_outputs(b, sequence, left < room ? left : room, 0);
@@ -403,10 +453,24 @@ static void schedule_waiting(struct batcher *b)
     }
 }
 
+// What the previous step computes can be copied, and read from snapshots, by this step.
+static void settle_paths(struct batcher *b)
+{
+    for (int32_t i = 0; i < b->n_running; i++) {
+        struct sequence *sequence = b->running[i];
+        if (!sequence->cache.computes_path)
+            continue;
+        prefix_computed(&b->tree, sequence->node, sequence, sequence->cache.n_computed, true);
+        sequence->cache.computes_path = sequence->cache.n_computed < sequence->node->depth;
+    }
+}
+
 void scheduler_build_step(struct batcher *b)
 {
     struct scheduled_step *scheduled = b->pipeline.building;
+    b->tree.step++;
     scheduled->step = (struct step){.tokens = scheduled->tokens,
+                                    .copies = scheduled->copies,
                                     .positions = scheduled->positions,
                                     .sequences = scheduled->sequences,
                                     .output_rows = scheduled->output_rows,
@@ -414,6 +478,7 @@ void scheduler_build_step(struct batcher *b)
     scheduled->n_masked = 0;
     scheduled->prefill_tokens = scheduled->decode_tokens = scheduled->n_preempted = 0;
     scheduled->drafts = (struct step_drafts){.sequences = scheduled->drafts.sequences};
+    settle_paths(b);
     schedule_running(b);
     schedule_waiting(b);
 }

@@ -71,12 +71,14 @@ struct sequence_wait {
 
 // The sequence's part of the KV cache while it is running.
 struct sequence_cache {
-    int32_t *pages; // block table [n_pages]; the first node->depth pages belong to the path
-    int32_t n_pages, pages_capacity;
+    int32_t *pages; // block table [n_pages]; the first n_path pages belong to the path
+    int32_t n_pages, n_path, pages_capacity;
     int32_t n_computed; // positions in the KV cache, including the positions of the step being built
-    int32_t n_stored;   // positions whose pages were ready at admission
+    int32_t n_stored;   // positions whose keys and values were cached at admission
+    bool computes_path; // it may still own nodes of its path
     int32_t state;      // slot of its recurrent state while it runs, in models with recurrent layers
-    int32_t n_shared;   // in the prompt's first sequence: positions of n_computed taken from the prefix cache
+    struct prefix_node *snapshot; // its next tokens start from this node's snapshot; NULL: from `state`
+    int32_t n_shared; // in the prompt's first sequence: positions of n_computed taken from the prefix cache
 };
 
 // Tokens to score: row first_target + i gives the logprob of targets[i].

@@ -103,8 +103,7 @@ static struct prefix_node *wait_for_path(struct window *window, const struct seq
 {
     // The last prompt token is never taken from the cache: its logits give the first token of the answer.
     const struct token_array *tokens = &sequence->prompt->tokens;
-    int32_t n_pages = window->unshared ? 0 : ((int32_t)tokens->n_ids - 1) / window->tree->page_positions;
-    return prefix_wait(window->tree, tokens->ids, n_pages, sequence->prompt->long_context);
+    return prefix_wait(window->tree, tokens->ids, (int32_t)tokens->n_ids - 1, sequence->prompt->long_context);
 }
 
 static void append_by_age(struct window *window, struct window_level *level, struct sequence *sequence)
@@ -168,66 +167,70 @@ static bool is_preempted(const struct window *window, const struct sequence *seq
 
 // ---- choosing ----
 
-static bool is_blocked(const struct sequence *sequence)
+static bool is_blocked(const struct window *window, const struct sequence *sequence)
 {
-    bool blocked;
-    prefix_ready(sequence->node, &blocked);
-    return blocked;
+    return prefix_find(window->tree, sequence->node, INT32_MAX).blocked;
 }
 
-// The first sequence at or below a node that does not wait for a page which another sequence is computing.
+// The first sequence at or below a node that does not wait for tokens which another sequence is computing.
 // Skips at most one child per prefilling sequence. The recursion depth is the number of branches, so a long
 // prompt needs no stack.
 static struct sequence *next_under(const struct prefix_node *node)
 {
     while (!node->sequences.first && node->offered.first && node->offered.first == node->offered.last) {
         node = LIST_ITEM(node->offered.first, struct prefix_node, offer_link);
-        if (node->pages.owner)
+        if (node->run.owner)
             return NULL;
     }
     if (node->sequences.first)
         return LIST_ITEM(node->sequences.first, struct sequence, wait.node_link);
     for (struct list_link *link = node->offered.first; link; link = link->next) {
         const struct prefix_node *child = LIST_ITEM(link, struct prefix_node, offer_link);
-        struct sequence *sequence = child->pages.owner ? NULL : next_under(child);
+        struct sequence *sequence = child->run.owner ? NULL : next_under(child);
         if (sequence)
             return sequence;
     }
     return NULL;
 }
 
-// The nearest sequence: below the node, then below its parent, and so on up to the root.
-static struct sequence *next_from(const struct prefix_node *node)
+// The nearest sequence: below the node, then below its parent, and so on up to n_tokens from the root.
+static struct sequence *next_from(const struct window *window, const struct prefix_node *node,
+                                  int32_t n_tokens)
 {
-    for (; node; node = node->parent) {
+    for (; node && node->depth >= n_tokens; node = node->parent) {
         struct sequence *sequence = node->n_offered ? next_under(node) : NULL;
-        if (sequence && !is_blocked(sequence))
+        if (sequence && !is_blocked(window, sequence))
             return sequence;
     }
     return NULL;
 }
 
+// Prompts that share fewer tokens, as unrelated ones share a first word, run in order of arrival.
 static struct sequence *next_offered(const struct window *window)
 {
-    struct sequence *sequence = next_from(window->tree->cursor);
+    struct sequence *sequence = next_from(window, window->tree->cursor, WINDOW_PREFIX_LEAST);
+    struct list_link *link = window->offered->sequences.first;
+    for (int i = 0; i < WINDOW_OLDEST_MAX && link && !sequence; i++, link = link->next) {
+        struct sequence *oldest = LIST_ITEM(link, struct sequence, wait.level_link);
+        sequence = is_blocked(window, oldest) ? NULL : oldest;
+    }
     for (int i = 0; i < 2 && !sequence; i++)
-        sequence = next_from(window->tree->roots[i]);
+        sequence = next_from(window, window->tree->roots[i], 0);
     return sequence;
 }
 
-// The sequence with the most cached pages among the WINDOW_SCAN_MAX oldest ones.
-static struct sequence *next_scanned(const struct window_level *level)
+// The sequence with the most cached tokens among the WINDOW_SCAN_MAX oldest ones.
+static struct sequence *next_scanned(const struct window *window, const struct window_level *level)
 {
     struct sequence *best = NULL;
     int32_t most = -1, n_looked_at = 0;
     for (struct list_link *link = level->sequences.first; link && n_looked_at < WINDOW_SCAN_MAX;
          link = link->next, n_looked_at++) {
         struct sequence *s = LIST_ITEM(link, struct sequence, wait.level_link);
-        bool blocked;
-        int32_t n_ready = prefix_ready(s->node, &blocked);
-        if (!blocked && n_ready > most) {
+        struct prefix_found found = prefix_find(window->tree, s->node, INT32_MAX);
+        if (!found.blocked && found.n_computed > most) {
             best = s;
-            most = n_ready;
+            most = found.n_computed;
         }
     }
     return best;
@@ -236,23 +239,23 @@ static struct sequence *next_scanned(const struct window_level *level)
 static struct sequence *next_of_level(const struct window *window, const struct window_level *level)
 {
     struct sequence *oldest = LIST_ITEM(level->sequences.first, struct sequence, wait.level_link);
-    if (window->n_admitted - oldest->wait.arrival > WINDOW_PASSED_MAX && !is_blocked(oldest))
+    if (window->n_admitted - oldest->wait.arrival > WINDOW_PASSED_MAX && !is_blocked(window, oldest))
         return oldest;
-    return level == window->offered ? next_offered(window) : next_scanned(level);
+    return level == window->offered ? next_offered(window) : next_scanned(window, level);
 }
 
 static bool is_share_due(const struct window *window)
 {
     const struct sequence *oldest = oldest_of(&window->waiting);
     return oldest->wait.level != window->levels[0] && window->n_since_share >= WINDOW_SHARE - 1 &&
-           window->n_admitted - oldest->wait.arrival >= WINDOW_SHARE - 1 && !is_blocked(oldest);
+           window->n_admitted - oldest->wait.arrival >= WINDOW_SHARE - 1 && !is_blocked(window, oldest);
 }
 
 struct sequence *window_next(const struct window *window)
 {
     struct sequence *preempted = oldest_of(&window->preempted);
     if (preempted)
-        return is_blocked(preempted) ? NULL : preempted;
+        return is_blocked(window, preempted) ? NULL : preempted;
     if (!window->waiting.first)
         return NULL;
     if (is_share_due(window))

@@ -16,7 +16,13 @@
 
 #include "batching/sequence.h"
 
-enum { WINDOW_PASSED_MAX = 2048, WINDOW_SHARE = 8, WINDOW_SCAN_MAX = 32 };
+enum {
+    WINDOW_PASSED_MAX = 2048,
+    WINDOW_SHARE = 8,
+    WINDOW_SCAN_MAX = 32,
+    WINDOW_PREFIX_LEAST = 4,
+    WINDOW_OLDEST_MAX = 8
+};
 
 struct window_level {
     int32_t priority;
@@ -27,7 +33,6 @@ struct window_level {
 
 struct window {
     struct prefix_tree *tree;
-    bool unshared;                // no prompt shares a prefix: all are at the root
     struct window_level **levels; // [n_levels], the most urgent first; none is empty
     int32_t n_levels, levels_capacity;
     struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting

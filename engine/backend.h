@@ -48,6 +48,9 @@ struct kv_shape {
     // query heads, n_heads / n_kv_heads per key-value head (grouped-query attention); 0: unknown
     int32_t n_heads;
     int32_t n_positions_most; // of one sequence; 0: limited by n_pages only
+    // [n_layers] heads of each layer, where they differ; 0 heads: no pages. NULL: all layers as above. Only
+    // for a backend with set_columns.
+    const struct layer_heads *layers;
 };
 
 // Recurrent states in float32. A slot holds the state of one sequence after some number of its tokens, in all
@@ -72,6 +75,9 @@ struct step_sequence {
     // The pages already hold the positions below n_stored. Rows of such positions are computed for their
     // outputs but not stored, because other sequences may read these pages in the same step.
     int32_t n_stored;
+    // Bidirectional attention: positions of the whole text, which every row sees and the pages hold before the
+    // first attend. 0: causal, a row sees the positions up to its own.
+    int32_t n_text;
     // In models with recurrent layers: the slot with the state after `position` tokens, and the slot that gets
     // the state after position + n_tokens tokens. They may be equal; if they differ, state_in is unchanged, so
     // it can serve other sequences too. At position 0 state_in is not read: a sequence begins with the zero
@@ -114,18 +120,27 @@ struct sample_result {
     struct token_logprob top[JOB_TOP_LOGPROBS_MAX];
 };
 
+// Copy of a KV page in all layers. `from` is written by earlier steps alone, `to` by no other copy.
+struct page_copy {
+    int32_t from, to;
+};
+
 // One pass of the model over a batch of tokens: prefill chunks and decode tokens mixed (continuous batching).
 // The caller owns all arrays and must not change them until end returns.
 struct step {
     int32_t n_tokens;
     const int32_t *tokens;    // [n_tokens]; -1 - j: output j of the previous step
     const int32_t *positions; // [n_tokens]
+    const int32_t *types;     // [n_tokens] token types; NULL: all 0
     int32_t n_sequences;
     const struct step_sequence *sequences; // rows ascending, without gaps
+    int32_t n_copies;
+    const struct page_copy *copies; // [n_copies] made before the rows are computed
     const float *rope[2]; // cos, sin pairs [n_tokens, n_rope_dims] of each table; NULL: no such table
     int32_t n_rope_dims;
     int32_t n_outputs;
-    const int32_t *output_rows;           // [n_outputs], ascending: the rows for which logits are computed
+    // [n_outputs], ascending: the rows for which logits are computed; NULL: all rows
+    const int32_t *output_rows;
     const struct sample_request *samples; // [n_outputs], or NULL to read logits instead
     // Called before the samples' masks are read, any number of times; returns when they are complete. NULL:
     // they are complete.
@@ -140,7 +155,8 @@ struct step {
 
 struct norm_parameters {
     enum norm_kind kind;
-    const struct weight *weight, *bias; // bias may be NULL
+    // bias may be NULL; weight, too, for NORM_RMS in a backend with set_columns: all are 1
+    const struct weight *weight, *bias;
     float epsilon;
     int32_t n_groups; // vectors per row, each normalized separately (e.g. per head); 1: the whole row
     bool own_weights; // each group has its own weight and bias items; else all groups share one vector
@@ -159,10 +175,16 @@ struct attention_parameters {
     int32_t layer;
     int32_t n_heads;
     float scale;
-    float softcap;        // 0: none; else cap * tanh(x / cap)
-    int32_t window;       // sliding window in positions, including the row's own; 0: unlimited
+    float softcap; // 0: none; else cap * tanh(x / cap)
+    // sliding window in positions, including the row's own; in bidirectional attention also as many from the
+    // row on; 0: unlimited
+    int32_t window;
     int32_t chunk;        // a row sees the positions from the last multiple of this on; 0: unlimited
-    float alibi_bias_max; // 0: none
+    float alibi_bias_max; // 0: none; else the bias is proportional to the distance
+    // Biases of scores by the key's position minus the row's, d: item head * (n_items / n_heads) +
+    // relative_center + d; d up to 16 beyond the longest text are read. NULL: none
+    const struct weight *relative_bias;
+    int32_t relative_center;
     // [n_heads] attention sinks: a logit per head in the softmax without a value; NULL: none
     const struct weight *sinks;
 };
@@ -283,9 +305,10 @@ struct backend_operations {
     bool reads_masks_late;
     // The phase of the operations enqueued from here on, for the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
-    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] when given)
+    // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] and types_table[types[r]] when given); a
+    // token beyond the table's rows gets row 0.
     void (*embed)(struct backend *backend, struct matrix *out, const struct weight *table, float scale,
-                  const struct weight *positions_table);
+                  const struct weight *positions_table, const struct weight *types_table);
     // `out` may be `in`.
     void (*norm)(struct backend *backend, struct matrix *out, const struct matrix *in, int32_t n_rows,
                  const struct norm_parameters *parameters);
@@ -299,10 +322,11 @@ struct backend_operations {
     // Writes the rows' keys and values to their pages. `k` is undefined afterwards: it may still be
     // unrotated.
     void (*kv_store)(struct backend *backend, int32_t layer, const struct matrix *k, const struct matrix *v);
-    // out[r] = causal attention (multi-head, grouped-query or multi-query) of row r over its sequence's
-    // pages, including its own position.
+    // out[r] = attention (multi-head, grouped-query or multi-query) of row r over its sequence's pages,
+    // including its own position: causal, or bidirectional by the sequence's n_text.
     void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters);
+    bool attends_both_ways; // bidirectional attention, types_table and relative_bias are implemented
     // out = activation(gate) * up; up NULL: activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
                      const struct matrix *up, int32_t n_rows, enum activation_kind kind);
@@ -352,6 +376,23 @@ struct backend_operations {
     // qkv, alpha and beta are undefined afterwards.
     void (*delta_rule)(struct backend *backend, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                        struct matrix *beta, const struct delta_parameters *parameters);
+    // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models
+    // are refused. From now on the matrix has n_cols columns, at most its number at creation.
+    void (*set_columns)(struct backend *backend, struct matrix *matrix, int32_t n_cols);
+    // The others of these models, not NULL where set_columns is not.
+    // From now on rows [0, n_outputs) are the rows output_rows: for rope and attend, until end.
+    void (*keep_outputs)(struct backend *backend);
+    // Rows of groups of `width` columns. out[r]'s group i, from `first` on, += the sum over x[r]'s groups j
+    // of (coefficients[r][i * groups of x + j] + bias) * group j, in order of j; coefficients NULL: 0.
+    void (*mix)(struct backend *backend, struct matrix *out, int32_t first, const struct matrix *coefficients,
+                float bias, const struct matrix *x, int32_t width, int32_t n_rows);
+    // Scales the groups of `width` columns after the first to the root mean square of the first; a mean
+    // square below 1e-5 counts as 1e-5.
+    void (*match_rms)(struct backend *backend, struct matrix *x, int32_t width, int32_t n_rows);
+    // x[r] = max(0, x[r] - (mean + factor * standard deviation)), both of the row x[r].
+    void (*sparsify)(struct backend *backend, struct matrix *x, int32_t n_rows, float factor);
+    // x[r] *= weight, item by item
+    void (*multiply)(struct backend *backend, struct matrix *x, const struct weight *weight, int32_t n_rows);
     // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x). With `experts`,
     // as expert_products with one row of x per token. Afterwards up's y is undefined. The next operation is
     // the only one that reads gate's y: products or expert_products, as their x; a backend that fuses the two

@@ -152,6 +152,7 @@ static struct step own_step(struct cross_check *check, const struct step *step)
     struct step own = *step;
     int64_t n_tables = 0;
     own.sequences = check->sequences;
+    own.n_copies = 0; // the pages are read after the device's step, which made the copies
     own.n_sequences = own.n_tokens = own.n_outputs = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
         const struct step_sequence *sequence = &step->sequences[i];

@@ -1,7 +1,9 @@
 #include "engine/embedding.h"
 
+#include "engine/embedding_head.h"
 #include "engine/file/gguf.h"
 #include "engine/model/model_folder.h"
+#include "schemas/value.h"
 
 #include <assert.h>
 #include <math.h>
@@ -14,7 +16,8 @@
 static const struct {
     enum pooling pooling;
     const char *name;
-} poolings[] = {{POOLING_MEAN, "mean"}, {POOLING_FIRST, "cls"}, {POOLING_LAST, "last"}};
+} poolings[] = {{POOLING_MEAN, "mean"}, {POOLING_FIRST, "cls"},          {POOLING_LAST, "last"},
+                {POOLING_MAX, "max"},   {POOLING_SQRT, "mean_sqrt_len"}, {POOLING_WEIGHTED, "weightedmean"}};
 
 enum { N_POOLINGS = sizeof poolings / sizeof poolings[0] };
 
@@ -73,6 +76,29 @@ enum status embedding_read_defaults(struct embedding_defaults *defaults, const s
     return gguf_bool(model->gguf, MODEL_FOLDER_NORMALIZES, &defaults->normalize, NULL, error);
 }
 
+enum status embedding_find_prompt(const struct model *model, const char *name, struct arena *arena,
+                                  struct text *prompt, struct error *error)
+{
+    struct text json = {0};
+    struct value prompts = {0};
+    enum status status = gguf_text(model->gguf, MODEL_FOLDER_PROMPTS, &json, NULL, error);
+    if (status == STATUS_OK && json.size)
+        status = json_decode(json, arena, &prompts, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct value *found = value_get(&prompts, name);
+    if (found && found->kind == VALUE_STRING) {
+        *prompt = found->text;
+        return STATUS_OK;
+    }
+    char names[256] = "";
+    for (size_t i = 0; prompts.kind == VALUE_OBJECT && i < prompts.object.n_members; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.*s", i ? ", " : "",
+                 (int)(prompts.object.members[i].key.size % 64), prompts.object.members[i].key.data);
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt-name %s: the model %s%s", name,
+                     names[0] ? "has the prompts " : "has no prompts", names);
+}
+
 enum status pooling_of_model(const struct model *model, enum pooling *pooling, struct error *error)
 {
     char key[128];
@@ -84,7 +110,7 @@ enum status pooling_of_model(const struct model *model, enum pooling *pooling, s
     status = gguf_u32(model->gguf, key, &type, NULL, error);
     if (status != STATUS_OK)
         return status;
-    *pooling = type ? (enum pooling)type : POOLING_LAST;
+    *pooling = type ? (enum pooling)type : model->shape.bidirectional ? POOLING_MEAN : POOLING_LAST;
     if (pooling_name(*pooling)[0])
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
@@ -96,14 +122,16 @@ enum status pooling_of_model(const struct model *model, enum pooling *pooling, s
 // A step's arrays, and the text that is partly computed.
 struct embedder {
     struct embedder_options options;
-    int32_t *tokens, *positions, *output_rows; // [n_tokens_max]
-    struct step_sequence *sequences;           // [n_sequences_max]
-    int32_t *pages;                            // block tables of a step, one after the other
-    int32_t *free_pages;                       // a stack
+    int32_t n_rows_max;                                // of a step, or of one text that is longer
+    int32_t *tokens, *positions, *types, *output_rows; // [n_rows_max]
+    struct step_sequence *sequences;                   // [n_sequences_max]
+    int32_t *pages;                                    // block tables of a step, one after the other
+    int32_t *free_pages;                               // a stack
     int32_t n_free;
-    int32_t *output_texts; // [n_outputs_max] the output's text
-    float *hidden;         // [n_outputs_max, n_embd]
-    double *sum;           // [n_embd] partial sum of the current text, for the mean
+    int32_t *output_texts; // [n_rows_max] the output's text
+    float *hidden;         // [n_rows_max, n_embd]
+    double *sum;           // [n_embd] of the current text's rows
+    struct embedding_head *head;
 };
 
 static int32_t pages_of(const struct embedder *embedder, int32_t n_tokens)
@@ -131,32 +159,52 @@ int32_t embedder_longest(const struct forward_limits *limits, const struct model
     return n_positions < model->shape.n_context ? (int32_t)n_positions : model->shape.n_context;
 }
 
+static int32_t count_rows(const struct forward_limits *limits, const struct model *model, int32_t n_longest)
+{
+    bool is_alone = model->shape.bidirectional && n_longest > limits->n_tokens_max;
+    return is_alone ? n_longest : limits->n_tokens_max;
+}
+
+uint64_t embedder_bytes(const struct forward_limits *limits, const struct model *model, int32_t n_longest)
+{
+    return (uint64_t)count_rows(limits, model, n_longest) *
+           ((uint64_t)model->shape.n_embd * sizeof(float) + 5 * sizeof(int32_t));
+}
+
 enum status embedder_create(struct embedder **embedder, const struct embedder_options *options,
                             struct error *error)
 {
     const struct forward_limits *limits = &options->limits;
-    size_t n_embd = (size_t)options->model->shape.n_embd, n_tokens = (size_t)limits->n_tokens_max;
+    size_t n_embd = (size_t)options->model->shape.n_embd,
+           n_rows = (size_t)count_rows(limits, options->model, options->n_longest);
     assert(limits->hidden_only && limits->n_outputs_max == limits->n_tokens_max);
-    assert(options->n_dimensions >= 1 && (size_t)options->n_dimensions <= n_embd);
     *embedder = NULL;
     struct embedder *created = calloc(1, sizeof *created);
     if (created) {
         created->options = *options;
-        created->tokens = calloc(n_tokens, sizeof *created->tokens);
-        created->positions = calloc(n_tokens, sizeof *created->positions);
-        created->output_rows = calloc(n_tokens, sizeof *created->output_rows);
-        created->output_texts = calloc(n_tokens, sizeof *created->output_texts);
+        created->n_rows_max = (int32_t)n_rows;
+        created->tokens = calloc(n_rows, sizeof *created->tokens);
+        created->positions = calloc(n_rows, sizeof *created->positions);
+        created->types = calloc(n_rows, sizeof *created->types);
+        created->output_rows = calloc(n_rows, sizeof *created->output_rows);
+        created->output_texts = calloc(n_rows, sizeof *created->output_texts);
         created->sequences = calloc((size_t)limits->n_sequences_max, sizeof *created->sequences);
         created->pages = calloc((size_t)limits->n_pages, sizeof *created->pages);
         created->free_pages = calloc((size_t)limits->n_pages, sizeof *created->free_pages);
-        created->hidden = calloc(n_tokens * n_embd, sizeof *created->hidden);
+        created->hidden = calloc(n_rows * n_embd, sizeof *created->hidden);
         created->sum = calloc(n_embd, sizeof *created->sum);
     }
-    if (!created || !created->tokens || !created->positions || !created->output_rows ||
+    enum status status = STATUS_OK;
+    if (!created || !created->tokens || !created->positions || !created->types || !created->output_rows ||
         !created->output_texts || !created->sequences || !created->pages || !created->free_pages ||
-        !created->hidden || !created->sum) {
+        !created->hidden || !created->sum)
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+    if (status == STATUS_OK)
+        status = embedding_head_create(&created->head, options->model, options->n_dimensions,
+                                       options->normalize, error);
+    if (status != STATUS_OK) {
         embedder_destroy(created);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+        return status;
     }
     *embedder = created;
     return STATUS_OK;
@@ -168,6 +216,7 @@ void embedder_destroy(struct embedder *embedder)
         return;
     free(embedder->tokens);
     free(embedder->positions);
+    free(embedder->types);
     free(embedder->output_rows);
     free(embedder->output_texts);
     free(embedder->sequences);
@@ -175,6 +224,7 @@ void embedder_destroy(struct embedder *embedder)
     free(embedder->free_pages);
     free(embedder->hidden);
     free(embedder->sum);
+    embedding_head_destroy(embedder->head);
     free(embedder);
 }
 
@@ -188,20 +238,34 @@ struct embedding_place {
 
 static bool is_wanted(enum pooling pooling, const struct embedding_text *text, int32_t position)
 {
-    return pooling == POOLING_MEAN || position == (pooling == POOLING_FIRST ? 0 : text->n_ids - 1);
+    if (pooling == POOLING_FIRST || pooling == POOLING_LAST)
+        return position == (pooling == POOLING_FIRST ? 0 : text->n_ids - 1);
+    return true;
 }
 
-// Adds the text's next tokens, from *place on, while the step has room.
+// Whether the step takes tokens of the text: some of them, or all of them if attention is bidirectional. A text
+// longer than a step is alone in it.
+static bool has_room(const struct embedder *embedder, const struct step *step,
+                     const struct embedding_text *text)
+{
+    int32_t room = embedder->options.limits.n_tokens_max - step->n_tokens;
+    if (!embedder->options.model->shape.bidirectional)
+        return room > 0;
+    return step->n_tokens == 0 || text->n_ids <= room;
+}
+
+// Adds the text's next tokens, from *place on.
 static void add_tokens(struct embedder *embedder, struct step *step, const struct embedding_text *text,
                        struct embedding_place *place)
 {
     const struct model_shape *shape = &embedder->options.model->shape;
     int32_t n = text->n_ids - place->position, room = embedder->options.limits.n_tokens_max - step->n_tokens;
-    n = n < room ? n : room;
+    n = n < room || shape->bidirectional ? n : room;
     struct step_sequence *sequence = &embedder->sequences[step->n_sequences++];
     sequence->first_row = step->n_tokens;
     sequence->n_tokens = n;
     sequence->position = place->position;
+    sequence->n_text = shape->bidirectional ? text->n_ids : 0;
     // the step's texts follow each other, at most n_sequences_max
     sequence->state_in = sequence->state_out = place->text % embedder->options.limits.n_sequences_max;
     sequence->long_context = text->n_ids > shape->n_context_original;
@@ -210,6 +274,7 @@ static void add_tokens(struct embedder *embedder, struct step *step, const struc
         assert(text->ids[place->position] >= 0 && text->ids[place->position] < shape->n_vocab);
         embedder->tokens[row] = text->ids[place->position];
         embedder->positions[row] = place->position;
+        embedder->types[row] = text->types ? text->types[place->position] : 0;
         if (is_wanted(embedder->options.pooling, text, place->position)) {
             embedder->output_texts[step->n_outputs] = place->text;
             embedder->output_rows[step->n_outputs++] = row;
@@ -225,13 +290,14 @@ static struct step plan_step(struct embedder *embedder, const struct embedding_t
     const struct forward_limits *limits = &embedder->options.limits;
     struct step step = {.tokens = embedder->tokens,
                         .positions = embedder->positions,
+                        .types = embedder->types,
                         .sequences = embedder->sequences,
                         .output_rows = embedder->output_rows};
     memmove(embedder->pages, embedder->pages + place->pages_at,
             (size_t)place->n_pages * sizeof *embedder->pages);
     place->pages_at = 0;
-    while (place->text < n_texts && step.n_tokens < limits->n_tokens_max &&
-           step.n_sequences < limits->n_sequences_max) {
+    while (place->text < n_texts && step.n_sequences < limits->n_sequences_max &&
+           has_room(embedder, &step, &texts[place->text])) {
         const struct embedding_text *text = &texts[place->text];
         int32_t *table = embedder->pages + place->pages_at;
         embedder->sequences[step.n_sequences].pages = table;
@@ -248,50 +314,71 @@ static struct step plan_step(struct embedder *embedder, const struct embedding_t
     return step;
 }
 
-static void finish_vector(const struct embedder *embedder, const double *items, double scale, float *vector)
+// Adds a row to the text's sum, or compares it for the maximum. `first`: of the text's wanted rows.
+static void add_row(struct embedder *embedder, const float *row, int32_t position, bool first)
 {
-    int32_t n = embedder->options.n_dimensions;
-    double square = 0;
-    for (int32_t i = 0; i < n; i++)
-        square += items[i] * items[i];
-    if (embedder->options.normalize)
-        scale = square > 0 ? 1 / sqrt(square) : 0;
-    for (int32_t i = 0; i < n; i++)
-        vector[i] = (float)(items[i] * scale);
+    enum pooling pooling = embedder->options.pooling;
+    double weight = pooling == POOLING_WEIGHTED ? position + 1.0 : 1.0;
+    for (int32_t i = 0; i < embedder->options.model->shape.n_embd; i++) {
+        double item = (double)row[i] * weight, *sum = &embedder->sum[i];
+        if (first)
+            *sum = item;
+        else if (pooling == POOLING_MAX)
+            *sum = item > *sum ? item : *sum;
+        else
+            *sum += item;
+    }
+}
+
+// What the sum of n rows is multiplied by.
+static double pooling_scale(enum pooling pooling, int32_t n)
+{
+    switch (pooling) {
+    case POOLING_MEAN:
+        return 1.0 / n;
+    case POOLING_SQRT:
+        return 1.0 / sqrt(n);
+    case POOLING_WEIGHTED:
+        return 2.0 / ((double)n * (n + 1.0));
+    default:
+        return 1.0;
+    }
 }
 
 // Adds a text's outputs in the order of its tokens.
 static void take_outputs(struct embedder *embedder, const struct step *step,
                          const struct embedding_text *texts, float *vectors)
 {
-    int32_t n_embd = embedder->options.model->shape.n_embd;
-    bool is_mean = embedder->options.pooling == POOLING_MEAN;
+    const struct embedder_options *options = &embedder->options;
+    bool by_row = step->n_tokens > options->limits.n_tokens_max; // forward_text
+    bool takes_one = options->pooling == POOLING_FIRST || options->pooling == POOLING_LAST;
     for (int32_t output = 0; output < step->n_outputs; output++) {
-        int32_t text = embedder->output_texts[output];
-        int32_t position = embedder->positions[embedder->output_rows[output]];
-        const float *hidden = embedder->hidden + (ptrdiff_t)output * n_embd;
-        for (int32_t i = 0; i < n_embd; i++)
-            embedder->sum[i] = (is_mean && position > 0 ? embedder->sum[i] : 0) + (double)hidden[i];
-        if (!is_mean || position == texts[text].n_ids - 1)
-            finish_vector(embedder, embedder->sum, is_mean ? 1.0 / texts[text].n_ids : 1,
-                          vectors + (ptrdiff_t)text * embedder->options.n_dimensions);
+        int32_t text = embedder->output_texts[output], row = embedder->output_rows[output];
+        int32_t position = embedder->positions[row], n_embd = options->model->shape.n_embd;
+        const float *hidden = embedder->hidden + (ptrdiff_t)(by_row ? row : output) * n_embd;
+        add_row(embedder, hidden, position, takes_one || position == 0);
+        if (takes_one || position == texts[text].n_ids - 1)
+            embedding_head_apply(embedder->head, embedder->sum,
+                                 pooling_scale(options->pooling, texts[text].n_ids),
+                                 vectors + (ptrdiff_t)text * options->n_dimensions);
     }
 }
 
 enum status embedder_compute(struct embedder *embedder, const struct embedding_text *texts, int32_t n_texts,
                              float *vectors, struct error *error)
 {
-    int32_t n_longest = embedder_longest(&embedder->options.limits, embedder->options.model);
+    const struct embedder_options *options = &embedder->options;
     embedder->n_free = embedder->options.limits.n_pages;
     for (int32_t i = 0; i < embedder->n_free; i++)
         embedder->free_pages[i] = embedder->n_free - 1 - i;
     for (int32_t i = 0; i < n_texts; i++)
-        assert(texts[i].n_ids > 0 && texts[i].n_ids <= n_longest);
-    (void)n_longest;
+        assert(texts[i].n_ids > 0 && texts[i].n_ids <= options->n_longest);
     struct embedding_place place = {0};
     while (place.text < n_texts) {
         struct step step = plan_step(embedder, texts, n_texts, &place);
-        enum status status = forward_hidden(embedder->options.forward, &step, embedder->hidden, error);
+        enum status status = options->model->shape.bidirectional
+                                 ? forward_text(options->forward, &step, embedder->hidden, error)
+                                 : forward_hidden(options->forward, &step, embedder->hidden, error);
         if (status != STATUS_OK)
             return status;
         take_outputs(embedder, &step, texts, vectors);

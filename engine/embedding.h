@@ -1,17 +1,32 @@
 // Embeddings of texts: the final hidden states (after the output norm, before the output weight) of a text's
-// tokens, pooled to one vector. Several texts share a step; a text's vector does not depend on the others, on
-// the steps' sizes or the number of threads.
+// tokens, pooled to one vector (engine/embedding_head.h for what follows). Several texts share a step; a text's
+// vector does not depend on the others, on the steps' sizes or the number of threads.
+//
+// Causal attention: a text longer than a step is computed in several steps, with KV pages for all layers.
+// Bidirectional: whole texts share a step; a text longer than a step is computed alone, layer by layer
+// (forward_text), with pages for one layer.
 // Thread: engine.
 #pragma once
 
 #include "engine/forward.h"
+#include "schemas/base/arena.h"
 
-// Values of the key NAME.pooling_type (github.com/ggml-org/llama.cpp, gguf-py/gguf/constants.py).
-enum pooling { POOLING_MEAN = 1, POOLING_FIRST = 2, POOLING_LAST = 3 };
+// Values of the key NAME.pooling_type: the first three are from github.com/ggml-org/llama.cpp
+// (gguf-py/gguf/constants.py), the others are our own. SQRT: the sum divided by the square root of the number of
+// tokens; WEIGHTED: the mean with the weights 1, 2, 3, ... (sentence-transformers, modules/pooling.py).
+enum pooling {
+    POOLING_MEAN = 1,
+    POOLING_FIRST = 2,
+    POOLING_LAST = 3,
+    POOLING_MAX = 101,
+    POOLING_SQRT = 102,
+    POOLING_WEIGHTED = 103
+};
 
 // STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model computes embeddings in a way that is not implemented.
 enum status embedding_check_model(const struct model *model, struct error *error) WARN_UNUSED;
-// The pooling that the model names; if it names none, the last token, which alone attends to the whole text.
+// The pooling that the model names; if it names none, the mean of an encoder, else the last token, which alone
+// attends to the whole text.
 // STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model's pooling is not implemented.
 enum status pooling_of_model(const struct model *model, enum pooling *pooling,
                              struct error *error) WARN_UNUSED;
@@ -22,14 +37,20 @@ struct embedding_defaults {
     int32_t n_tokens_max; // of a text, bos and eos included; longer ones are cut. 0: no limit
     bool normalize;       // true where they say nothing
 };
+// The text of one of the model's prompts, in the arena. STATUS_REFUSE, ERROR_USAGE: no such prompt; the text
+// lists the names.
+enum status embedding_find_prompt(const struct model *model, const char *name, struct arena *arena,
+                                  struct text *prompt, struct error *error) WARN_UNUSED;
 enum status embedding_read_defaults(struct embedding_defaults *defaults, const struct model *model,
                                     struct error *error) WARN_UNUSED;
 // STATUS_REFUSE, ERROR_UNKNOWN_TYPE: the model keeps other dimensions than the first n of its width.
 enum status embedding_check_dimensions(const struct model *model, struct error *error) WARN_UNUSED;
-// "mean", "cls" or "last". False: unknown.
+// "mean", "cls", "last", "max", "mean_sqrt_len" or "weightedmean". False: unknown.
 bool pooling_find(const char *name, enum pooling *pooling);
 const char *pooling_name(enum pooling pooling);
 
+// Bytes of the embedder's own rows for texts of up to n_longest tokens.
+uint64_t embedder_bytes(const struct forward_limits *limits, const struct model *model, int32_t n_longest);
 // Longest text in tokens: the model's context, or what the pages hold beside a step of other texts.
 int32_t embedder_longest(const struct forward_limits *limits, const struct model *model);
 // Number of pages for texts of n_tokens; limits->n_pages is ignored.
@@ -41,14 +62,16 @@ struct embedder_options {
     struct forward_limits limits;
     enum pooling pooling;
     bool normalize;       // to Euclidean length 1
-    int32_t n_dimensions; // 1 to n_embd: the first items of a vector are kept
+    int32_t n_dimensions; // 1 to embedding_width: the first items of a vector are kept
+    int32_t n_longest;    // texts are at most this long
 };
 
 struct embedder;
 
 struct embedding_text {
-    const int32_t *ids; // within the vocabulary (asserted)
-    int32_t n_ids;      // 1 to embedder_longest
+    const int32_t *ids;   // within the vocabulary (asserted)
+    int32_t n_ids;        // 1 to n_longest
+    const int32_t *types; // [n_ids] token types, where the model has them; NULL: all 0
 };
 
 // The model and the forward pass must outlive the embedder. STATUS_REFUSE, ERROR_OUT_OF_MEMORY.

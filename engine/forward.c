@@ -3,6 +3,7 @@
 #include "engine/model/family.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stddef.h>
 
 // For `consumed` see struct norm_parameters.
@@ -32,7 +33,7 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     const struct tensor *tensor = &pass->forward->model->layers[layer].tensors[slot];
     if (!weights->weights[slot])
         return;
-    bool full = tensor->dims[0] != (uint64_t)pass->shape->attention.key_dim;
+    bool full = tensor->dims[0] != (uint64_t)model_layer_heads(pass->forward->model, layer).key_dim;
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
                                          .weight = weights->weights[slot],
                                          .bias = weights->biases[slot],
@@ -77,37 +78,84 @@ static void enter_phase(struct pass *pass, enum step_phase phase)
     pass->operations->phase(pass->backend, phase);
 }
 
-static void embed_tokens(struct pass *pass)
+void pass_embed(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     enter_phase(pass, PHASE_EMBED);
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
-                            forward->position_embd);
+                            forward->position_embd, forward->token_types);
     if (forward->embd_norm)
         normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
 }
 
-static void normalize_queries_and_keys(struct pass *pass, int32_t index)
+static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigned parts)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
-    normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, pass->shape->attention.n_kv_heads);
+    const struct model *model = pass->forward->model;
+    if (parts & PASS_QUERIES)
+        normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
+    if (parts & PASS_KEYS && model->layers[index].kv_layer == index)
+        normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, model_layer_heads(model, index).n_kv_heads);
 }
 
-// QKV projection.
-static void project_heads(struct pass *pass, int32_t index, const struct matrix *input)
+// The widths of a layer's matrices, where layers differ.
+static void size_matrices(struct pass *pass, int32_t index)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model *model = pass->forward->model;
+    struct layer_heads heads = model_layer_heads(model, index);
+    int32_t n_heads = pass->shape->attention.n_heads;
+    const struct {
+        struct matrix *matrix;
+        int32_t n_cols;
+    } sizes[] = {
+        {m->q, n_heads * heads.key_dim},
+        {m->k, heads.n_kv_heads * heads.key_dim},
+        {m->v, heads.n_kv_heads * heads.value_dim},
+        {m->heads, n_heads * heads.value_dim},
+        {m->out.heads, n_heads * heads.value_dim},
+        {m->gate, model->layers[index].n_ff},
+        {m->up, model->layers[index].n_ff},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && model->heads; i++)
+        pass->operations->set_columns(pass->backend, sizes[i].matrix, sizes[i].n_cols);
+}
+
+// The values that a family normalizes; without a projection of their own they are the keys', before their
+// norm.
+static void make_values(struct pass *pass, int32_t index, bool from_keys)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
+    struct layer_heads heads = model_layer_heads(pass->forward->model, index);
+    struct head_columns all = {0, 0};
+    struct norm_parameters parameters = {.kind = NORM_RMS,
+                                         .epsilon = pass->shape->norm_epsilon,
+                                         .n_groups = heads.n_kv_heads};
+    if (from_keys)
+        pass->operations->copy_columns(pass->backend, m->v, all, m->k, all, 1,
+                                       heads.n_kv_heads * heads.key_dim, pass->n_rows);
+    pass->operations->norm(pass->backend, m->v, m->v, pass->n_rows, &parameters);
+}
+
+// QKV projection, or one part of it; only the queries' in a layer that reads another's keys and values.
+static void project_heads(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model *model = pass->forward->model;
     const struct model_shape *shape = pass->shape;
     bool gated = shape->attention.gated;
     struct product products[] = {slot_product(gated ? m->gated.query_gate : m->q, layer, SLOT_ATTN_Q),
                                  slot_product(m->k, layer, SLOT_ATTN_K),
                                  slot_product(m->v, layer, SLOT_ATTN_V),
                                  slot_product(m->gated.gate, layer, SLOT_ATTN_GATE)};
-    int n_products = layer->weights[SLOT_ATTN_GATE] ? 4 : 3;
-    pass->operations->products(pass->backend, products, n_products, input, pass->n_rows);
-    if (gated) {
+    bool queries = parts & PASS_QUERIES, keys = parts & PASS_KEYS;
+    bool own = keys && model->layers[index].kv_layer == index,
+         from_keys = own && !layer->weights[SLOT_ATTN_V];
+    int n_keys = !own ? 0 : from_keys ? 1 : 2;
+    int n_products = queries && layer->weights[SLOT_ATTN_GATE] ? 4 : queries + n_keys;
+    pass->operations->products(pass->backend, products + !queries, n_products, input, pass->n_rows);
+    if (gated && queries) {
         int32_t dim = shape->attention.key_dim, n_heads = shape->attention.n_heads;
         struct head_columns to = {0, dim}, query = {0, 2 * dim}, gate = {dim, 2 * dim};
         pass->operations->copy_columns(pass->backend, m->q, to, m->gated.query_gate, query, n_heads, dim,
@@ -116,42 +164,54 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
                                        dim, pass->n_rows);
     }
     enter_phase(pass, PHASE_ATTENTION);
-    if (!pass->forward->model->family->norm_after_rope)
-        normalize_queries_and_keys(pass, index);
+    if (own && model->family->values_normalized)
+        make_values(pass, index, from_keys);
+    if (!model->family->norm_after_rope)
+        normalize_queries_and_keys(pass, index, parts);
+}
+
+static void rotate_matrix(struct pass *pass, struct matrix *x, int32_t n_heads, int32_t head_dim, int table)
+{
+    pass->operations->rope(pass->backend, x, pass->n_rows, n_heads, head_dim,
+                           pass->forward->model->rope[table].n_dims, pass->shape->rope.style, table);
 }
 
 // Applies rope to queries and keys.
-static void rotate_heads(struct pass *pass, int32_t index)
+static void rotate_heads(struct pass *pass, int32_t index, unsigned parts)
 {
-    const struct model_layer *tensors = &pass->forward->model->layers[index];
+    const struct model *model = pass->forward->model;
+    const struct model_layer *tensors = &model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
+    struct layer_heads heads = model_layer_heads(model, index);
     bool still = tensors->unrotated && shape->rope.unrotated_own_table;
     if (shape->rope.style == ROPE_NONE || (tensors->unrotated && !still))
         return;
     int own = shape->rope.queries_own_table || still ? 1 : 0;
     int table = tensors->windowed && shape->rope.n_tables == 2 && !own && !shape->rope.unrotated_own_table;
-    pass->operations->rope(pass->backend, m->q, pass->n_rows, shape->attention.n_heads,
-                           shape->attention.key_dim, shape->rope.n_dims, shape->rope.style,
-                           own ? own : table);
-    if (still)
-        return;
-    pass->operations->rope(pass->backend, m->k, pass->n_rows, shape->attention.n_kv_heads,
-                           shape->attention.key_dim, shape->rope.n_dims, shape->rope.style, table);
+    if (parts & PASS_QUERIES)
+        rotate_matrix(pass, m->q, shape->attention.n_heads, heads.key_dim, own ? own : table);
+    if (!still && parts & PASS_KEYS && tensors->kv_layer == index)
+        rotate_matrix(pass, m->k, heads.n_kv_heads, heads.key_dim, table);
 }
 
 static void attend_pages(struct pass *pass, int32_t index)
 {
     const struct model_shape *shape = pass->shape;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
+    const struct model_layer *source = &pass->forward->model->layers[tensors->kv_layer];
     int32_t window = tensors->windowed ? shape->window.n_positions : 0;
-    struct attention_parameters parameters = {.layer = tensors->store,
+    if (shape->bidirectional && window)
+        window = window / 2 + 1;
+    struct attention_parameters parameters = {.layer = source->store,
                                               .n_heads = shape->attention.n_heads,
                                               .scale = shape->attention.scale,
                                               .softcap = shape->attention.softcap,
                                               .window = shape->window.chunked ? 0 : window,
                                               .chunk = shape->window.chunked ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
+                                              .relative_bias = pass->forward->relative_bias,
+                                              .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
     if (shape->attention.gated || pass->forward->layers[index].weights[SLOT_ATTN_GATE])
@@ -159,7 +219,8 @@ static void attend_pages(struct pass *pass, int32_t index)
                                    pass->heads, pass->n_rows, ACTIVATION_SIGMOID);
 }
 
-// In the last layer, only the output rows are computed after attention; their heads are put in `heads`.
+// After the last layer that stores keys and values, or a state, only the output rows are computed; their heads
+// are put in `heads`.
 static void keep_outputs(struct pass *pass, struct matrix *heads, bool normed_wanted)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
@@ -169,6 +230,10 @@ static void keep_outputs(struct pass *pass, struct matrix *heads, bool normed_wa
     pass->operations->gather(pass->backend, m->out.x, pass->x);
     if (normed_wanted)
         pass->operations->gather(pass->backend, m->out.normed, pass->normed);
+    if (pass->shape->altup.n)
+        altup_keep_outputs(pass);
+    if (pass->forward->model->heads) // layers follow
+        pass->operations->keep_outputs(pass->backend);
     pass->heads = heads;
     pass->x = m->out.x;
     pass->normed = m->out.normed;
@@ -183,7 +248,14 @@ static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input
     bool gated = layer->weights[SLOT_FFN_GATE] != NULL;
     struct matrix *hidden = gated ? m->gate : m->up;
     struct product up = slot_product(m->up, layer, SLOT_FFN_UP);
-    if (gated) {
+    float sparsity = pass->forward->model->layers[index].sparsity;
+    if (sparsity > -INFINITY) {
+        struct product products[] = {slot_product(m->gate, layer, SLOT_FFN_GATE), up};
+        pass->operations->products(pass->backend, products, 2, input, pass->n_rows);
+        pass->operations->sparsify(pass->backend, m->gate, pass->n_rows, sparsity);
+        pass->operations->activate(pass->backend, m->gate, m->gate, m->up, pass->n_rows,
+                                   pass->forward->model->family->activation);
+    } else if (gated) {
         multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {
         multiply_rows(pass, up, input);
@@ -212,12 +284,15 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
     }
 }
 
-// branch = weighted sum of the routed experts, plus the shared expert.
-static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+// Selects the experts of each row.
+static void route_rows(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
     multiply_rows(pass, slot_product(m->experts.router, layer, SLOT_ROUTER), input);
+    if (layer->weights[SLOT_ROUTER_SCALE])
+        pass->operations->scale(pass->backend, m->experts.router, pass->n_rows,
+                                1.0f / sqrtf((float)shape->n_embd), 0.0f);
     struct route_parameters parameters = {.kind = shape->experts.route_kind,
                                           .n_used = shape->experts.n_used,
                                           .normalized = shape->experts.normalized,
@@ -227,6 +302,12 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
                                           .n_groups_used = shape->experts.n_groups_used,
                                           .weighs_inputs = shape->experts.weighs_inputs};
     pass->operations->route(pass->backend, m->experts.router, pass->n_rows, &parameters);
+}
+
+// branch = weighted sum of the routed experts, plus the shared expert.
+static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+{
+    const struct forward_matrices *m = &pass->forward->matrices;
     multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS),
                    slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS), input, true);
     struct product down = slot_product(m->experts.pair_down, layer, SLOT_DOWN_EXPERTS);
@@ -238,31 +319,63 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     }
 }
 
-// Residual sum: x += branch, after the post-norm if the family has one.
-static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
-{
-    struct matrix *branch = pass->forward->matrices.branch;
-    if (layer->weights[post_norm])
-        normalize_slot(pass, branch, branch, layer, post_norm, false);
-    pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
-}
-
-// branch = attention(input). False: a last layer without outputs, of which only the keys and values are needed.
-static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, bool normed_wanted)
+// branch = experts + MLP, each of x with its own norms before and after (Gemma 4).
+static void run_experts_and_mlp(struct pass *pass, int32_t index)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
-    bool last = index == pass->shape->n_layers - 1;
-    pass->heads = m->heads;
+    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ROUTER_SCALE, true);
+    route_rows(pass, layer, pass->normed);
+    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM_2, true);
+    run_experts(pass, layer, pass->normed);
+    normalize_slot(pass, m->experts.shared, m->branch, layer, SLOT_FFN_POST_NORM_2, false);
+    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, true);
+    run_mlp(pass, index, pass->normed);
+    normalize_slot(pass, m->branch, m->branch, layer, SLOT_FFN_POST_NORM_1, false);
+    pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
+}
+
+// Residual sum: x += branch, after the post-norm or before it if the family has one.
+static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
+{
+    struct matrix *branch = pass->forward->matrices.branch;
+    bool has_norm = layer->weights[post_norm] != NULL,
+         sum_first = pass->forward->model->family->normed_after_sum;
+    if (has_norm && !sum_first)
+        normalize_slot(pass, branch, branch, layer, post_norm, false);
+    pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
+    if (has_norm && sum_first)
+        normalize_slot(pass, pass->x, pass->x, layer, post_norm, false);
+}
+
+// The last layer with keys and values, or a state, of its own.
+static int32_t last_stored(const struct model *model)
+{
+    int32_t layer = model->shape.n_layers - 1;
+    while (model->layers[layer].kv_layer != layer)
+        layer--;
+    return layer;
+}
+
+// branch = attention(input). False: only the keys and values are wanted, as of a last layer without outputs.
+static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts,
+                          bool normed_wanted)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
+    const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
+    bool last = index == last_stored(pass->forward->model);
+    pass->heads = pass->n_rows == pass->step->n_tokens ? m->heads : m->out.heads;
     if (pass->shape->latent.dim)
         latent_project(pass, layer, input);
     else
-        project_heads(pass, index, input);
-    rotate_heads(pass, index);
+        project_heads(pass, index, input, parts);
+    rotate_heads(pass, index, parts);
     if (pass->forward->model->family->norm_after_rope)
-        normalize_queries_and_keys(pass, index);
-    pass->operations->kv_store(pass->backend, pass->forward->model->layers[index].store, m->k, m->v);
-    if (last && pass->step->n_outputs == 0)
+        normalize_queries_and_keys(pass, index, parts);
+    if (parts & PASS_KEYS && tensors->kv_layer == index)
+        pass->operations->kv_store(pass->backend, tensors->store, m->k, m->v);
+    if (!(parts & PASS_QUERIES) || (last && pass->step->n_outputs == 0))
         return false;
     attend_pages(pass, index);
     enter_phase(pass, PHASE_PRODUCTS);
@@ -288,33 +401,52 @@ static bool run_recurrent(struct pass *pass, int32_t index, const struct matrix 
     return true;
 }
 
-static void run_layer(struct pass *pass, int32_t index)
+void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     bool parallel = pass->shape->parallel_residual;
     bool attn_normed = layer->weights[SLOT_ATTN_NORM] != NULL,
          ffn_normed = layer->weights[SLOT_FFN_NORM] != NULL;
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
     enter_phase(pass, PHASE_PRODUCTS);
+    size_matrices(pass, index);
+    if (pass->shape->altup.n)
+        altup_predict(pass, index);
     if (attn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM, !parallel || ffn_normed);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
-    if (pass->forward->model->layers[index].recurrent
-            ? !run_recurrent(pass, index, seen)
-            : !run_attention(pass, index, seen, parallel && !ffn_normed))
+    if (pass->shape->altup.n)
+        altup_make_laurel(pass, index, seen);
+    if (tensors->recurrent ? !run_recurrent(pass, index, seen)
+                           : !run_attention(pass, index, seen, parts, parallel && !ffn_normed))
         return;
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a
     // layer without an MLP norm uses the output of attention's norm.
     if (parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, false);
     add_branch(pass, layer, SLOT_ATTN_POST_NORM);
+    if (pass->shape->altup.n)
+        altup_add_laurel(pass);
     if (!parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
     const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
-    if (layer->weights[SLOT_ROUTER])
+    if (layer->weights[SLOT_ROUTER_SCALE]) {
+        run_experts_and_mlp(pass, index);
+    } else if (layer->weights[SLOT_ROUTER]) {
+        route_rows(pass, layer, input);
         run_experts(pass, layer, input);
-    else
+    } else {
         run_mlp(pass, index, input);
+    }
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
+    if (pass->shape->altup.n) {
+        altup_correct(pass, index);
+    } else if (pass->shape->n_layer_input) {
+        inputs_project(pass, index, pass->x);
+        pass->operations->add(pass->backend, pass->x, pass->forward->matrices.branch, pass->n_rows, 1.0f);
+    }
+    if (tensors->output_scale != 1.0f)
+        pass->operations->scale(pass->backend, pass->x, pass->n_rows, tensors->output_scale, 0.0f);
 }
 
 // Calls await_masks, either before or during the step: a backend with reads_masks_late computes while the
@@ -391,17 +523,28 @@ static void check_step(const struct forward *forward, const struct step *step)
         assert(sequence->first_row == row && sequence->n_tokens > 0 &&
                sequence->n_tokens <= step->n_tokens - row);
         assert(sequence->position >= 0 && sequence->position <= position_limit - sequence->n_tokens);
+        assert(shape->bidirectional == (sequence->n_text > 0));
+        assert(!sequence->n_text || (sequence->n_text <= shape->n_context &&
+                                     sequence->position <= sequence->n_text - sequence->n_tokens));
         for (int32_t j = 0; j < sequence->n_tokens; j++, row++) {
             assert(step->tokens[row] >= -limits->n_outputs_max && step->tokens[row] < shape->n_vocab);
             assert(step->tokens[row] >= 0 || forward_computes_ahead(forward));
             assert(step->positions[row] == sequence->position + j);
         }
         int32_t n_pages = (sequence->position + sequence->n_tokens - 1) / limits->page_positions + 1;
+        n_pages = sequence->n_text ? (sequence->n_text - 1) / limits->page_positions + 1 : n_pages;
         for (int32_t j = 0; j < n_pages; j++)
             assert(sequence->pages[j] >= 0 && sequence->pages[j] < limits->n_pages);
     }
     assert(row == step->n_tokens);
-    for (int32_t i = 0; i < step->n_outputs; i++)
+    for (int32_t i = 0; i < step->n_copies; i++) {
+        const struct page_copy *copy = &step->copies[i];
+        assert(copy->from >= 0 && copy->from < limits->n_pages && copy->to >= 0 &&
+               copy->to < limits->n_pages && copy->from != copy->to);
+        (void)copy;
+    }
+    assert(step->output_rows || step->n_outputs == step->n_tokens);
+    for (int32_t i = 0; step->output_rows && i < step->n_outputs; i++)
         assert(step->output_rows[i] > (i ? step->output_rows[i - 1] : -1) &&
                step->output_rows[i] < step->n_tokens);
     (void)row;
@@ -409,8 +552,7 @@ static void check_step(const struct forward *forward, const struct step *step)
     (void)position_limit;
 }
 
-// Begins the step and enqueues everything up to the outputs. `stops`: see struct step.
-static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
+struct pass pass_begin(struct forward *forward, struct step *step, bool stops)
 {
     check_step(forward, step);
     check_slots(forward, step);
@@ -427,9 +569,23 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
                         .heads = forward->matrices.heads};
     await_masks(forward, step, false);
     pass.operations->begin(pass.backend, step);
-    embed_tokens(&pass);
-    for (int32_t i = 0; i < pass.shape->n_layers; i++)
-        run_layer(&pass, i);
+    return pass;
+}
+
+// Begins the step and enqueues everything up to the outputs. `stops`: see struct step.
+static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
+{
+    struct pass pass = pass_begin(forward, step, stops);
+    pass_embed(&pass);
+    if (pass.shape->n_layer_input)
+        inputs_compute(&pass);
+    if (pass.shape->altup.n)
+        altup_begin(&pass);
+    int32_t n_layers = step->n_outputs ? pass.shape->n_layers : last_stored(forward->model) + 1;
+    for (int32_t i = 0; i < n_layers; i++)
+        pass_run_layer(&pass, i, PASS_QUERIES | PASS_KEYS);
+    if (pass.shape->altup.n && step->n_outputs)
+        altup_end(&pass);
     return pass;
 }
 
@@ -457,14 +613,23 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
     return forward->backend->operations.end(forward->backend, step->samples ? results : NULL, error);
 }
 
+void pass_read_hidden(struct pass *pass, float *hidden)
+{
+    const struct forward *forward = pass->forward;
+    struct matrix *out = pass->x;
+    if (forward->output_norm) {
+        out = pass->normed;
+        normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias, false);
+    }
+    pass->operations->read(pass->backend, out, pass->n_rows, hidden);
+}
+
 enum status forward_hidden(struct forward *forward, struct step *step, float *hidden, struct error *error)
 {
     assert(forward->limits.hidden_only && !step->samples);
     struct pass pass = enqueue_layers(forward, step, true);
-    if (step->n_outputs > 0) {
-        normalize_rows(&pass, pass.normed, pass.x, forward->output_norm, forward->output_norm_bias, false);
-        pass.operations->read(pass.backend, pass.normed, step->n_outputs, hidden);
-    }
+    if (step->n_outputs > 0)
+        pass_read_hidden(&pass, hidden);
     return forward->backend->operations.end(forward->backend, NULL, error);
 }
 

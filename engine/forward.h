@@ -52,6 +52,12 @@ enum status forward_step(struct forward *forward, struct step *step, struct samp
 enum status forward_hidden(struct forward *forward, struct step *step, float *hidden,
                            struct error *error) WARN_UNUSED;
 
+// Computes texts whose tokens attend in both directions (shape.bidirectional), as forward_hidden does, or one
+// text of any number of tokens: beyond limits.n_tokens_max layer by layer, in chunks of rows. `hidden` holds
+// [n_tokens, n_embd] for such a text, of which the output rows are set; else [n_outputs, n_embd].
+enum status forward_text(struct forward *forward, struct step *step, float *hidden,
+                         struct error *error) WARN_UNUSED;
+
 // Between steps: copies the recurrent state of slot `from` to slot `to`, for models with recurrent layers.
 void forward_copy_state(struct forward *forward, int32_t to, int32_t from);
 

@@ -1,5 +1,6 @@
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
+#include "engine/model/family.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -53,8 +54,14 @@ static const struct {
     }
     GLOBAL_WEIGHT(token_embd, WEIGHT_TABLE, LAYER_BEFORE),
     GLOBAL_WEIGHT(position_embd, WEIGHT_TABLE, LAYER_BEFORE),
+    GLOBAL_WEIGHT(token_types, WEIGHT_TABLE, LAYER_BEFORE),
     GLOBAL_WEIGHT(embd_norm, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(embd_norm_bias, WEIGHT_VECTOR, LAYER_BEFORE),
+    GLOBAL_WEIGHT(layer_embd, WEIGHT_TABLE, LAYER_BEFORE),
+    GLOBAL_WEIGHT(layer_embd_proj, WEIGHT_PRODUCT, LAYER_BEFORE),
+    GLOBAL_WEIGHT(layer_embd_norm, WEIGHT_VECTOR, LAYER_BEFORE),
+    GLOBAL_WEIGHT(altup_proj, WEIGHT_PRODUCT, LAYER_BEFORE),
+    GLOBAL_WEIGHT(altup_unembd_proj, WEIGHT_PRODUCT, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm_bias, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output, WEIGHT_PRODUCT, LAYER_AFTER),
@@ -125,6 +132,8 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         if (global_weights[i].layer == layer)
             sum += weight_bytes(tensor_at(model, global_weights[i].tensor), backend, global_weights[i].role);
+    if (layer == LAYER_BEFORE)
+        sum += relative_bias_bytes(model);
     if (layer < 0 || layer >= model->shape.n_layers)
         return sum;
     const struct model_layer *tensors = &model->layers[layer];
@@ -139,7 +148,7 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend)
 {
     if (!backend->device.weight_bytes)
-        return model_weight_bytes(model);
+        return model_weight_bytes(model) - model_mapped_bytes(model);
     uint64_t sum =
         forward_layer_bytes(model, backend, LAYER_BEFORE) + forward_layer_bytes(model, backend, LAYER_AFTER);
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
@@ -147,7 +156,7 @@ uint64_t forward_weight_bytes(const struct model *model, struct backend *backend
     return sum;
 }
 
-// The norm whose output is the input of a layer's gate and up projections (run_layer). Its items are copied
+// The norm whose output is the input of a layer's gate and up projections (pass_run_layer). Its items are copied
 // when they are loaded, because tensors that are computed on loading exist in memory one at a time.
 struct gate_input {
     enum layer_slot norm; // SLOT_COUNT: no such norm, or the backend does not need it
@@ -232,6 +241,8 @@ static enum status load_weights(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
                          model->shape.n_layers);
     enum status status = load_globals(loading);
+    if (status == STATUS_OK)
+        status = relative_bias_create(forward, loading->error);
     for (int32_t layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
         status = load_layer(loading, layer);
     return status;
@@ -254,8 +265,11 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t pairs = shape->experts.n ? rows * shape->experts.n_used : 0;
     int64_t n_embd = shape->n_embd,
             heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
-    bool all_sparse = shape->experts.n && shape->experts.n_layers_dense == 0 && shape->experts.every == 1;
+    bool beside = model->family->experts_beside_mlp && shape->experts.n;
+    bool all_sparse =
+        shape->experts.n && shape->experts.n_layers_dense == 0 && shape->experts.every == 1 && !beside;
     int64_t n_ff = all_sparse ? 0 : shape->n_ff;
+    int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers, altup = shape->altup.n;
     int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
     bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->experts.n_ff_shared;
     const struct delta_shape *delta = &shape->delta;
@@ -295,8 +309,21 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(experts.pair_down, pairs, pairs ? n_embd : 0);
     PLAN(experts.shared_gate, rows, shape->experts.n_ff_shared);
     PLAN(experts.shared_up, rows, shape->experts.n_ff_shared);
-    PLAN(experts.shared, rows, shared ? n_embd : 0);
+    PLAN(experts.shared, rows, shared || beside ? n_embd : 0);
     PLAN(experts.shared_router, rows, has_router ? 1 : 0);
+    PLAN(altup.streams, rows, altup * n_embd);
+    PLAN(altup.predictions, rows, altup * n_embd);
+    PLAN(altup.modalities, rows, altup);
+    PLAN(altup.predict, rows, altup * altup);
+    PLAN(altup.correct, rows, altup);
+    PLAN(altup.laurel_low, rows, shape->altup.laurel_rank);
+    PLAN(altup.laurel, rows, altup ? n_embd : 0);
+    PLAN(altup.laurel_outputs, outputs, altup ? n_embd : 0);
+    PLAN(input.all, rows, inputs);
+    PLAN(input.table, rows, inputs);
+    PLAN(input.own, rows, shape->n_layer_input);
+    PLAN(input.gate, rows, shape->n_layer_input);
+    PLAN(input.own_outputs, outputs, shape->n_layer_input);
     PLAN(out.x, outputs, n_embd);
     PLAN(out.normed, outputs, n_embd);
     PLAN(out.heads, outputs, heads_out);
@@ -330,8 +357,8 @@ static enum status create_matrices(struct forward *forward, struct error *error)
     }
     const struct model_shape *shape = &forward->model->shape;
     for (int32_t i = 0; i < shape->rope.n_tables; i++) {
-        forward->rope[i] =
-            calloc((size_t)forward->limits.n_tokens_max, (size_t)shape->rope.n_dims * sizeof(float));
+        forward->rope[i] = calloc((size_t)forward->limits.n_tokens_max,
+                                  (size_t)forward->model->rope[i].n_dims * sizeof(float));
         if (!forward->rope[i])
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope tables");
     }
@@ -348,9 +375,10 @@ uint64_t forward_matrix_bytes(const struct model *model, const struct forward_li
     return bytes;
 }
 
-static struct kv_shape kv_shape_of(const struct model_shape *shape, int32_t page_positions, int32_t n_pages,
+static struct kv_shape kv_shape_of(const struct model *model, int32_t page_positions, int32_t n_pages,
                                    enum kv_type kv_type)
 {
+    const struct model_shape *shape = &model->shape;
     return (struct kv_shape){.n_layers = shape->attention.n_layers,
                              .n_kv_heads = shape->attention.n_kv_heads,
                              .key_dim = shape->attention.key_dim,
@@ -359,26 +387,34 @@ static struct kv_shape kv_shape_of(const struct model_shape *shape, int32_t page
                              .n_pages = n_pages,
                              .type = kv_type,
                              .n_heads = shape->attention.n_heads,
-                             .n_positions_most = shape->n_context};
+                             .n_positions_most = shape->n_context,
+                             .layers = model->heads};
+}
+
+// Bytes of one position's keys and values, as engine/cpu/pages.h stores them: integers in pairs, and with
+// scales.
+static uint64_t position_bytes(struct layer_heads heads, enum kv_type kv_type)
+{
+    uint64_t items = (uint64_t)(heads.key_dim + heads.value_dim), bytes = items * sizeof(float);
+    if (kv_type == KV_F16 || kv_type == KV_Q8_0) {
+        uint64_t item_bytes = kv_type == KV_F16 ? sizeof(int16_t) : sizeof(int8_t);
+        bytes = (items + (uint64_t)(heads.key_dim % 2)) * item_bytes + 2 * sizeof(float);
+    }
+    return (uint64_t)heads.n_kv_heads * bytes;
 }
 
 uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
                             enum kv_type kv_type)
 {
-    const struct model_shape *shape = &model->shape;
-    struct kv_shape kv = kv_shape_of(shape, page_positions, 1, kv_type);
+    struct kv_shape kv = kv_shape_of(model, page_positions, 1, kv_type);
+    uint64_t bytes = 0;
     if (backend && backend->device.page_bytes)
         return backend->device.page_bytes(backend, &kv);
-    // Bytes of one position's key and value of one head, as engine/cpu/pages.h stores them: integers in
-    // pairs, and with scales.
-    uint64_t items = (uint64_t)(shape->attention.key_dim + shape->attention.value_dim),
-             bytes = items * sizeof(float);
-    if (kv_type == KV_F16 || kv_type == KV_Q8_0) {
-        uint64_t item_bytes = kv_type == KV_F16 ? sizeof(int16_t) : sizeof(int8_t);
-        bytes = (items + (uint64_t)(shape->attention.key_dim % 2)) * item_bytes + 2 * sizeof(float);
-    }
-    return (uint64_t)shape->attention.n_kv_heads * bytes * (uint64_t)page_positions *
-           (uint64_t)shape->attention.n_layers;
+    for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
+        bytes += model->layers[layer].kv_layer == layer && !model->layers[layer].recurrent
+                     ? position_bytes(model_layer_heads(model, layer), kv_type)
+                     : 0;
+    return bytes * (uint64_t)page_positions;
 }
 
 // ---- create, destroy ----
@@ -387,12 +423,20 @@ static enum status create_parts(struct weight_loading *loading)
 {
     struct forward *forward = loading->forward;
     const struct model_shape *shape = &forward->model->shape;
-    struct kv_shape kv =
-        kv_shape_of(shape, forward->limits.page_positions, forward->limits.n_pages, forward->limits.kv_type);
+    struct kv_shape kv = kv_shape_of(forward->model, forward->limits.page_positions, forward->limits.n_pages,
+                                     forward->limits.kv_type);
     enum status status = STATUS_OK;
     if (shape->latent.dim && !forward->backend->operations.head_products)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention keeps latents",
+                         model_family_name(forward->model), forward->backend->device.name);
+    if (forward->model->heads && !forward->backend->operations.set_columns)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: its layers differ, or share keys and values",
+                         model_family_name(forward->model), forward->backend->device.name);
+    if (shape->bidirectional && !forward->backend->operations.attends_both_ways)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
                          model_family_name(forward->model), forward->backend->device.name);
     struct state_shape states = delta_state_shape(shape, forward->limits.n_state_slots);
     if (states.n_layers && !forward->backend->device.states_create)
@@ -404,6 +448,7 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: only the CPU computes its layers",
                          model_family_name(forward->model), forward->backend->device.name);
+    assert(!shape->bidirectional || forward->limits.hidden_only);
     status = load_weights(loading);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
@@ -453,6 +498,7 @@ static void destroy_weight(struct backend *backend, struct weight *weight)
 
 static void destroy_weights(struct forward *forward)
 {
+    destroy_weight(forward->backend, forward->relative_bias);
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         destroy_weight(forward->backend, *global_weight(forward, i));
     for (int32_t layer = 0; forward->layers && layer < forward->model->shape.n_layers; layer++)

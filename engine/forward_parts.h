@@ -40,6 +40,24 @@ struct expert_matrices {
     struct matrix *shared_router;           // [R, 1]
 };
 
+// Inputs of the layers (forward_inputs.c); L: layers x n_layer_input.
+struct input_matrices {
+    struct matrix *all;         // [R, L] of all layers
+    struct matrix *table;       // [R, L] rows of the table
+    struct matrix *own, *gate;  // [R, n_layer_input] the layer's input, and its gate
+    struct matrix *own_outputs; // [O, n_layer_input]
+};
+
+// Alternating updates (forward_altup.c); A: altup.n.
+struct altup_matrices {
+    struct matrix *streams, *predictions; // [R, A x n_embd]
+    struct matrix *modalities;            // [R, A]
+    struct matrix *predict, *correct;     // [R, A x A], [R, A] coefficients
+    struct matrix *laurel_low;            // [R, laurel_rank]
+    struct matrix *laurel;                // [R, n_embd]
+    struct matrix *laurel_outputs;        // [O, n_embd]
+};
+
 struct output_matrices {
     struct matrix *x, *normed; // [O, n_embd]
     struct matrix *heads;      // [O, n_heads x value_dim]
@@ -56,6 +74,8 @@ struct forward_matrices {
     struct gated_matrices gated;
     struct delta_matrices delta;
     struct expert_matrices experts;
+    struct input_matrices input;
+    struct altup_matrices altup;
     struct output_matrices out;
 };
 
@@ -64,13 +84,16 @@ struct forward {
     struct backend *backend;
     struct forward_limits limits;
     struct forward_layer *layers; // [n_layers]
-    struct weight *token_embd, *position_embd, *embd_norm, *embd_norm_bias;
+    struct weight *token_embd, *position_embd, *token_types, *embd_norm, *embd_norm_bias, *relative_bias;
     struct weight *output_norm, *output_norm_bias, *output, *output_bias;
+    struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
+    struct weight *altup_proj, *altup_unembd_proj;
     struct forward_matrices matrices;
-    float *rope[2]; // [n_tokens_max, n_rope_dims] of the step's rows
+    float *rope[2]; // [n_tokens_max, n_dims of the table] of the step's rows
 };
 
-// State of a forward pass through the layers. In the last layer `n_rows` is reduced to the output rows.
+// State of a forward pass through the layers. In the last layer with keys and values of its own `n_rows` is
+// reduced to the output rows.
 struct pass {
     const struct forward *forward;
     const struct backend_operations *operations;
@@ -78,8 +101,43 @@ struct pass {
     const struct step *step;
     const struct model_shape *shape;
     int32_t n_rows;
-    struct matrix *x, *normed, *heads; // current matrices: all rows or the output rows
+    struct matrix *x, *normed, *heads;             // current matrices: all rows or the output rows
+    struct matrix *streams, *predictions, *laurel; // the same, of alternating updates
 };
+
+// Inputs of the layers (forward_inputs.c).
+// Computes the inputs of all layers, from the embedded tokens.
+void inputs_compute(const struct pass *pass);
+// branch = the layer's input, gated by x and projected.
+void inputs_project(const struct pass *pass, int32_t index, const struct matrix *x);
+
+// Alternating updates (forward_altup.c). A layer calls altup_predict, altup_add_laurel and altup_correct; x
+// is the active part of the residual stream.
+void altup_begin(struct pass *pass); // makes the other parts from the embedded tokens
+void altup_predict(struct pass *pass, int32_t index);
+// laurel = the low-rank branch of `input`, which the layer's attention reads, too.
+void altup_make_laurel(struct pass *pass, int32_t index, const struct matrix *input);
+void altup_keep_outputs(struct pass *pass); // reduces the parts and laurel to the output rows
+void altup_add_laurel(struct pass *pass);
+void altup_correct(struct pass *pass, int32_t index); // with the layer's own input
+void altup_end(struct pass *pass);                    // x = mean of all parts
+// The parts of a pass (forward.c), for forward_text.c. After pass_begin the backend's end must follow.
+enum { PASS_QUERIES = 1, PASS_KEYS = 2 }; // keys and values
+// `stops`: see struct step.
+struct pass pass_begin(struct forward *forward, struct step *step, bool stops);
+void pass_embed(struct pass *pass);
+// A layer; PASS_KEYS: only its keys and values, to the pages; PASS_QUERIES: all but these.
+void pass_run_layer(struct pass *pass, int32_t index, unsigned parts);
+// Reads the hidden states of the pass's rows, after the output norm.
+void pass_read_hidden(struct pass *pass, float *hidden);
+
+// Biases by distance (relative_bias.c) from the model's tensor of buckets.
+enum status relative_bias_create(struct forward *forward, struct error *error) WARN_UNUSED;
+uint64_t relative_bias_bytes(const struct model *model);
+static inline int32_t relative_bias_center(const struct model_shape *shape)
+{
+    return shape->n_context - 1 + 16;
+}
 
 // Latent attention (forward_latent.c).
 // Creates SLOT_ATTN_K_B and SLOT_ATTN_V_B of a layer whose file has both in one matrix, SLOT_ATTN_KV_B.

@@ -322,14 +322,15 @@ static void begin_step(struct backend *base, const struct step *step)
 }
 
 static void embed_tokens(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-                         const struct weight *positions_table)
+                         const struct weight *positions_table, const struct weight *types_table)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct backend *backend = hybrid->backends[table->backend_id];
     if (hybrid->failed)
         return;
     backend->operations.embed(backend, out->at[table->backend_id], weight_part(table, table->backend_id),
-                              scale, weight_part(positions_table, table->backend_id));
+                              scale, weight_part(positions_table, table->backend_id),
+                              weight_part(types_table, table->backend_id));
     note_write(out, table->backend_id, hybrid->step.n_tokens);
 }
 

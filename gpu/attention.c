@@ -36,6 +36,21 @@ uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape)
     return attention_pages_bytes(&pages);
 }
 
+// Before the step's graph, which is the same for every step of its size.
+void gpu_copy_pages(struct gpu_backend *backend, const struct step *step)
+{
+    const struct kv_shape *kv = &backend->kv;
+    if (!backend->pages.memory)
+        return;
+    size_t layer_bytes = backend->pages.size_bytes / (size_t)kv->n_layers;
+    size_t page_bytes = layer_bytes / (size_t)kv->n_pages;
+    unsigned char *memory = backend->pages.memory;
+    for (int32_t i = 0; i < step->n_copies; i++)
+        device_copy_rows(backend->device, memory + (size_t)step->copies[i].to * page_bytes,
+                         memory + (size_t)step->copies[i].from * page_bytes, (size_t)kv->n_layers, page_bytes,
+                         layer_bytes);
+}
+
 // 0 if the number of query heads is unknown: shared prefixes and split-KV need it.
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend)
 {

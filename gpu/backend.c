@@ -428,6 +428,7 @@ static void begin_step(struct backend *base, const struct step *step)
     backend->figures.n_steps++;
     slot->phases.n = slot->outcome_phases.n = 0;
     const struct upload_layout *layout = &backend->current.layout;
+    gpu_copy_pages(backend, step);
     begin_part(backend, &slot->phases, 0, step->samples_apart ? layout->masks : layout->total_bytes);
     backend->figures.n_replayed += slot->part->way == STEP_REPLAYS;
     if (slot->part->way == STEP_CAPTURES || (slot->part->way == STEP_EAGER && has_pending(step)))

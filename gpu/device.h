@@ -84,6 +84,9 @@ void device_download_rows(struct device *device, void *to, const void *from, siz
                           size_t stride_bytes);
 void device_upload_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                         size_t stride_bytes);
+// Rows with a stride of `stride_bytes`, from device memory to device memory.
+void device_copy_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
+                      size_t stride_bytes);
 void device_zero(struct device *device, void *memory, size_t size_bytes);
 enum status device_wait(struct device *device, struct error *error) WARN_UNUSED;
 // the latched error, without waiting

@@ -347,6 +347,16 @@ void device_upload_rows(struct device *device, void *to, const void *from, size_
                    "an upload");
 }
 
+void device_copy_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
+                      size_t stride_bytes)
+{
+    if (n_rows)
+        check_call(device,
+                   cudaMemcpy2DAsync(to, stride_bytes, from, stride_bytes, row_bytes, n_rows,
+                                     cudaMemcpyDeviceToDevice, device->stream),
+                   "a copy");
+}
+
 void device_zero(struct device *device, void *memory, size_t size_bytes)
 {
     if (size_bytes)

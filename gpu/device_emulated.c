@@ -347,6 +347,14 @@ void device_upload_rows(struct device *device, void *to, const void *from, size_
                     (const unsigned char *)from + row * row_bytes, row_bytes);
 }
 
+void device_copy_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
+                      size_t stride_bytes)
+{
+    for (size_t row = 0; row < n_rows; row++)
+        submit_copy(device, (unsigned char *)to + row * stride_bytes,
+                    (const unsigned char *)from + row * stride_bytes, row_bytes);
+}
+
 void device_zero(struct device *device, void *memory, size_t size_bytes)
 {
     submit_copy(device, memory, NULL, size_bytes);

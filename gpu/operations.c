@@ -68,9 +68,11 @@ int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows)
 }
 
 void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-               const struct weight *positions_table)
+               const struct weight *positions_table, const struct weight *types_table)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
+    assert(!types_table);
+    (void)types_table;
     if (!gpu_enqueues(backend))
         return;
     assert(table->role == WEIGHT_TABLE && table->tensor.dims[0] == (uint64_t)out->n_cols);

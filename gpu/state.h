@@ -220,6 +220,7 @@ enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape,
 uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape);
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
 // Finds the step's shared prefixes. Called before the layout of the step is computed.
+void gpu_copy_pages(struct gpu_backend *backend, const struct step *step); // step->copies
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
 // Sets the number of runs of segments for the step's attention. Called when its padded counts are known.
 void gpu_size_runs(struct gpu_backend *backend);
@@ -240,7 +241,7 @@ void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *row
 bool gpu_enqueues(struct gpu_backend *backend);
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // padded as in this step
 void gpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-               const struct weight *positions_table);
+               const struct weight *positions_table, const struct weight *types_table);
 void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
               const struct norm_parameters *parameters);
 void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,

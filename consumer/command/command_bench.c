@@ -1,5 +1,6 @@
 // sheaf bench: measures prefill and decode tokens per second by batch size on the forward pass alone: no
 // queue, no text.
+#include "consumer/command/bench_embed.h"
 #include "consumer/command/commands.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/check_log.h"
@@ -302,11 +303,24 @@ static enum status place_model(const struct command_bench *bench, struct runtime
     const struct forward_limits *limits = &bench->limits;
     struct limits_wanted wanted = {.n_sequences_max = limits->n_sequences_max,
                                    .n_tokens_max = limits->n_tokens_max,
+                                   .no_snapshots = true,
                                    .kv_type = &limits->kv_type,
                                    .page_bytes = (uint64_t)limits->n_pages *
                                                  forward_page_bytes(bench->model, runtime->device.backend,
                                                                     limits->page_positions, limits->kv_type)};
     return runtime_plan(runtime, settings, &wanted, error);
+}
+
+static enum status measure_embeddings(const struct settings *settings, struct error *error)
+{
+    struct runtime runtime = {0};
+    enum status status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
+    if (status == STATUS_OK)
+        status = runtime_open_backend(&runtime, settings, error);
+    if (status == STATUS_OK)
+        status = bench_embed(&runtime, settings, error);
+    runtime_close(&runtime);
+    return status;
 }
 
 enum status command_bench(const struct settings *settings, struct error *error)
@@ -315,6 +329,8 @@ enum status command_bench(const struct settings *settings, struct error *error)
     struct command_bench bench = {0};
     int32_t batches[OPTIONS_BATCHES_MAX], batch_max;
     int n = 0;
+    if (settings->bench.embed)
+        return measure_embeddings(settings, error);
     enum status status =
         parse_batches(settings->bench.batch ? settings->bench.batch : "1,8,32", batches, &n, error);
     if (status == STATUS_OK)

@@ -10,6 +10,7 @@
 #include "consumer/observe/log.h"
 #include "consumer/worker/runtime.h"
 #include "engine/embedding.h"
+#include "engine/embedding_head.h"
 #include "schemas/base/clock.h"
 #include "schemas/base/hash.h"
 #include "schemas/value.h"
@@ -22,7 +23,7 @@
 
 // Limits of a group, the texts that are read, computed and written together. GROUP_STEPS: limit of its
 // tokens, in steps of n_tokens_max tokens.
-enum { GROUP_STEPS = 8, GROUP_TEXTS_MAX = 4096, TEXTS_A_STEP_MAX = 64 };
+enum { GROUP_STEPS = 8, GROUP_TEXTS_MAX = 4096 };
 
 enum { MADE_BY_BYTES = JOB_FINGERPRINT_BYTES_MAX + 128 };
 
@@ -47,6 +48,7 @@ struct command_embed {
     struct runtime *runtime;
     struct embedder *embedder;
     struct embedding_defaults defaults; // the model's, after the options
+    struct arena arena;
     int32_t n_dimensions, n_longest;
     int64_t n_cut; // truncated texts
     const char *cut_by;
@@ -282,14 +284,15 @@ static enum status choose_pooling(const struct settings *settings, const struct 
         return pooling_of_model(model, pooling, error);
     if (pooling_find(name, pooling))
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--pooling: expected model, last, mean or cls, got \"%s\"", name);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_USAGE,
+        "--pooling: expected model, last, mean, cls, max, mean_sqrt_len or weightedmean, got \"%s\"", name);
 }
 
 static enum status choose_dimensions(struct command_embed *embed, const struct settings *settings,
                                      struct error *error)
 {
-    int32_t n_embd = embed->runtime->model->shape.n_embd;
+    int32_t n_embd = embedding_width(embed->runtime->model);
     enum status status =
         settings->tool.dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
     if (status != STATUS_OK)
@@ -308,9 +311,14 @@ static enum status choose_defaults(struct command_embed *embed, const struct set
 {
     if (settings->tool.normalize && settings->tool.no_normalize)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
+    if (settings->tool.prefix && settings->tool.prompt_name)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt and --prompt-name: expected one");
     enum status status = embedding_read_defaults(&embed->defaults, embed->runtime->model, error);
     if (settings->tool.prefix)
         embed->defaults.prompt = text_from_string(settings->tool.prefix);
+    if (status == STATUS_OK && settings->tool.prompt_name)
+        status = embedding_find_prompt(embed->runtime->model, settings->tool.prompt_name, &embed->arena,
+                                       &embed->defaults.prompt, error);
     embed->cut_by =
         settings->tool.max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
     if (settings->tool.max_length)
@@ -325,24 +333,37 @@ static enum status place_model(struct command_embed *embed, const struct setting
 {
     struct runtime *runtime = embed->runtime;
     enum kv_type kv_type;
-    int32_t n_rows = (int32_t)settings->engine.n_tokens_max; // 0: derived
-    int32_t n_texts = n_rows && n_rows < TEXTS_A_STEP_MAX ? n_rows : TEXTS_A_STEP_MAX;
-    bool recurrent = runtime->model->shape.delta.n_layers > 0; // fewer texts: each has a state in memory
-    struct limits_wanted wanted = {.n_sequences_max = recurrent ? 0 : n_texts,
-                                   .n_tokens_max = n_rows,
+    const struct model_shape *shape = &runtime->model->shape;
+    int32_t *n_max = &embed->defaults.n_tokens_max;
+    int32_t n_longest = *n_max && *n_max < shape->n_context ? *n_max : shape->n_context;
+    if (shape->bidirectional && *n_max)
+        *n_max = n_longest; // as sentence-transformers does
+    struct limits_wanted wanted = {.n_tokens_max = (int32_t)settings->engine.n_tokens_max, // 0: derived
+                                   .no_snapshots = true,
                                    .page_bytes = settings->engine.kv_memory_bytes,
-                                   .hidden_only = true};
+                                   .backend = runtime->device.backend,
+                                   .device = runtime->device.on_gpu};
+    if (shape->bidirectional && (settings->engine.kv_type || settings->engine.kv_memory_bytes))
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "%s: family %s attends in both directions, so it holds keys and values of one layer, "
+            "and no KV pages",
+            settings->engine.kv_type ? "--kv-type" : "--kv-memory", model_family_name(runtime->model));
     enum status status = runtime_kv_type(settings, &kv_type, error);
     if (settings->engine.kv_type)
         wanted.kv_type = &kv_type;
+    limits_set_embedding(&wanted, runtime->model, n_longest);
     if (status == STATUS_OK)
         status = runtime_plan(runtime, settings, &wanted, error);
+    if (status != STATUS_OK && shape->bidirectional)
+        return error_prefix(error, "texts of up to %d tokens (--max-length)", n_longest);
     if (status != STATUS_OK)
         return status;
     struct forward_limits *limits = &runtime->plan.forward;
-    int64_t n_pages = embedder_pages(limits, runtime->model->shape.n_context);
+    int64_t n_pages = embedder_pages(limits, n_longest);
     limits->n_pages = n_pages < limits->n_pages ? (int32_t)n_pages : limits->n_pages;
     embed->n_longest = embedder_longest(limits, runtime->model);
+    embed->n_longest = embed->n_longest < n_longest ? embed->n_longest : n_longest;
     if (embed->n_longest > 0)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
@@ -374,6 +395,19 @@ static enum status name_making(struct command_embed *embed, const struct setting
     return status;
 }
 
+static void say_memory(const struct command_embed *embed)
+{
+    const struct limits_plan *plan = &embed->runtime->plan;
+    const struct model *model = embed->runtime->model;
+    double pages = (double)forward_page_bytes(model, embed->runtime->device.backend,
+                                              plan->forward.page_positions, plan->forward.kv_type) *
+                   plan->forward.n_pages;
+    log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, %s %.1f MB, rows of texts %.1f MB",
+              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
+              model->shape.bidirectional ? "keys and values of one layer" : "KV", pages / 1e6,
+              (double)embedder_bytes(&plan->forward, model, embed->n_longest) / 1e6);
+}
+
 static enum status open_embedder(struct command_embed *embed, const struct settings *settings,
                                  struct error *error)
 {
@@ -402,6 +436,7 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     options.forward = runtime->forward;
     options.limits = runtime->plan.forward;
     options.n_dimensions = embed->n_dimensions;
+    options.n_longest = embed->n_longest;
     status = embedder_create(&embed->embedder, &options, error);
     embed->n_group_tokens = (size_t)GROUP_STEPS * (size_t)options.limits.n_tokens_max;
     embed->group.items = calloc(GROUP_TEXTS_MAX, sizeof *embed->group.items);
@@ -410,6 +445,8 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
         calloc((size_t)GROUP_TEXTS_MAX * (size_t)embed->n_dimensions, sizeof *embed->group.vectors);
     if (status == STATUS_OK && (!embed->group.items || !embed->group.texts || !embed->group.vectors))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+    if (status == STATUS_OK)
+        say_memory(embed);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%s on %s: vectors of %d%s, pooling %s, texts of up to %d tokens%s%.*s%s",
                   runtime->model->name, runtime->device.backend->device.name, embed->n_dimensions,
@@ -463,6 +500,7 @@ static void close_embedder(struct command_embed *embed)
     buffer_finish(&embed->group.names);
     buffer_finish(&embed->out);
     buffer_finish(&embed->prefixed);
+    arena_finish(&embed->arena);
     free(embed->group.items);
     free(embed->group.texts);
     free(embed->group.vectors);

@@ -1,7 +1,10 @@
 // sheaf inspect: prints a model file's properties and problems.
 #include "consumer/command/commands.h"
 #include "consumer/worker/runtime.h"
+#include "engine/embedding.h"
+#include "engine/embedding_head.h"
 #include "engine/file/gguf.h"
+#include "engine/model/model_folder.h"
 #include "schemas/base/machine.h"
 #include "schemas/value.h"
 
@@ -26,6 +29,8 @@ static void count_types(const struct gguf *gguf, struct type_count counts[TENSOR
 static void plan_memory(const struct model *model, struct limits_plan *plan, struct error *error)
 {
     struct limits_wanted wanted = {0};
+    if (!model_has_logits(model))
+        limits_set_embedding(&wanted, model, model->shape.n_context);
     if (limits_derive(plan, model, machine_available_bytes(), &wanted, error) != STATUS_OK)
         plan->batch.n_pages = 0;
 }
@@ -53,7 +58,7 @@ static const char *thinking_format_name(const struct runtime *runtime)
 struct tokenizer_facts {
     const char *model, *pre;
     int32_t bos, eos;
-    bool adds_bos;
+    bool adds_bos, adds_eos;
 };
 
 static struct tokenizer_facts describe_tokenizer(const struct tokenizer *tokenizer)
@@ -64,7 +69,8 @@ static struct tokenizer_facts describe_tokenizer(const struct tokenizer *tokeniz
                                     .pre = tokenizer_pre_name(tokenizer),
                                     .bos = tokenizer_bos(tokenizer),
                                     .eos = tokenizer_eos(tokenizer),
-                                    .adds_bos = tokenizer_adds_bos(tokenizer)};
+                                    .adds_bos = tokenizer_adds_bos(tokenizer),
+                                    .adds_eos = tokenizer_adds_eos(tokenizer)};
 }
 
 static void print_outside(const char *name, const char *text)
@@ -114,6 +120,87 @@ static void add_input(const struct tokenizer *tokenizer, struct buffer *out)
     }
 }
 
+// The heads of windowed and of other layers, and how many layers read an earlier layer's keys and values.
+static void print_layers(const struct model *model)
+{
+    int32_t n_layers[2] = {0}, n_shared = 0;
+    struct layer_heads heads[2] = {{0}};
+    for (int32_t i = 0; i < model->shape.n_layers; i++) {
+        bool windowed = model->layers[i].windowed;
+        n_layers[windowed]++;
+        n_shared += model->layers[i].kv_layer != i;
+        heads[windowed] = model_layer_heads(model, i);
+    }
+    printf("layers     ");
+    for (int windowed = 1; windowed >= 0; windowed--)
+        if (n_layers[windowed])
+            printf(" %d %s a window, %d key-value heads of %d;", n_layers[windowed],
+                   windowed ? "with" : "without", heads[windowed].n_kv_heads, heads[windowed].key_dim);
+    printf(" %d share earlier keys and values\n", n_shared);
+}
+
+// What the model's files say about embeddings.
+struct embedding_facts {
+    bool known; // false: nothing
+    char pooling[ERROR_TEXT_BYTES];
+    struct embedding_defaults defaults;
+    struct text prompts; // a JSON object; empty: none
+};
+
+static struct embedding_facts describe_embedding(const struct model *model)
+{
+    struct embedding_facts facts = {0};
+    struct error error = {0};
+    enum pooling pooling;
+    char key[128];
+    snprintf(key, sizeof key, "%s.pooling_type", model_family_name(model));
+    facts.known = !model_has_logits(model) || gguf_has(model->gguf, key) ||
+                  gguf_has(model->gguf, MODEL_FOLDER_NORMALIZES);
+    bool fits = embedding_check_model(model, &error) == STATUS_OK &&
+                pooling_of_model(model, &pooling, &error) == STATUS_OK &&
+                embedding_read_defaults(&facts.defaults, model, &error) == STATUS_OK &&
+                gguf_text(model->gguf, MODEL_FOLDER_PROMPTS, &facts.prompts, NULL, &error) == STATUS_OK;
+    snprintf(facts.pooling, sizeof facts.pooling, "%s", fits ? pooling_name(pooling) : error.text);
+    return facts;
+}
+
+static int32_t longest_text(const struct embedding_facts *facts, const struct model *model)
+{
+    int32_t n_max = facts->defaults.n_tokens_max;
+    return n_max && n_max < model->shape.n_context ? n_max : model->shape.n_context;
+}
+
+static void print_embedding(const struct model *model)
+{
+    const struct embedding_facts facts = describe_embedding(model);
+    struct buffer shown = {0};
+    if (!facts.known)
+        return;
+    buffer_add_printable(&shown, facts.prompts, 0);
+    printf("embeddings  pooling %s, width %d, %s, texts of up to %d tokens\n", facts.pooling,
+           embedding_width(model), facts.defaults.normalize ? "normalized" : "not normalized",
+           longest_text(&facts, model));
+    if (shown.size)
+        printf("prompts     %.*s\n", (int)shown.size, shown.data);
+    buffer_finish(&shown);
+}
+
+static void add_embedding(struct buffer *out, const struct model *model)
+{
+    const struct embedding_facts facts = describe_embedding(model);
+    if (!facts.known)
+        return;
+    buffer_add_string(out, "\"embeddings\":{\"pooling\":");
+    json_encode_string(text_from_string(facts.pooling), out);
+    buffer_add_format(out,
+                      ",\"width\":%d,\"normalized\":%s,\"longest\":%d,\"prompt\":", embedding_width(model),
+                      facts.defaults.normalize ? "true" : "false", longest_text(&facts, model));
+    json_encode_string(facts.defaults.prompt, out);
+    buffer_add_string(out, ",\"prompts\":");
+    buffer_add_text(out, facts.prompts.size ? facts.prompts : TEXT("{}"));
+    buffer_add_string(out, "},");
+}
+
 static void print_text(const struct runtime *runtime, const struct type_count *counts,
                        const struct limits_plan *plan, const struct error *memory_error)
 {
@@ -128,6 +215,8 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",
            shape->n_layers, shape->n_embd, shape->attention.n_heads, shape->attention.n_kv_heads,
            shape->attention.key_dim, shape->n_ff);
+    if (model->heads)
+        print_layers(model);
     if (shape->experts.n)
         printf("experts     %d, %d used\n", shape->experts.n, shape->experts.n_used);
     if (shape->delta.n_layers)
@@ -137,9 +226,11 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     printf("context     %d tokens\n", shape->n_context);
     printf("vocabulary  %d tokens\n", shape->n_vocab);
     const struct tokenizer_facts tokenizer = describe_tokenizer(runtime->tokenizer);
-    printf("tokenizer   %s%s%s, bos %d%s, eos %d\n", tokenizer.model, tokenizer.pre[0] ? " " : "",
-           tokenizer.pre, tokenizer.bos, tokenizer.adds_bos ? " (added)" : "", tokenizer.eos);
+    printf("tokenizer   %s%s%s, bos %d%s, eos %d%s\n", tokenizer.model, tokenizer.pre[0] ? " " : "",
+           tokenizer.pre, tokenizer.bos, tokenizer.adds_bos ? " (added)" : "", tokenizer.eos,
+           tokenizer.adds_eos ? " (added)" : "");
     print_input(runtime->tokenizer);
+    print_embedding(model);
     printf("template    %s\n", template_state(runtime));
     printf("tools       %s\n", tool_format_name(runtime));
     printf("thinking    %s\n", thinking_format_name(runtime));
@@ -149,15 +240,22 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
         printf("%-11s %-6s %4lld tensors, %.1f MB\n", "weights", tensor_traits((uint32_t)type)->name,
                (long long)counts[type].n_tensors, (double)counts[type].n_bytes / 1e6);
     }
+    char states[96] = "";
+    if (plan->state_bytes)
+        snprintf(states, sizeof states, "%d states of sequences and %d of shared prefixes %.1f MB, ",
+                 plan->batch.n_sequences_max, plan->batch.n_state_slots - plan->batch.n_sequences_max,
+                 (double)plan->state_bytes / 1e6);
     if (plan->batch.n_pages)
-        printf(
-            "memory      weights %.1f MB, matrices %.1f MB, states %.1f MB, KV %.1f MB for %d pages; %.1f KB "
-            "a token\n",
-            (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
-            (double)plan->state_bytes / 1e6, (double)plan->page_bytes / 1e6, plan->batch.n_pages,
-            (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
+        printf("memory      weights %.1f MB, matrices %.1f MB, %sKV %.1f MB for %d pages; %.1f KB "
+               "a token\n",
+               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, states,
+               (double)plan->page_bytes / 1e6, plan->batch.n_pages,
+               (double)plan->page_bytes / ((double)plan->batch.n_pages * plan->batch.page_positions) / 1e3);
     else
         printf("memory      does not fit here: %s\n", memory_error->text);
+    if (model_mapped_bytes(model))
+        printf("mapped      inputs of the layers, %.1f MB, read from the file row by row\n",
+               (double)model_mapped_bytes(model) / 1e6);
     printf("fingerprint %016llx\n", (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));
 }
 
@@ -168,7 +266,9 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
     const struct model_shape *shape = &model->shape;
     const struct tokenizer_facts tokenizer = describe_tokenizer(runtime->tokenizer);
     struct buffer out = {0};
-    buffer_add_string(&out, "{\"name\":");
+    buffer_add_byte(&out, '{');
+    add_embedding(&out, model);
+    buffer_add_string(&out, "\"name\":");
     json_encode_string(text_from_string(model->name), &out);
     buffer_add_format(
         &out,
@@ -191,11 +291,11 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
             first = false;
         }
     buffer_add_format(&out,
-                      "},\"memory\":{\"weights\":%llu,\"matrices\":%llu,\"states\":%llu,\"pages\":%llu,"
-                      "\"n_pages\":%d},",
-                      (unsigned long long)plan->weight_bytes, (unsigned long long)plan->matrix_bytes,
-                      (unsigned long long)plan->state_bytes, (unsigned long long)plan->page_bytes,
-                      plan->batch.n_pages);
+                      "},\"memory\":{\"weights\":%llu,\"mapped\":%llu,\"matrices\":%llu,\"states\":%llu,"
+                      "\"pages\":%llu,\"n_states\":%d,\"n_pages\":%d},",
+                      (unsigned long long)plan->weight_bytes, (unsigned long long)model_mapped_bytes(model),
+                      (unsigned long long)plan->matrix_bytes, (unsigned long long)plan->state_bytes,
+                      (unsigned long long)plan->page_bytes, plan->batch.n_state_slots, plan->batch.n_pages);
     add_input(runtime->tokenizer, &out);
     buffer_add_format(&out, "\"fingerprint\":\"%016llx\"}\n",
                       (unsigned long long)model_fingerprint(model, runtime->device.pool, NULL));

@@ -291,6 +291,8 @@ enum status command_lag(const struct settings *settings, struct error *error)
                          "sheaf lag: of which Kafka? give --brokers HOSTS");
     struct kafka_settings kafka = {0};
     int stop_fd = settings->worker.metrics ? stop_fd_open() : -1; // before any thread
+    if (!settings->worker.metrics)
+        stop_release();
     enum status status = kafka_settings_init(&kafka, settings, NULL, error);
     struct lag lag = {.config = &kafka.config};
     const char *topic = kafka.config.topics.jobs;

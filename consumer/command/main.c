@@ -4,6 +4,7 @@
 #include "consumer/observe/log.h"
 #include "consumer/options/option_help.h"
 #include "consumer/options/option_table.h"
+#include "consumer/worker/stop.h"
 #include "schemas/base/digest.h"
 
 #include <errno.h>
@@ -20,15 +21,24 @@ enum { HEAP_KEPT_BYTES = 64 << 20, HEAP_CHUNK_BYTES = 8 << 20 /* larger ones are
 static const struct {
     const char *name;
     enum status (*run)(const struct settings *settings, struct error *error);
+    bool is_service; // handles the signals that stop it
 } commands[] = {
-    {"work", command_work},         {"submit", command_submit},         {"collect", command_collect},
+    {"work", command_work, true},   {"submit", command_submit},         {"collect", command_collect},
     {"run", command_run},           {"status", command_status},         {"cancel", command_cancel},
     {"inspect", command_inspect},   {"tokenize", command_tokenize},     {"template", command_template},
     {"grammar", command_grammar},   {"logits", command_logits},         {"bench", command_bench},
-    {"quantize", command_quantize}, {"mirror", command_mirror},         {"dataset", command_dataset},
+    {"quantize", command_quantize}, {"mirror", command_mirror, true},   {"dataset", command_dataset},
     {"annotate", command_annotate}, {"report", command_report},         {"embed", command_embed},
-    {"lag", command_lag},           {"perplexity", command_perplexity},
+    {"lag", command_lag, true},     {"perplexity", command_perplexity},
 };
+
+// A supervisor may stop a service at once: that is no failure.
+static void hold_signals_of_services(const char *command)
+{
+    for (size_t i = 0; command && i < sizeof commands / sizeof commands[0]; i++)
+        if (commands[i].is_service && strcmp(commands[i].name, command) == 0)
+            stop_hold();
+}
 
 static int fail_command(const struct error *error)
 {
@@ -138,6 +148,7 @@ static void hold_standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
+    hold_signals_of_services(argc > 1 ? argv[1] : NULL);
     hold_standard_descriptors();
     share_heap_where_space_is_limited();
     keep_freed_memory();

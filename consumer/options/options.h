@@ -107,6 +107,7 @@ struct settings {
         int64_t prompt, generate; // tokens
         int64_t repeat;
         char *batch;
+        bool embed;
     } bench;
 
     struct { // of sheaf template, logits, perplexity, quantize, tokenize and embed
@@ -114,6 +115,7 @@ struct settings {
         char *tokens, *type, *pooling, *against;
         int64_t context;    // tokens of a window; 0: the default
         char *prefix;       // NULL: the model's prompt
+        char *prompt_name;  // of the model's prompts
         int64_t dimensions; // 0: all
         int64_t max_length; // tokens of a text; 0: as the model says
         bool special, add_special, normalize, no_normalize, plain_text;

@@ -70,7 +70,7 @@ struct partition_figures {
     int64_t n_deleted;     // records deleted before they were read
     int32_t n_quarantined; // records left unfinished, not in flight
     int64_t stalled_s;     // for how long records wait, none in flight and none deliverable; 0: not stalled
-    bool is_past;          // assigned to another worker, or to none in a rebalance: the last known figures
+    bool is_past;          // assigned to another worker, or to none in a rebalance: as last known
 };
 
 struct commit_advice {

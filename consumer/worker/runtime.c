@@ -471,17 +471,17 @@ static void say_plan(const struct runtime *runtime)
     char drafts[48] = "";
     if (plan->draft_bytes)
         snprintf(drafts, sizeof drafts, "drafts %.1f MB, ", (double)plan->draft_bytes / 1e6);
-    char states[64] = "";
+    char states[96] = "";
     if (plan->state_bytes)
-        snprintf(states, sizeof states, "recurrent states %.1f MB (%d slots), ",
-                 (double)plan->state_bytes / 1e6, plan->batch.n_state_slots);
+        snprintf(states, sizeof states, "recurrent states %.1f MB (%d of sequences, %d of shared prefixes), ",
+                 (double)plan->state_bytes / 1e6, plan->batch.n_sequences_max,
+                 plan->batch.n_state_slots - plan->batch.n_sequences_max);
     log_write(LOG_INFO,
               "memory: weights %.1f MB, matrices %.1f MB, %s%sKV %.1f MB (%d pages of %d positions)",
               (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6, drafts, states,
               (double)plan->page_bytes / 1e6, plan->batch.n_pages, plan->batch.page_positions);
     if (plan->state_bytes)
-        log_write(LOG_INFO,
-                  "family %s has recurrent layers: prompts share no prefixes, and no tokens are drafted",
+        log_write(LOG_INFO, "family %s has recurrent layers: no tokens are drafted",
                   model_family_name(runtime->model));
     int64_t n_positions = (int64_t)plan->batch.n_pages * plan->batch.page_positions,
             n_context = runtime->model->shape.n_context;

@@ -343,6 +343,7 @@ static enum status run_turn(struct worker *worker, struct error *error)
         if (status == STATUS_OK)
             end_retry(worker, retry);
     }
+    worker_commit_give_up(worker);
     if (status == STATUS_OK && worker_commit_is_due(worker)) {
         retry = &worker->commits.retry;
         status = worker_commit(worker, error);

@@ -100,6 +100,8 @@ enum {
     WORKER_LINGER_COMMITS = 20,
     // for running jobs to finish after the first signal, where the transport has no limit of its own
     WORKER_GRACE_MS = 10000,
+    // from the first signal, for a broker's quota to allow the commit of finished jobs
+    WORKER_QUOTA_MS = 20000,
     // From the first signal to the end of the process, the close included: less than the 60 s after which the
     // service files in ops/ kill.
     WORKER_STOP_MS = 50000,

@@ -159,12 +159,23 @@ enum status worker_commit(struct worker *worker, struct error *error)
     return STATUS_OK;
 }
 
-// A worker that leaves does not wait for a quota beyond its own time.
 int64_t worker_commit_not_before_ms(const struct worker *worker)
 {
-    int64_t not_before_ms = ask_transport(worker).not_before_ms;
-    int64_t left_ms = worker->stop.leaving_since_ms + 2 * WORKER_GRACE_MS;
-    return worker->stop.mode >= LEAVING && not_before_ms > left_ms ? left_ms : not_before_ms;
+    return ask_transport(worker).not_before_ms;
+}
+
+void worker_commit_give_up(struct worker *worker)
+{
+    if (worker->stop.mode < LEAVING || !worker->engine.ended || worker->jobs.finished.n_jobs == 0)
+        return;
+    int64_t not_before_ms = worker_commit_not_before_ms(worker);
+    if (not_before_ms <= worker->stop.leaving_since_ms + WORKER_QUOTA_MS)
+        return;
+    log_write(LOG_WARNING,
+              "%zu finished jobs are released, because a quota of the broker allows no commit for another "
+              "%.0f s: they will run again",
+              worker->jobs.finished.n_jobs, (double)(not_before_ms - clock_ms()) / 1000);
+    worker_append_list(&worker->jobs.released, &worker->jobs.finished);
 }
 
 bool worker_commit_is_due(const struct worker *worker)

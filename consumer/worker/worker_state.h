@@ -144,6 +144,9 @@ bool worker_commit_is_due(const struct worker *worker);
 int64_t worker_commit_linger_ms(int64_t took_us);
 // Publishes a group of finished jobs. They remain in `finished` until the commit has succeeded.
 enum status worker_commit(struct worker *worker, struct error *error) WARN_UNUSED;
+// Releases the finished jobs of a worker that leaves, if the transport's advice is not to commit them within
+// WORKER_QUOTA_MS of the stop.
+void worker_commit_give_up(struct worker *worker);
 // Returns the released jobs to the transport.
 enum status worker_release_jobs(struct worker *worker, struct error *error) WARN_UNUSED;
 

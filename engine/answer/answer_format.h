@@ -5,7 +5,8 @@
 //   answer      [thinking.open  thoughts  thinking.close]...  [answer_open] content [answer_close]  [calls]
 //   calls       begin  call  [between  call]...  end
 //   call        open NAME middle ARGUMENTS close
-//   ARGUMENTS   JSON; or "key_open KEY key_close VALUE value_close" for each; or KEY=VALUE, ... as in Python
+//   ARGUMENTS   JSON; or "key_open KEY key_close VALUE value_close" for each; or KEY=VALUE, ... as in Python;
+//               or KEY:VALUE,... with a mark on both sides of a string
 //
 // Example, a call in the format hermes, whose begin and end are empty; \n is a line feed:
 //
@@ -19,6 +20,9 @@ enum tool_arguments {
     ARGUMENTS_JSON,   // {"a": 1, "b": "x"}
     ARGUMENTS_TAGS,   // each between tags; strings are not quoted
     ARGUMENTS_PYTHON, // a=1, b="x", with None, True and False
+    // Gemma 4's: a:1,b:<|"|>x<|"|>, with the mark tags.value_close. A constraint writes strings within lists and
+    // objects as JSON.
+    ARGUMENTS_MARKED,
 };
 
 enum tool_ids {

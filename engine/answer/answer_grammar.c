@@ -189,12 +189,13 @@ static void refuse_name(struct build *build, struct text name, const char *why)
 }
 
 // Names are not escaped, so they must not contain a delimiter.
-static bool is_writable(struct text name)
+static bool is_writable(struct text name, enum tool_arguments kind)
 {
+    const char *delimiters = kind == ARGUMENTS_MARKED ? "<>=\"()[]{}:," : "<>=\"()";
     bool has_blanks =
         name.size && (strchr(" \n\r\t", name.data[0]) || strchr(" \n\r\t", name.data[name.size - 1]));
     for (size_t i = 0; i < name.size; i++)
-        if (!name.data[i] || strchr("<>=\"()", name.data[i]))
+        if (!name.data[i] || strchr(delimiters, name.data[i]))
             return false;
     return name.size && !has_blanks;
 }
@@ -205,7 +206,7 @@ static void check_names(struct build *build, const struct value *parameters)
                        *required = value_get(parameters, "required");
     size_t n = properties && properties->kind == VALUE_OBJECT ? properties->object.n_members : 0;
     for (size_t i = 0; i < n && build->status == STATUS_OK; i++)
-        if (!is_writable(properties->object.members[i].key))
+        if (!is_writable(properties->object.members[i].key, build->task->format->tools->arguments))
             refuse_name(build, properties->object.members[i].key, "its name can't be written");
     n = required && required->kind == VALUE_ARRAY ? required->array.n_items : 0;
     for (size_t i = 0; i < n && build->status == STATUS_OK; i++) {
@@ -267,6 +268,17 @@ static uint32_t tagged_parameter(struct build *build, const struct parameters *p
     return rules_sequence(build->rules, symbols, 5);
 }
 
+static uint32_t marked_parameter(struct build *build, const struct parameters *parameters,
+                                 const struct value_member *member)
+{
+    bool is_bare = call_value_is_bare(&member->value);
+    uint32_t mark =
+        is_bare ? tool_string(build, build->task->format->tools->tags.value_close) : rule_none(build);
+    uint32_t symbols[] = {rule_literal(build, member->key), rule_literal(build, TEXT(":")), mark,
+                          parameter_value(build, parameters, member->key, is_bare), mark};
+    return rules_sequence(build->rules, symbols, 5);
+}
+
 static uint32_t python_parameter(struct build *build, const struct parameters *parameters,
                                  const struct value_member *member)
 {
@@ -280,14 +292,18 @@ static uint32_t python_parameter(struct build *build, const struct parameters *p
 static uint32_t list_parameters(struct build *build, const struct parameters *parameters)
 {
     const struct value *properties = value_get(parameters->value, "properties");
-    bool is_python = build->task->format->tools->arguments == ARGUMENTS_PYTHON;
+    enum tool_arguments kind = build->task->format->tools->arguments;
+    struct text separator = kind == ARGUMENTS_PYTHON   ? TEXT(", ")
+                            : kind == ARGUMENTS_MARKED ? TEXT(",")
+                                                       : TEXT("");
     uint32_t first = rule_none(build), later = first;
     size_t n = properties && properties->kind == VALUE_OBJECT ? properties->object.n_members : 0;
     while (n-- > 0 && build->status == STATUS_OK) {
         const struct value_member *member = &properties->object.members[n];
-        uint32_t symbol = is_python ? python_parameter(build, parameters, member)
-                                    : tagged_parameter(build, parameters, member);
-        uint32_t separated = is_python ? rule_join(build, rule_literal(build, TEXT(", ")), symbol) : symbol;
+        uint32_t symbol = kind == ARGUMENTS_PYTHON   ? python_parameter(build, parameters, member)
+                          : kind == ARGUMENTS_MARKED ? marked_parameter(build, parameters, member)
+                                                     : tagged_parameter(build, parameters, member);
+        uint32_t separated = rule_join(build, rule_literal(build, separator), symbol);
         uint32_t given = rule_join(build, symbol, later), given_later = rule_join(build, separated, later);
         bool required = is_required(parameters->value, member->key);
         first = required ? given : rule_either(build, given, first);

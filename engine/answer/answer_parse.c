@@ -229,17 +229,20 @@ static bool take_tags(struct call_reader *reader, const struct value *parameters
     return true;
 }
 
+// KEY=VALUE as in Python, or KEY:VALUE with marked strings.
 static bool take_python(struct call_reader *reader, struct buffer *arguments)
 {
-    bool is_first = true;
+    bool is_first = true, is_marked = reader->format->arguments == ARGUMENTS_MARKED;
+    const char *close = is_marked ? "}" : ")", *mark = is_marked ? reader->format->tags.value_close : NULL;
+    char equals = is_marked ? ':' : '=';
     buffer_add_byte(arguments, '{');
     for (;; is_first = false) {
         size_t start, size;
         skip_blanks(reader);
-        if (is_first ? take_string(reader, ")") : !take_string(reader, ","))
+        if (is_first ? take_string(reader, close) : !take_string(reader, ","))
             break;
         skip_blanks(reader);
-        for (start = reader->at; reader->at < reader->text.size && reader->text.data[reader->at] != '=';)
+        for (start = reader->at; reader->at < reader->text.size && reader->text.data[reader->at] != equals;)
             reader->at++;
         struct text key = trim_blanks((struct text){reader->text.data + start, reader->at - start});
         if (reader->at == reader->text.size)
@@ -247,11 +250,11 @@ static bool take_python(struct call_reader *reader, struct buffer *arguments)
         buffer_add_string(arguments, is_first ? "" : ", ");
         json_encode_string(key, arguments);
         buffer_add_string(arguments, ": ");
-        if (!python_to_json(rest_from(reader->text, ++reader->at), &size, arguments))
+        if (!python_to_json(rest_from(reader->text, ++reader->at), mark, &size, arguments))
             return false;
         reader->at += size;
     }
-    reader->at -= is_first; // the parenthesis belongs to `close`
+    reader->at -= is_first; // the parenthesis or brace belongs to the format's `close`
     buffer_add_byte(arguments, '}');
     return true;
 }
@@ -270,6 +273,7 @@ static bool take_arguments(struct call_reader *reader, struct text name, struct 
         whole = take_tags(reader, parameters_of(reader->tools, name), &arguments);
         break;
     case ARGUMENTS_PYTHON:
+    case ARGUMENTS_MARKED:
         whole = take_python(reader, &arguments);
         break;
     }

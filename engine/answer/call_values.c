@@ -48,6 +48,7 @@ struct python {
     size_t at;
     unsigned depth;
     struct buffer *json;
+    const char *mark; // NULL: none
 };
 
 enum { PYTHON_DEPTH_MAX = VALUE_DEPTH_MAX };
@@ -136,6 +137,38 @@ static bool read_string(struct python *python)
     return whole && closed;
 }
 
+static bool is_at_mark(const struct python *python)
+{
+    size_t size = python->mark ? strlen(python->mark) : 0;
+    return size && python->text.size - python->at >= size &&
+           memcmp(python->text.data + python->at, python->mark, size) == 0;
+}
+
+static bool read_marked(struct python *python)
+{
+    size_t size = strlen(python->mark), start = python->at += size;
+    while (python->at < python->text.size && !is_at_mark(python))
+        python->at++;
+    json_encode_string((struct text){python->text.data + start, python->at - start}, python->json);
+    bool closed = python->at < python->text.size;
+    python->at += closed ? size : 0;
+    return closed;
+}
+
+static bool read_key(struct python *python)
+{
+    char c = next_byte(python);
+    size_t start = python->at;
+    if (is_at_mark(python))
+        return read_marked(python);
+    if (c == '"' || c == '\'')
+        return read_string(python);
+    while (python->at < python->text.size && !strchr(":{}[],", python->text.data[python->at]))
+        python->at++;
+    json_encode_string((struct text){python->text.data + start, python->at - start}, python->json);
+    return python->mark && python->at > start;
+}
+
 static bool read_word(struct python *python)
 {
     static const char *const words[][2] = {{"None", "null"}, {"True", "true"}, {"False", "false"}};
@@ -166,8 +199,7 @@ static bool read_items(struct python *python, char close)
         if (!is_first && next_byte(python) == close)
             break;
         buffer_add_string(python->json, is_first ? "" : ", ");
-        c = next_byte(python);
-        if (close == '}' && ((c != '"' && c != '\'') || !read_string(python) || next_byte(python) != ':'))
+        if (close == '}' && (!read_key(python) || next_byte(python) != ':'))
             return false;
         python->at += close == '}';
         buffer_add_string(python->json, close == '}' ? ": " : "");
@@ -181,6 +213,8 @@ static bool read_items(struct python *python, char close)
 static bool read_literal(struct python *python)
 {
     char c = next_byte(python), close = c == '[' ? ']' : '}';
+    if (is_at_mark(python))
+        return read_marked(python);
     if (c == '"' || c == '\'')
         return read_string(python);
     if (c != '[' && c != '{')
@@ -195,9 +229,9 @@ static bool read_literal(struct python *python)
     return whole;
 }
 
-bool python_to_json(struct text text, size_t *size, struct buffer *json)
+bool python_to_json(struct text text, const char *mark, size_t *size, struct buffer *json)
 {
-    struct python python = {.text = text, .json = json};
+    struct python python = {.text = text, .json = json, .mark = mark};
     bool whole = read_literal(&python);
     *size = python.at;
     return whole;

@@ -14,4 +14,5 @@ size_t json_extent(struct text text, struct arena *arena);
 // Reads the Python literal at the beginning of the text (strings, numbers, None, True, False, lists, dicts;
 // also null, true, false) and appends it as JSON. *size: bytes read. False: not a literal, or nested too
 // deep.
-bool python_to_json(struct text text, size_t *size, struct buffer *json);
+// `mark`: text on both sides of strings, and keys of objects may be bare; strings may also be quoted. NULL: none.
+bool python_to_json(struct text text, const char *mark, size_t *size, struct buffer *json);

@@ -205,7 +205,8 @@ static struct attention_tile tile_at(const struct attention_division *cut, int64
     tile.segment_begin = visible_begin(cut->call->parameters, span->position + first_row) / ATTENTION_SEGMENT;
     if (tile.segment_begin < span->segment_begin)
         tile.segment_begin = span->segment_begin;
-    tile.segment_end = (span->position + last_row) / ATTENTION_SEGMENT + 1;
+    tile.segment_end =
+        (visible_end(cut->call->parameters, span, span->position + last_row) - 1) / ATTENTION_SEGMENT + 1;
     return tile;
 }
 
@@ -327,7 +328,8 @@ static bool groups_usable(const struct attention *attention, const struct attent
 }
 
 void attention_run(struct attention *attention, const struct attention_parameters *parameters,
-                   struct attention_rows q, struct attention_rows out, const float *sinks)
+                   struct attention_rows q, struct attention_rows out,
+                   const struct attention_vectors *vectors)
 {
     const struct kv_shape *shape = &attention->pages->shape;
     const struct sharing *sharing = &attention->sharing;
@@ -337,7 +339,7 @@ void attention_run(struct attention *attention, const struct attention_parameter
                                   .parameters = parameters,
                                   .q = q,
                                   .out = out,
-                                  .sinks = sinks,
+                                  .vectors = vectors,
                                   .n_group = parameters->n_heads / shape->n_kv_heads,
                                   .shared_states = attention->shared.states,
                                   .shared_out = attention->shared.out,
@@ -351,6 +353,7 @@ void attention_run(struct attention *attention, const struct attention_parameter
         *span = (struct span){.pages = sequence->pages,
                               .first_row = sequence->first_row,
                               .n_rows = sequence->n_tokens,
+                              .n_text = sequence->n_text,
                               .position = sequence->position,
                               .first_state = -1};
         if (grouped && sharing->group_of[i] >= 0) {

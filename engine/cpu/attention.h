@@ -1,8 +1,9 @@
-// Paged causal attention (grouped-query, split-KV) for the tokens of a step.
+// Paged attention (grouped-query, split-KV) for the tokens of a step, causal or bidirectional.
 //
 // Definition, the same for any number of rows, threads, prefill chunks, page size and instruction set:
 //   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:
-//          s * scale, soft cap, and fma(slope, j - position, s) with a slope; for the visible positions j.
+//          s * scale, soft cap, fma(slope, -|j - position|, s) with a slope, and fma(bias, log2 e, s) with
+//          biases by distance; for the visible positions j.
 //          With integers in the pages (pages.h): q is quantized to 16 bits; the integer product is exact and
 //          is multiplied by the scale of k[j] and, as part of `scale`, the scale of q.
 //   Segments of ATTENTION_SEGMENT positions are aligned to position 0. For each with a visible position:
@@ -51,7 +52,8 @@ struct attention_scoring {
     float softcap;        // 0: none
     float cap_scale;      // softcap * log2 e
     float slope;          // times log2 e
-    float first_distance; // first position of the segment - position of the row: negative or 0
+    float first_distance; // first position of the segment - position of the row
+    const float *biases;  // of the segment's positions; NULL: none
 };
 
 // Online softmax state of a query.
@@ -138,10 +140,17 @@ struct attention_sequences {
 // Sets a step's sequences; their block tables must stay valid until its last attention_run.
 void attention_begin(struct attention *attention, struct attention_sequences sequences);
 
-// Computes out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim]. `sinks`
-// [n_heads] or NULL: used instead of parameters->sinks, whose layout this file does not know.
+// The weights of attention_parameters, whose layout this file does not know.
+struct attention_vectors {
+    const float *sinks;         // [n_heads] or NULL
+    const float *relative_bias; // [n_heads, n_relative] or NULL
+    int64_t n_relative;
+};
+
+// Computes out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim].
 void attention_run(struct attention *attention, const struct attention_parameters *parameters,
-                   struct attention_rows q, struct attention_rows out, const float *sinks);
+                   struct attention_rows q, struct attention_rows out,
+                   const struct attention_vectors *vectors);
 
 // ALiBi's slope of a head (Press et al. 2021, arXiv:2108.12409). The first head's slope is 2^(-bias_max /
 // n_heads) if n_heads is a power of two.

@@ -265,10 +265,14 @@ static inline struct lanes shaped_scores(struct lanes x, int first, const struct
         x = lanes_multiply(lanes_set(scoring->cap_scale),
                            lanes_tanh(lanes_divide(x, lanes_set(scoring->softcap))));
     if (scoring->slope != 0.0f) {
+        const struct lanes zero = lanes_set(0.0f);
         struct lanes distance =
             lanes_add(lanes_load(indices), lanes_set((float)first + scoring->first_distance));
+        distance = lanes_if_less(zero, distance, lanes_subtract(zero, distance), distance);
         x = lanes_fma(lanes_set(scoring->slope), distance, x);
     }
+    if (scoring->biases)
+        x = lanes_fma(lanes_load(scoring->biases + first), lanes_set(LOG2_E), x);
     return x;
 }
 
@@ -319,7 +323,7 @@ ALWAYS_INLINE void soften_scores(float *scores, int begin, int end, const struct
 static void soften_row(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                        struct attention_state *state)
 {
-    if (scoring->softcap == 0.0f && scoring->slope == 0.0f && scoring->scale > 0.0f)
+    if (scoring->softcap == 0.0f && scoring->slope == 0.0f && !scoring->biases && scoring->scale > 0.0f)
         soften_scores(row->items, begin, end, scoring, state, true);
     else
         soften_scores(row->items, begin, end, scoring, state, false);

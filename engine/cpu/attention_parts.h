@@ -12,6 +12,7 @@ struct span {
     const int32_t *pages;
     const int32_t *rows; // of the step, for a group
     int32_t first_row, n_rows;
+    int32_t n_text;                     // of struct step_sequence
     int32_t position;                   // of the first row; for a group: the end of its segments
     int32_t segment_begin, segment_end; // a sequence's end follows from its rows
     int32_t first_state; // index of the first row's state: a group stores it, its sequences start from it;
@@ -61,7 +62,7 @@ struct attention_call {
     const struct attention_kernels *kernels;
     const struct attention_parameters *parameters;
     struct attention_rows q, out;
-    const float *sinks;
+    const struct attention_vectors *vectors;
     int32_t n_group; // query heads of one key-value head
     // Results of the shared segments: states [key-value head][row of the groups][head in group], and out,
     // width floats for each state.
@@ -81,8 +82,9 @@ struct attention_tile {
 // Number of floats of ATTENTION_QUERIES packed queries.
 size_t packed_floats(const struct pages *pages);
 
-// First position visible to a row at `position`.
+// Positions visible to a row at `position`: [begin, end).
 int32_t visible_begin(const struct attention_parameters *parameters, int32_t position);
+int32_t visible_end(const struct attention_parameters *parameters, const struct span *span, int32_t position);
 
 // Computes a whole tile, segment by segment. `follower`: the tile that the thread probably computes next, for
 // prefetching; or NULL.

@@ -20,6 +20,14 @@ int32_t visible_begin(const struct attention_parameters *parameters, int32_t pos
     return window > 0 && position >= window ? position - window + 1 : 0;
 }
 
+int32_t visible_end(const struct attention_parameters *parameters, const struct span *span, int32_t position)
+{
+    if (!span->n_text)
+        return position + 1;
+    int32_t window = parameters->window;
+    return window > 0 && window < span->n_text - position ? position + window : span->n_text;
+}
+
 // Position of a query's row. All rows of a group see all of its segments, so a group has one position.
 static int32_t position_of(const struct attention_call *call, const struct attention_tile *tile, int number)
 {
@@ -40,7 +48,8 @@ static void segment_locate(const struct attention_call *call, const struct atten
     const struct pages *pages = call->pages;
     int32_t page_blocks = pages->shape.page_positions / PAGE_BLOCK, layer = call->parameters->layer;
     int32_t first_block = visible_begin(call->parameters, position_of(call, tile, 0)) / PAGE_BLOCK;
-    int32_t last_block = position_of(call, tile, tile->n_queries - 1) / PAGE_BLOCK;
+    int32_t last_position = position_of(call, tile, tile->n_queries - 1);
+    int32_t last_block = (visible_end(call->parameters, tile->span, last_position) - 1) / PAGE_BLOCK;
     segment->index = index;
     for (int32_t i = 0; i < SEGMENT_BLOCKS; i++) {
         int32_t block = index * SEGMENT_BLOCKS + i;
@@ -87,7 +96,8 @@ static struct query_group group_gather(const struct attention_call *call, const 
     for (int i = 0; i < group.n; i++) {
         int32_t position = scratch->positions[first + i];
         int64_t start = (int64_t)segment * ATTENTION_SEGMENT;
-        int64_t begin = visible_begin(call->parameters, position) - start, end = position + 1 - start;
+        int64_t begin = visible_begin(call->parameters, position) - start,
+                end = visible_end(call->parameters, tile->span, position) - start;
         begin = begin > 0 ? begin : 0;
         end = end < ATTENTION_SEGMENT ? end : ATTENTION_SEGMENT;
         if (begin >= end)
@@ -173,6 +183,10 @@ static void group_softmax(const struct attention_call *call, const struct query_
             scoring.slope = LOG2_E * attention_slope(scratch->heads[number], parameters->n_heads,
                                                      parameters->alibi_bias_max);
         }
+        if (call->vectors->relative_bias)
+            scoring.biases =
+                call->vectors->relative_bias + scratch->heads[number] * call->vectors->n_relative +
+                parameters->relative_center + (segment * ATTENTION_SEGMENT - scratch->positions[number]);
         call->kernels->soften(&scratch->rows[i], group->begin[i], group->end[i], &scoring, &states[i]);
     }
 }
@@ -286,7 +300,8 @@ static void result_write(const struct attention_call *call, const struct attenti
 {
     int32_t head = head_of(call, tile, number), value_dim = call->pages->shape.value_dim;
     float *out = call->out.items + row_of(call, tile, number) * call->out.stride + (int64_t)head * value_dim;
-    call->kernels->finish(out, state, state_out, value_dim, call->sinks ? &call->sinks[head] : NULL);
+    call->kernels->finish(out, state, state_out, value_dim,
+                          call->vectors->sinks ? &call->vectors->sinks[head] : NULL);
 }
 
 // A tile over shared segments stores its states; the sequences' own tiles continue from them.

@@ -53,7 +53,8 @@ static enum status product_create(struct cpu_backend *backend, struct weight *we
     if (!weight->packed)
         return no_memory(tensor, error);
     for (uint64_t expert = 0; expert < n_experts; expert++) {
-        slice.data = (const unsigned char *)tensor->data + expert * slice.size_bytes;
+        slice.data = (const unsigned char *)tensor->data +
+                     expert * (tensor->matrix_stride_bytes ? tensor->matrix_stride_bytes : slice.size_bytes);
         if (tensor->scales && !tensor->one_scale)
             slice.scales = (const float *)tensor->scales + expert;
         slice.order = tensor->order ? tensor->order + expert * tensor->dims[0] : NULL;
@@ -171,26 +172,67 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     return STATUS_OK;
 }
 
+static struct layer_heads heads_of(const struct kv_shape *shape, int32_t layer)
+{
+    return shape->layers ? shape->layers[layer]
+                         : (struct layer_heads){shape->n_kv_heads, shape->key_dim, shape->value_dim};
+}
+
+// Assigns each layer with pages to a group; a group's pages.shape has its heads and its number of layers.
+static void place_layers(struct cpu_backend *backend, const struct kv_shape *shape)
+{
+    for (int32_t layer = 0; layer < shape->n_layers; layer++) {
+        struct layer_heads heads = heads_of(shape, layer);
+        struct kv_shape *own = &backend->groups[0].pages.shape;
+        int32_t group = 0;
+        if (heads.n_kv_heads == 0)
+            continue;
+        while (group < backend->n_groups &&
+               (own->n_kv_heads != heads.n_kv_heads || own->key_dim != heads.key_dim ||
+                own->value_dim != heads.value_dim))
+            own = &backend->groups[++group].pages.shape;
+        if (group == backend->n_groups) {
+            backend->n_groups++;
+            *own = *shape;
+            own->n_layers = 0, own->layers = NULL;
+            own->n_kv_heads = heads.n_kv_heads, own->key_dim = heads.key_dim,
+            own->value_dim = heads.value_dim;
+        }
+        backend->places[layer] = (struct page_place){group, own->n_layers++};
+    }
+}
+
 static enum status kv_create(struct backend *base, const struct kv_shape *shape, struct error *error)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
-    assert(!backend->attention);
-    enum status status = pages_create(&backend->pages, shape, error);
-    if (status == STATUS_OK)
-        status = attention_create(&backend->attention, &backend->pages, backend->pool,
-                                  &backend->kernels.attention, error);
+    assert(!backend->groups && shape->n_layers > 0);
+    backend->groups = calloc((size_t)shape->n_layers + 1, sizeof *backend->groups);
+    backend->places = calloc((size_t)shape->n_layers, sizeof *backend->places);
+    if (!backend->groups || !backend->places)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the pages of %d layers",
+                         shape->n_layers);
+    place_layers(backend, shape);
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < backend->n_groups && status == STATUS_OK; i++) {
+        struct page_group *group = &backend->groups[i];
+        struct kv_shape own = group->pages.shape;
+        status = pages_create(&group->pages, &own, error);
+        if (status == STATUS_OK)
+            status = attention_create(&group->attention, &group->pages, backend->pool,
+                                      &backend->kernels.attention, error);
+    }
     return status;
 }
 
 static enum status kv_read(struct backend *base, int32_t layer, const int32_t *list, int32_t n_pages,
                            float *keys, float *values, struct error *error)
 {
-    struct cpu_backend *backend = cpu_backend_of(base);
-    const struct kv_shape *shape = &backend->pages.shape;
+    struct page_group *group = layer_pages(cpu_backend_of(base), layer, &layer);
+    const struct kv_shape *shape = &group->pages.shape;
     (void)error;
     for (int32_t i = 0; i < n_pages; i++)
         for (int32_t position = 0; position < shape->page_positions; position++) {
-            pages_load(&backend->pages, layer, list[i], position, keys, values);
+            pages_load(&group->pages, layer, list[i], position, keys, values);
             keys += (ptrdiff_t)shape->n_kv_heads * shape->key_dim;
             values += (ptrdiff_t)shape->n_kv_heads * shape->value_dim;
         }
@@ -201,10 +243,11 @@ static void kv_write(struct backend *base, int32_t layer, const int32_t *list, i
                      const float *keys, const float *values)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
-    const struct kv_shape *shape = &backend->pages.shape;
+    struct page_group *group = layer_pages(backend, layer, &layer);
+    const struct kv_shape *shape = &group->pages.shape;
     for (int32_t i = 0; i < n_pages; i++)
         for (int32_t position = 0; position < shape->page_positions; position++) {
-            pages_store(&backend->pages, &backend->kernels.rows, layer, list[i], position, keys, values);
+            pages_store(&group->pages, &backend->kernels.rows, layer, list[i], position, keys, values);
             keys += (ptrdiff_t)shape->n_kv_heads * shape->key_dim;
             values += (ptrdiff_t)shape->n_kv_heads * shape->value_dim;
         }
@@ -269,8 +312,11 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
             remake_array(backend->buffers.place_outputs, n, sizeof *backend->buffers.place_outputs);
         backend->buffers.place_masks =
             remake_array(backend->buffers.place_masks, n, sizeof *backend->buffers.place_masks);
-        bool complete = backend->buffers.results && backend->buffers.output_places &&
-                        backend->buffers.place_outputs && backend->buffers.place_masks;
+        backend->buffers.outputs =
+            remake_array(backend->buffers.outputs, n, sizeof *backend->buffers.outputs);
+        bool complete = backend->buffers.results && backend->buffers.outputs &&
+                        backend->buffers.output_places && backend->buffers.place_outputs &&
+                        backend->buffers.place_masks;
         backend->capacity.n_results_max = complete ? n_outputs : 0;
         if (!complete)
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d results",
@@ -283,8 +329,8 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
     enum status status = prepared_create(&backend->prepared, n_rows, n_inputs, error);
     if (status == STATUS_OK)
         status = experts_reserve(backend, error);
-    if (status == STATUS_OK && backend->attention)
-        status = attention_reserve(backend->attention, n_rows, error);
+    for (int32_t i = 0; i < backend->n_groups && status == STATUS_OK; i++)
+        status = attention_reserve(backend->groups[i].attention, n_rows, error);
     if (status != STATUS_OK)
         return status;
     backend->buffers.row_sequences =
@@ -319,6 +365,19 @@ static void start_phase(struct backend *base, enum step_phase next)
     backend->timing.phase = next;
 }
 
+struct page_copies {
+    const struct step *step;
+    struct pages *pages;
+};
+
+// Copies one layer of one page.
+static void copy_page(void *context, int32_t item, int thread)
+{
+    const struct page_copies *copies = context;
+    const struct page_copy *copy = &copies->step->copies[item % copies->step->n_copies];
+    pages_copy(copies->pages, item / copies->step->n_copies, copy->to, copy->from);
+}
+
 static void begin_step(struct backend *base, const struct step *step)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
@@ -329,6 +388,7 @@ static void begin_step(struct backend *base, const struct step *step)
     }
     assert(!backend->step && step->n_tokens <= backend->capacity.n_rows_max);
     backend->step = step;
+    backend->outputs_only = false;
     backend->failed = reserve_rows(backend, step->n_outputs, &backend->error) != STATUS_OK;
     if (backend->failed)
         return;
@@ -341,8 +401,14 @@ static void begin_step(struct backend *base, const struct step *step)
             backend->buffers.row_sequences[row] = i;
     }
     assert(row == step->n_tokens);
-    if (backend->attention)
-        attention_begin(backend->attention, (struct attention_sequences){step->sequences, step->n_sequences});
+    for (int32_t i = 0; i < backend->n_groups; i++) {
+        attention_begin(backend->groups[i].attention,
+                        (struct attention_sequences){step->sequences, step->n_sequences});
+        struct page_copies copies = {step, &backend->groups[i].pages};
+        if (step->n_copies)
+            spread_rows(backend, step->n_copies * copies.pages->shape.n_layers,
+                        (int64_t)(copies.pages->page_bytes / sizeof(float)), copy_page, &copies);
+    }
 }
 
 static enum status end_step(struct backend *base, struct sample_result *results, struct error *error)
@@ -372,8 +438,12 @@ static void destroy_backend(struct backend *base)
     for (int i = 0; backend->buffers.samplers && i < pool_n_threads(backend->pool); i++)
         sampler_destroy(backend->buffers.samplers[i]);
     free(backend->buffers.samplers);
-    attention_destroy(backend->attention);
-    pages_finish(&backend->pages);
+    for (int32_t i = 0; i < backend->n_groups; i++) {
+        attention_destroy(backend->groups[i].attention);
+        pages_finish(&backend->groups[i].pages);
+    }
+    free(backend->groups);
+    free(backend->places);
     states_finish(&backend->states);
     prepared_finish(&backend->prepared);
     routing_finish(&backend->routing);
@@ -383,6 +453,7 @@ static void destroy_backend(struct backend *base)
     free(backend->buffers.table_rows);
     free(backend->buffers.row_sequences);
     free(backend->buffers.results);
+    free(backend->buffers.outputs);
     free(backend->buffers.output_places);
     free(backend->buffers.place_outputs);
     free(backend->buffers.place_masks);
@@ -407,6 +478,7 @@ static const struct backend_device device_cpu = {.destroy = destroy_backend,
 static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .phase = start_phase,
                                                          .embed = cpu_embed,
+                                                         .attends_both_ways = true,
                                                          .norm = cpu_norm,
                                                          .products = cpu_products,
                                                          .rope = cpu_rope,
@@ -426,6 +498,12 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .copy_columns = cpu_copy_columns,
                                                          .convolve = cpu_convolve,
                                                          .delta_rule = cpu_delta_rule,
+                                                         .set_columns = cpu_set_columns,
+                                                         .keep_outputs = cpu_keep_outputs,
+                                                         .mix = cpu_mix,
+                                                         .match_rms = cpu_match_rms,
+                                                         .sparsify = cpu_sparsify,
+                                                         .multiply = cpu_multiply,
                                                          .reads_masks_late = true,
                                                          .output_product = cpu_output_product,
                                                          .sample = cpu_sample,

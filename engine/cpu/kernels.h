@@ -44,7 +44,13 @@ struct delta_block {
 // Kernels on one row or vector. n and pointers need no alignment. The bits of NaNs are not
 // specified.
 struct row_kernels {
-    // out = x / sqrt(mean(x^2) + epsilon) * weight; out may be x
+    // y *= sqrt(mean(x^2) / max(mean(y^2), 1e-5))
+    void (*match_rms)(float *y, const float *x, int32_t n);
+    // x = max(0, x - (mean + factor * standard deviation)); the deviation's divisor is n
+    void (*sparsify)(float *x, int32_t n, float factor);
+    // x *= y
+    void (*multiply)(float *x, const float *y, int32_t n);
+    // out = x / sqrt(mean(x^2) + epsilon) * weight (weight may be NULL); out may be x
     void (*norm_rms)(float *out, const float *x, const float *weight, int32_t n, float epsilon);
     // out = (x - mean) / sqrt(variance + epsilon) * weight + bias (bias may be NULL); out may be x
     void (*norm_layer)(float *out, const float *x, const float *weight, const float *bias, int32_t n,

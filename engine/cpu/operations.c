@@ -46,10 +46,11 @@ struct row_work {
     struct cpu_backend *backend;
     struct matrix *out;
     const struct matrix *in, *other;
-    const struct weight *weight, *bias;
+    const struct weight *weight, *bias, *types;
     struct row_scaling scaling;
     struct row_heads heads;
-    int32_t layer;
+    struct pages *pages;
+    int32_t layer; // of these pages
     struct head_columns from, to;
     const float *rope;
     void (*rotate)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
@@ -62,7 +63,9 @@ struct row_work {
 
 static void table_row(const struct weight *table, int32_t row, float *out)
 {
-    assert(table->role == WEIGHT_TABLE && row >= 0 && (uint64_t)row < tensor_n_rows(&table->tensor));
+    assert(table->role == WEIGHT_TABLE && row >= 0);
+    if ((uint64_t)row >= tensor_n_rows(&table->tensor))
+        row = 0;
     const unsigned char *data = table->tensor.data;
     tensor_traits(table->tensor.type)
         ->dequantize(data + (uint64_t)row * tensor_row_bytes(&table->tensor), out, table->tensor.dims[0]);
@@ -77,22 +80,30 @@ static void embed_row(void *context, int32_t row, int thread)
     table_row(work->weight, backend->step->tokens[row], out);
     if (work->scaling.scale != 1.0f)
         backend->kernels.rows.scale_cap(out, n, work->scaling.scale, 0.0f);
+    float *added = backend->buffers.table_rows + (int64_t)thread * backend->capacity.n_table_cols_max;
     if (work->bias) {
-        float *position = backend->buffers.table_rows + (int64_t)thread * backend->capacity.n_table_cols_max;
-        table_row(work->bias, backend->step->positions[row], position);
-        backend->kernels.rows.add_scaled(out, position, 1.0f, n);
+        table_row(work->bias, backend->step->positions[row], added);
+        backend->kernels.rows.add_scaled(out, added, 1.0f, n);
+    }
+    if (work->types) {
+        table_row(work->types, backend->step->types ? backend->step->types[row] : 0, added);
+        backend->kernels.rows.add_scaled(out, added, 1.0f, n);
     }
 }
 
 void cpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-               const struct weight *positions_table)
+               const struct weight *positions_table, const struct weight *types_table)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
     assert(table->tensor.dims[0] == (uint64_t)out->n_cols && backend->step->n_tokens <= out->n_rows_max);
-    struct row_work work = {
-        .backend = backend, .out = out, .weight = table, .bias = positions_table, .scaling.scale = scale};
+    struct row_work work = {.backend = backend,
+                            .out = out,
+                            .weight = table,
+                            .bias = positions_table,
+                            .types = types_table,
+                            .scaling.scale = scale};
     spread_rows(backend, backend->step->n_tokens, 4 * (int64_t)out->n_cols, embed_row,
                 &work); // factor 4: rows are widened in plain C
 }
@@ -105,13 +116,14 @@ static void norm_row(void *context, int32_t row, int thread)
     const struct row_kernels *kernels = &work->backend->kernels.rows;
     const struct norm_parameters *parameters = work->norm;
     int32_t n = work->in->n_cols / parameters->n_groups;
-    const float *in = matrix_row(work->in, row), *weight = parameters->weight->items;
+    const float *in = matrix_row(work->in, row);
+    const float *weight = parameters->weight ? parameters->weight->items : NULL;
     const float *bias = parameters->bias ? parameters->bias->items : NULL;
     float *out = matrix_row(work->out, row);
     for (int32_t group = 0; group < parameters->n_groups; group++, in += n, out += n) {
         int64_t own = parameters->own_weights ? (int64_t)group * n : 0;
         if (parameters->kind == NORM_RMS)
-            kernels->norm_rms(out, in, weight + own, n, parameters->epsilon);
+            kernels->norm_rms(out, in, weight ? weight + own : NULL, n, parameters->epsilon);
         else
             kernels->norm_layer(out, in, weight + own, bias ? bias + own : NULL, n, parameters->epsilon);
     }
@@ -124,8 +136,10 @@ void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
     if (backend->failed)
         return;
     assert(n_rows <= in->n_rows_max && n_rows <= out->n_rows_max && in->n_cols == out->n_cols);
-    assert(in->n_cols % parameters->n_groups == 0 && parameters->weight->role == WEIGHT_VECTOR);
-    assert(parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
+    assert(in->n_cols % parameters->n_groups == 0 && (parameters->weight || parameters->kind == NORM_RMS));
+    assert(!parameters->weight || parameters->weight->role == WEIGHT_VECTOR);
+    assert(!parameters->weight ||
+           parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
     struct row_work work = {.backend = backend, .out = out, .in = in, .norm = parameters};
     spread_rows(backend, n_rows, 2 * (int64_t)in->n_cols, norm_row, &work);
 }
@@ -350,13 +364,124 @@ void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
     spread_rows(backend, n_rows, (int64_t)n_heads * n, copy_row, &work);
 }
 
+void cpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols)
+{
+    (void)base;
+    assert(n_cols > 0 && n_cols <= matrix->stride);
+    matrix->n_cols = n_cols;
+}
+
+void cpu_keep_outputs(struct backend *base)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    const struct step *step = backend->step;
+    if (backend->failed)
+        return;
+    for (int32_t i = 0; i < step->n_outputs; i++) {
+        int32_t row = step->output_rows[i];
+        struct step_sequence *own = &backend->buffers.outputs[i];
+        *own = step->sequences[backend->buffers.row_sequences[row]];
+        own->position += row - own->first_row;
+        own->first_row = i;
+        own->n_tokens = 1;
+    }
+    backend->outputs_only = true;
+    for (int32_t i = 0; i < backend->n_groups; i++)
+        attention_begin(backend->groups[i].attention,
+                        (struct attention_sequences){backend->buffers.outputs, step->n_outputs});
+}
+
+static void mix_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    int32_t width = work->heads.dim, n_in = work->in->n_cols / width, n_out = work->out->n_cols / width;
+    const float *coefficients = work->other ? matrix_row(work->other, row) : NULL,
+                *x = matrix_row(work->in, row);
+    for (int32_t i = work->to.first; i < n_out; i++)
+        for (int32_t j = 0; j < n_in; j++) {
+            float factor =
+                coefficients ? coefficients[i * n_in + j] + work->scaling.scale : work->scaling.scale;
+            work->backend->kernels.rows.add_scaled(matrix_row(work->out, row) + (int64_t)i * width,
+                                                   x + (int64_t)j * width, factor, width);
+        }
+}
+
+void cpu_mix(struct backend *base, struct matrix *out, int32_t first, const struct matrix *coefficients,
+             float bias, const struct matrix *x, int32_t width, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= out->n_rows_max && n_rows <= x->n_rows_max);
+    assert(out->n_cols % width == 0 && x->n_cols % width == 0);
+    assert(!coefficients || coefficients->n_cols == out->n_cols / width * (x->n_cols / width));
+    struct row_work work = {
+        .backend = backend, .out = out, .in = x, .other = coefficients, .heads.dim = width};
+    work.to.first = first;
+    work.scaling.scale = bias;
+    spread_rows(backend, n_rows, (int64_t)out->n_cols * (x->n_cols / width), mix_row, &work);
+}
+
+static void match_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    const float *first = matrix_row(work->out, row);
+    int32_t width = work->heads.dim;
+    for (int32_t i = width; i < work->out->n_cols; i += width)
+        work->backend->kernels.rows.match_rms(matrix_row(work->out, row) + i, first, width);
+}
+
+void cpu_match_rms(struct backend *base, struct matrix *x, int32_t width, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max && x->n_cols % width == 0);
+    struct row_work work = {.backend = backend, .out = x, .heads.dim = width};
+    spread_rows(backend, n_rows, 2 * (int64_t)x->n_cols, match_row, &work);
+}
+
+static void sparsify_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.sparsify(matrix_row(work->out, row), work->out->n_cols, work->scaling.scale);
+}
+
+void cpu_sparsify(struct backend *base, struct matrix *x, int32_t n_rows, float factor)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max);
+    struct row_work work = {.backend = backend, .out = x, .scaling.scale = factor};
+    spread_rows(backend, n_rows, 3 * (int64_t)x->n_cols, sparsify_row, &work);
+}
+
+static void multiply_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    work->backend->kernels.rows.multiply(matrix_row(work->out, row), work->weight->items, work->out->n_cols);
+}
+
+void cpu_multiply(struct backend *base, struct matrix *x, const struct weight *weight, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max && weight->role == WEIGHT_VECTOR && weight->n_items == x->n_cols);
+    struct row_work work = {.backend = backend, .out = x, .weight = weight};
+    spread_rows(backend, n_rows, x->n_cols, multiply_row, &work);
+}
+
 // --- Rotation, pages, attention ---
 
 static void rope_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
+    const struct cpu_backend *backend = work->backend;
+    int64_t step_row = backend->outputs_only ? backend->step->output_rows[row] : row;
     work->rotate(matrix_row(work->out, row), work->heads.n, work->heads.dim,
-                 work->rope + (int64_t)row * work->heads.n_dims, work->heads.n_dims);
+                 work->rope + step_row * work->heads.n_dims, work->heads.n_dims);
 }
 
 void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
@@ -381,12 +506,11 @@ static void kv_store_row(void *context, int32_t row, int thread)
     struct cpu_backend *backend = work->backend;
     const struct step_sequence *sequence = &backend->step->sequences[backend->buffers.row_sequences[row]];
     int32_t position = sequence->position + (row - sequence->first_row);
-    int32_t page_positions = backend->pages.shape.page_positions;
+    int32_t page_positions = work->pages->shape.page_positions;
     if (position < sequence->n_stored)
         return;
-    pages_store(&backend->pages, &backend->kernels.rows, work->layer,
-                sequence->pages[position / page_positions], position % page_positions,
-                matrix_row(work->in, row), matrix_row(work->other, row));
+    pages_store(work->pages, &backend->kernels.rows, work->layer, sequence->pages[position / page_positions],
+                position % page_positions, matrix_row(work->in, row), matrix_row(work->other, row));
 }
 
 void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v)
@@ -394,10 +518,11 @@ void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
-    const struct kv_shape *shape = &backend->pages.shape;
+    struct row_work work = {.backend = backend, .in = k, .other = v};
+    work.pages = &layer_pages(backend, layer, &work.layer)->pages;
+    const struct kv_shape *shape = &work.pages->shape;
     assert(k->n_cols == shape->n_kv_heads * shape->key_dim &&
            v->n_cols == shape->n_kv_heads * shape->value_dim);
-    struct row_work work = {.backend = backend, .in = k, .other = v, .layer = layer};
     spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)k->n_cols, kv_store_row,
                 &work); // factor 16: keys are scattered
 }
@@ -408,13 +533,22 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
-    const struct kv_shape *shape = &backend->pages.shape;
+    struct attention_parameters own = *parameters;
+    const struct page_group *group = layer_pages(backend, parameters->layer, &own.layer);
+    const struct kv_shape *shape = &group->pages.shape;
     assert(q->n_cols == parameters->n_heads * shape->key_dim &&
            out->n_cols == parameters->n_heads * shape->value_dim);
     assert(!parameters->sinks || parameters->sinks->n_items == parameters->n_heads);
-    attention_run(backend->attention, parameters, (struct attention_rows){q->items, q->stride},
-                  (struct attention_rows){out->items, out->stride},
-                  parameters->sinks ? parameters->sinks->items : NULL);
+    assert(!parameters->relative_bias || parameters->relative_bias->n_items % parameters->n_heads == 0);
+    struct attention_vectors vectors = {0};
+    if (parameters->sinks)
+        vectors.sinks = parameters->sinks->items;
+    if (parameters->relative_bias) {
+        vectors.relative_bias = parameters->relative_bias->items;
+        vectors.n_relative = parameters->relative_bias->n_items / parameters->n_heads;
+    }
+    attention_run(group->attention, &own, (struct attention_rows){q->items, q->stride},
+                  (struct attention_rows){out->items, out->stride}, &vectors);
 }
 
 // ---- results ----

@@ -188,6 +188,11 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
     }
 }
 
+void pages_copy(struct pages *pages, int32_t layer, int32_t to, int32_t from)
+{
+    memcpy(head_part(pages, layer, to, 0), head_part(pages, layer, from, 0), pages->page_bytes);
+}
+
 static void load_integers(const struct pages *pages, unsigned char *part, int32_t position, float *keys,
                           float *values)
 {

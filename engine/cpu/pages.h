@@ -62,6 +62,8 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
 // Writes one position's keys [n_kv_heads, key_dim] and values [n_kv_heads, value_dim].
 void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t layer, int32_t page,
                  int32_t position_in_page, const float *keys, const float *values);
+// Copies one layer of a page.
+void pages_copy(struct pages *pages, int32_t layer, int32_t to, int32_t from);
 // Reads one position's keys and values.
 void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t position_in_page, float *keys,
                 float *values);

@@ -55,12 +55,14 @@ static void norm_rms(float *out, const float *x, const float *weight, int32_t n,
     float mean_square = sum_of_squares(x, n, 0.0f) / (float)n;
     const struct lanes scale = lanes_set(1.0f / sqrtf(mean_square + epsilon));
     int32_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        lanes_store(out + i,
-                    lanes_multiply(lanes_multiply(lanes_load(x + i), scale), lanes_load(weight + i)));
+    for (; i + LANES <= n; i += LANES) {
+        struct lanes v = lanes_multiply(lanes_load(x + i), scale);
+        lanes_store(out + i, weight ? lanes_multiply(v, lanes_load(weight + i)) : v);
+    }
     if (i < n) {
         struct lanes v = lanes_multiply(lanes_load_first(x + i, n - i), scale);
-        lanes_store_first(out + i, lanes_multiply(v, lanes_load_first(weight + i, n - i)), n - i);
+        lanes_store_first(out + i, weight ? lanes_multiply(v, lanes_load_first(weight + i, n - i)) : v,
+                          n - i);
     }
 }
 
@@ -76,6 +78,36 @@ static void norm_layer(float *out, const float *x, const float *weight, const fl
         struct lanes w = load_some(weight + i, count);
         v = bias ? lanes_fma(v, w, load_some(bias + i, count)) : lanes_multiply(v, w);
         store_some(out + i, v, count);
+    }
+}
+
+static void match_rms(float *y, const float *x, int32_t n)
+{
+    float wanted = sum_of_squares(x, n, 0.0f) / (float)n, own = sum_of_squares(y, n, 0.0f) / (float)n;
+    const struct lanes scale = lanes_set(sqrtf(wanted) / sqrtf(own > 1e-5f ? own : 1e-5f));
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        store_some(y + i, lanes_multiply(load_some(y + i, count), scale), count);
+    }
+}
+
+static void sparsify(float *x, int32_t n, float factor)
+{
+    float mean = sum_of_items(x, n) / (float)n;
+    float deviation = sqrtf(sum_of_squares(x, n, mean) / (float)n);
+    const struct lanes cut = lanes_set(mean + deviation * factor), zero = lanes_set(0.0f);
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes v = lanes_subtract(load_some(x + i, count), cut);
+        store_some(x + i, lanes_if_less(v, zero, zero, v), count);
+    }
+}
+
+static void multiply(float *x, const float *y, int32_t n)
+{
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        store_some(x + i, lanes_multiply(load_some(x + i, count), load_some(y + i, count)), count);
     }
 }
 
@@ -382,6 +414,9 @@ static float quantize_i16(int16_t *out, const float *x, int32_t n, float largest
 void ROW_KERNELS(struct row_kernels *kernels)
 {
     *kernels = (struct row_kernels){
+        .match_rms = match_rms,
+        .sparsify = sparsify,
+        .multiply = multiply,
         .norm_rms = norm_rms,
         .norm_layer = norm_layer,
         .activate = {[ACTIVATION_SILU] = activate_silu,

@@ -13,10 +13,21 @@
 struct sampler;
 
 struct matrix {
-    float *items; // [n_rows_max, stride]
-    int32_t n_rows_max, n_cols;
+    float *items;               // [n_rows_max, stride]
+    int32_t n_rows_max, n_cols; // n_cols: up to the stride
     int64_t stride;
     size_t bytes;
+};
+
+// The pages of the layers with the same heads, and attention over them.
+struct page_group {
+    struct pages pages;
+    struct attention *attention;
+};
+
+// Where a layer's pages are: layer `index` of a group.
+struct page_place {
+    int32_t group, index;
 };
 
 struct weight {
@@ -49,6 +60,7 @@ struct step_buffers {
     float *table_rows;         // [n_threads, n_table_cols_max]
     int32_t *row_sequences;    // [n_rows_max] sequence of each of the step's rows
     struct sample_result *results; // [n_results_max]
+    struct step_sequence *outputs; // [n_results_max] each output row as a sequence of its own
     // [n_results_max] row of each output in the logits, and the reverse; masks of gathered outputs by row
     // (output_product.c)
     int32_t *output_places, *place_outputs;
@@ -75,8 +87,9 @@ struct cpu_backend {
     struct cpu_kernels kernels;
 
     struct memory_stack weight_memory;
-    struct pages pages;
-    struct attention *attention;
+    struct page_group *groups; // [n_groups]
+    int32_t n_groups;
+    struct page_place *places; // [n_layers]
     struct states states;
     struct prepared prepared;
     struct routing routing;
@@ -85,6 +98,7 @@ struct cpu_backend {
     struct step_timing timing;
 
     const struct step *step; // between begin and end
+    bool outputs_only;       // after keep_outputs
     bool failed;             // `error` is latched: operations do nothing until end
     struct error error;
 };
@@ -92,6 +106,13 @@ struct cpu_backend {
 static inline struct cpu_backend *cpu_backend_of(struct backend *backend)
 {
     return (struct cpu_backend *)(void *)backend;
+}
+
+// The group with a layer's pages; *index: the layer in it.
+static inline struct page_group *layer_pages(struct cpu_backend *backend, int32_t layer, int32_t *index)
+{
+    *index = backend->places[layer].index;
+    return &backend->groups[backend->places[layer].group];
 }
 
 static inline float *matrix_row(const struct matrix *matrix, int32_t row)
@@ -110,7 +131,7 @@ void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
 void prepare_products(struct cpu_backend *backend, const struct packed *weight, const struct packed *last,
                       const float *x, int64_t stride, int32_t n_rows, unsigned forms);
 void cpu_embed(struct backend *base, struct matrix *out, const struct weight *table, float scale,
-               const struct weight *positions_table);
+               const struct weight *positions_table, const struct weight *types_table);
 void cpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
               const struct norm_parameters *parameters);
 void cpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
@@ -133,6 +154,13 @@ void cpu_head_products(struct backend *base, struct matrix *y, struct head_colum
 void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
                       const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                       int32_t n_rows);
+void cpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols);
+void cpu_keep_outputs(struct backend *base);
+void cpu_mix(struct backend *base, struct matrix *out, int32_t first, const struct matrix *coefficients,
+             float bias, const struct matrix *x, int32_t width, int32_t n_rows);
+void cpu_match_rms(struct backend *base, struct matrix *x, int32_t width, int32_t n_rows);
+void cpu_sparsify(struct backend *base, struct matrix *x, int32_t n_rows, float factor);
+void cpu_multiply(struct backend *base, struct matrix *x, const struct weight *weight, int32_t n_rows);
 void cpu_sample(struct backend *base, struct matrix *logits);
 void cpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);

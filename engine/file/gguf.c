@@ -233,9 +233,14 @@ enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, stru
     return gguf->regions ? gguf_regions_load(gguf->regions, tensor->data, error) : STATUS_OK;
 }
 
+bool gguf_is_generated(const struct gguf *gguf, const struct tensor *tensor)
+{
+    return gguf->regions && gguf_regions_contain(gguf->regions, tensor->data);
+}
+
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
 {
-    if (gguf->regions && gguf_regions_contain(gguf->regions, tensor->data)) // freed when the next is made
+    if (gguf_is_generated(gguf, tensor)) // freed when the next is made
         return;
     // Only pages that lie wholly inside the tensor: its neighbors may still be needed.
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

@@ -103,5 +103,7 @@ uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool, const str
 // Checks that the files are unchanged since they were opened (engine/file/mapped_file.h). Errors:
 // STATUS_RESTART, ERROR_MODEL_FILE.
 enum status gguf_check_files(const struct gguf *gguf, struct error *error) WARN_UNUSED;
+// Whether gguf_load generates the tensor; else it is in a file's mapping.
+bool gguf_is_generated(const struct gguf *gguf, const struct tensor *tensor);
 // Advises the system that the tensor's file pages are not needed any more (they were repacked).
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor);

@@ -34,8 +34,9 @@ static bool has_part(struct text name, const char *part)
 
 static bool stays_float(const struct tensor *tensor)
 {
-    static const char *const parts[] = {"norm",         "position_embd", "rope_",
-                                        "ffn_gate_inp", "ssm_conv1d",    ".bias"};
+    static const char *const parts[] = {"norm",  "position_embd", "token_types", "attn_rel_b",
+                                        "rope_", "ffn_gate_inp",  "ssm_conv1d",  "dense_",
+                                        ".bias", "altup",         "laurel",      "per_layer_model_proj"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has_part(tensor->name, parts[i]))
             return true;
@@ -221,10 +222,12 @@ static enum status check_source(void *context, struct error *error)
 
 // --- The model ---
 
-// Rope factors and scales of matrices are read without gguf_load: they are generated at once, and kept.
+// Rope factors, scales of matrices and factors of layers are read without gguf_load: they are generated at
+// once, and kept.
 static bool is_made_at_once(const struct tensor *tensor)
 {
-    return has_part(tensor->name, "rope_") || has_part(tensor->name, ".scale");
+    return has_part(tensor->name, "rope_") || has_part(tensor->name, ".scale") ||
+           has_part(tensor->name, "layer_output_scale");
 }
 
 static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum tensor_type wanted,
@@ -248,8 +251,9 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
         made->tensor.size_bytes > SIZE_MAX / 2)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: too large",
                          (int)tensor->name.size, tensor->name.data);
-    made->kept = text_equals_string(tensor->name, "token_embd.weight") ||
-                 text_equals_string(tensor->name, "position_embd.weight") || is_made_at_once(tensor);
+    made->kept = has_part(tensor->name, "token_embd.weight") || // and per_layer_token_embd
+                 text_equals_string(tensor->name, "position_embd.weight") ||
+                 text_equals_string(tensor->name, "token_types.weight") || is_made_at_once(tensor);
     return STATUS_OK;
 }
 

@@ -80,6 +80,8 @@ struct tensor {
     // [matrices, dims[0]]: stored item i of a row belongs to column order[i]; NULL: i. dequantize does not
     // reorder.
     const int32_t *order;
+    // From one matrix (dims[2]) to the next; 0: they are contiguous. A slice of each matrix of a tensor.
+    uint64_t matrix_stride_bytes;
 };
 
 // The additional factor of matrix 0 .. dims[2] * dims[3] - 1, which dequantize does not apply.

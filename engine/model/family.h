@@ -32,7 +32,13 @@ struct family {
     uint32_t required, optional; // weights of a layer, by SLOT()
     uint32_t biased;             // weights whose bias is required; other biases are used if present
     bool has_position_embd;      // learned positions
+    bool has_token_types;        // the embeddings of token types may be present
     bool has_embd_norm;          // a norm right after the embedding
+    bool has_relative_bias;      // scores have a bias by distance, the same in all layers
+    bool bidirectional;          // an encoder
+    bool normed_after_sum;       // the post-norms follow the residual sums, and the last one is the output's
+    bool normed_before_cut;      // a vector of fewer dimensions is cut after a layer norm without weights
+    bool first_unnormed;         // layer 0 has no attn_norm: the embedding is normalized already
     bool has_output_bias;
     bool qk_norm_full; // q and k are normalized over their full width, not head by head
     bool experts_allowed;
@@ -64,10 +70,16 @@ struct family {
     float logit_width;    // the logit scale is n_embd / this if the file has none; 0: it is 1
     float alibi_bias_max;
     int32_t window;              // sliding window if the file names none
-    int32_t window_pattern;      // every n-th layer has full attention
+    int32_t window_pattern;      // every n-th layer has full attention, the last of n
+    bool full_first;             // the first of n instead
     double window_rope_base;     // for windowed layers if the file has none; 0: as the other layers
     int32_t n_layers_wide_scale; // the model size (its n_layers) whose attention scale is
                                  // 1 / sqrt(n_embd / n_heads), not 1 / sqrt(key_dim); 0: none
+    bool layers_vary;       // layers may differ in heads and MLPs, share keys and values, and have own inputs
+    bool values_normalized; // values are normalized per head, and q.k is not scaled; without ATTN_V a layer
+                            // without a window uses the projection of its keys
+    bool experts_beside_mlp; // a layer with experts has an MLP, too, and norms for both
+    bool altup;              // alternating updates, LAuReL, sparse gates (Gemma 3n)
 };
 
 // NULL: no such family.

@@ -90,8 +90,14 @@ void model_close(struct model *model)
     rope_finish(&model->rope[1]);
     rope_finish(&model->rope_long);
     free(model->layers);
+    free(model->heads);
     gguf_close(model->gguf);
     free(model);
+}
+
+bool model_has_logits(const struct model *model)
+{
+    return !model->shape.bidirectional && !gguf_has(model->gguf, MODEL_FOLDER_NO_OUTPUT);
 }
 
 const char *model_family_name(const struct model *model)
@@ -105,6 +111,11 @@ uint64_t model_weight_bytes(const struct model *model)
     for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
         bytes += gguf_tensor_at(model->gguf, i)->size_bytes;
     return bytes;
+}
+
+uint64_t model_mapped_bytes(const struct model *model)
+{
+    return gguf_is_generated(model->gguf, &model->layer_embd) ? 0 : model->layer_embd.size_bytes;
 }
 
 uint64_t model_n_parameters(const struct model *model)

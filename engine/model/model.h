@@ -35,7 +35,7 @@ enum { ROUTE_GROUPS_MAX = 64 }; // groups of experts; a token's experts are sele
 struct attention_shape {
     int32_t n_heads, n_kv_heads; // query heads, key-value heads
     int32_t key_dim, value_dim;  // of one head
-    int32_t n_layers;            // layers with attention; the others are recurrent
+    int32_t n_layers;            // layers with pages: those with attention; 1 if bidirectional
     bool gated;                  // the output is multiplied by sigmoid(gate), a gate per item, from attn_q
     float scale;                 // multiplies q.k
     float softcap;               // 0: none
@@ -81,9 +81,11 @@ struct xielu {
 };
 
 struct window_shape {
-    int32_t n_positions; // positions that a windowed layer sees; 0: no windows
-    bool chunked;        // windows do not slide: a row sees the positions from the last multiple on
-    int32_t pattern;     // every n-th layer has full attention; 0 or 1, with a window: none has
+    // positions that a windowed layer sees, the own one last, or if bidirectional in the middle of one more;
+    // 0: no windows
+    int32_t n_positions;
+    bool chunked;    // windows do not slide: a row sees the positions from the last multiple on
+    int32_t pattern; // every n-th layer has full attention; 0 or 1, with a window: none has
 };
 
 struct rope_shape {
@@ -93,6 +95,18 @@ struct rope_shape {
     // table 1 is not for windowed layers but for queries, and includes their temperature: of the layers that are
     // rotated, or of those that are not, with angles of 0
     bool queries_own_table, unrotated_own_table;
+};
+
+// Alternating updates (AltUp; Baykal et al. 2023, arXiv:2301.13310) as in Gemma 3n: the residual stream has n
+// parts; a layer computes with one of them and predicts the others. n 0: none.
+struct altup_shape {
+    int32_t n, active;
+    int32_t laurel_rank; // of the low-rank matrix beside a layer's attention
+};
+
+// The pages of one layer, where layers differ in them.
+struct layer_heads {
+    int32_t n_kv_heads, key_dim, value_dim; // n_kv_heads 0: no pages, another layer's are read
 };
 
 struct scales_shape {
@@ -105,9 +119,10 @@ struct model_shape {
     int32_t n_layers, n_embd, n_vocab, n_context;
     int32_t n_layers_beyond;    // further layers in the file, for speculation; not used
     int32_t n_context_original; // the context before YaRN or LongRoPE extended it; else n_context
-    int32_t n_ff;
+    int32_t n_ff;               // the largest of all layers
     enum activation_kind activation;
-    struct attention_shape attention;
+    bool bidirectional;               // a token also attends to the later tokens of its text
+    struct attention_shape attention; // where layers differ, the largest of all
     struct experts_shape experts;
     struct latent_shape latent;
     struct delta_shape delta;
@@ -117,6 +132,8 @@ struct model_shape {
     float norm_epsilon;
     bool unit_head_norms;   // q and k are normalized without weights, where they are rotated
     bool parallel_residual; // attention and MLP both read the layer's input
+    int32_t n_layer_input;  // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
+    struct altup_shape altup;
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -166,6 +183,21 @@ enum layer_slot {
     SLOT_DELTA_DECAY,
     SLOT_DELTA_NORM,
     SLOT_DELTA_OUT,
+    SLOT_ROUTER_SCALE, // experts beside an MLP (Gemma 4)
+    SLOT_FFN_POST_NORM_1,
+    SLOT_FFN_NORM_2,
+    SLOT_FFN_POST_NORM_2,
+    SLOT_INPUT_GATE, // a layer's own input
+    SLOT_INPUT_OUT,
+    SLOT_INPUT_POST_NORM,
+    SLOT_ALTUP_ROUTER_NORM, // alternating updates
+    SLOT_ALTUP_ROUTER,
+    SLOT_ALTUP_PREDICT,
+    SLOT_ALTUP_CORRECT,
+    SLOT_ALTUP_SCALE,
+    SLOT_LAUREL_IN,
+    SLOT_LAUREL_OUT,
+    SLOT_LAUREL_POST_NORM,
     SLOT_COUNT,
 };
 
@@ -176,16 +208,33 @@ struct model_layer {
     bool unrotated;     // the layer does not rotate queries and keys
     struct xielu xielu; // with ACTIVATION_XIELU
     bool recurrent;     // the gated delta rule in place of attention
-    int32_t store;      // number among the layers with attention, or among the recurrent layers
+    int32_t store; // number among the layers with attention, or among the recurrent layers; bidirectional: 0
+    int32_t n_ff;
+    int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
+    float output_scale; // multiplies the layer's output; 1: none
+    // Items of the MLP's gate below mean + sparsity * standard deviation become 0, the others are their
+    // distance from it. -INFINITY: none
+    float sparsity;
 };
+
+// Tensors of linear layers after the pooling are dense_2, dense_3, ... (their places in modules.json).
+enum { MODEL_DENSE_FIRST = 2, MODEL_DENSE_MAX = 4 };
 
 struct model {
     struct gguf *gguf;
     const struct family *family;
     struct model_shape shape;
-    struct tensor token_embd, position_embd, embd_norm, embd_norm_bias, output_norm, output_norm_bias, output,
-        output_bias;
+    struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
+        output_norm_bias, output, output_bias;
+    struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
+    struct tensor altup_proj, altup_unembd_proj;
+    // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
+    struct tensor relative_bias;
+    struct {
+        struct tensor weight, bias;
+    } dense[MODEL_DENSE_MAX];   // linear layers after the pooling of an embedding model, in order
     struct model_layer *layers; // [n_layers]
+    struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
     struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others
     char name[128];             // general.name, else the file's name
@@ -203,6 +252,7 @@ enum {
     MODEL_EXPERTS_USED_MAX = 64,
     MODEL_TAPS_MAX = 16,
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
+    MODEL_ALTUP_MAX = 16,
 };
 
 // Errors: STATUS_REFUSE. The text names an unknown family, tensor type or rope scaling, or a missing or
@@ -211,11 +261,24 @@ enum status model_open(struct model **model, const char *path, struct error *err
 // The same from an opened file. Takes ownership of `gguf`, also on failure.
 enum status model_open_taking(struct model **model, struct gguf *gguf, struct error *error) WARN_UNUSED;
 void model_close(struct model *model);
+// Whether the model predicts tokens: false for an encoder, and for a decoder saved without its output matrix.
+bool model_has_logits(const struct model *model);
 // Whether a layer has experts in place of an MLP.
 bool model_has_experts(const struct model_shape *shape, int32_t layer);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
+// The heads of the keys and values that a layer reads.
+static inline struct layer_heads model_layer_heads(const struct model *model, int32_t layer)
+{
+    const struct attention_shape *attention = &model->shape.attention;
+    return model->heads
+               ? model->heads[model->layers[layer].kv_layer]
+               : (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim};
+}
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
+// The bytes of the table of the layers' inputs if it is read in the file's mapping, row by row: such a table
+// needs no memory. 0: none is.
+uint64_t model_mapped_bytes(const struct model *model);
 uint64_t model_n_parameters(const struct model *model);
 // Hash of all the model's content (gguf_content_hash), equal for copies under other names. Reads all of it.
 // After an interrupt (NULL: none) it returns at once and the hash has no meaning.

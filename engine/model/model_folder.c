@@ -38,6 +38,9 @@ struct folder {
     bool *used;                 // [tensor of the folder] some made tensor uses it
     int naming;                 // index into language_names
     bool is_bare;               // names lack "model.", as in a transformer saved without its output matrix
+    struct tensor dense[2 * MODEL_DENSE_MAX]; // linear layers after the pooling: weights and biases
+    int n_dense;
+    bool has_output; // an output matrix, or the embedding in its place
     uint64_t keys_hash;
     struct buffer unknown; // unknown keys of the folder's files
 };
@@ -86,30 +89,6 @@ static void make_nvfp4(const struct folder *folder, const struct origin *origin,
     }
 }
 
-static enum status make_quantized(const struct folder *folder, const struct origin *origin,
-                                  const struct tensor *tensor, char *out, struct error *error)
-{
-    const struct folder_shape *shape = &folder->config.shape;
-    enum folder_form form = origin->rule->form;
-    struct folder_places places = {.n_rows = tensor->dims[1]};
-    places.rows = malloc(places.n_rows * sizeof *places.rows);
-    if (form == FORM_DELTA_COLUMNS)
-        places.columns = malloc(tensor->dims[0] * sizeof *places.columns);
-    enum status status = STATUS_OK;
-    if (!places.rows || (form == FORM_DELTA_COLUMNS && !places.columns))
-        status = out_of_memory(error);
-    for (uint64_t row = 0; row < places.n_rows && status == STATUS_OK; row++)
-        places.rows[row] = folder_source_row(shape, form, row, places.n_rows);
-    for (uint64_t i = 0; i < tensor->dims[0] && places.columns && status == STATUS_OK; i++)
-        places.columns[i] = (int32_t)folder_source_column(shape, i);
-    for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
-        status = folder_matrix_write(&folder->matrices[origin->matrices + i], &places,
-                                     out + i * tensor->size_bytes / origin->n_sources, error);
-    free(places.rows);
-    free(places.columns);
-    return status;
-}
-
 static enum status make_tensor(void *context, size_t index, void *data, struct error *error)
 {
     struct folder *folder = context;
@@ -118,7 +97,8 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin->sources])->tensor;
     char *out = data;
     if (origin->is_quantized)
-        return make_quantized(folder, origin, tensor, out, error);
+        return folder_matrices_write(&folder->config.shape, origin->rule->form,
+                                     folder->matrices + origin->matrices, tensor, out, error);
     if (origin->is_nvfp4) {
         make_nvfp4(folder, origin, tensor, data);
     } else if (origin->rule->form >= FORM_FIRST_HALF) {
@@ -162,24 +142,6 @@ static enum status wrong_shape(const struct tensor *from, const char *expected, 
                      (int)from->name.size, from->name.data, expected, shape);
 }
 
-// The columns of matrices with act-order, sorted.
-static enum status set_order(struct folder *folder, const struct origin *origin, struct tensor *tensor,
-                             struct error *error)
-{
-    const struct folder_matrix *matrices = &folder->matrices[origin->matrices];
-    bool is_ordered = false;
-    for (size_t i = 0; i < origin->n_sources; i++)
-        is_ordered |= matrices[i].is_ordered && tensor->type != TENSOR_F32;
-    if (!is_ordered)
-        return STATUS_OK;
-    int32_t *order = arena_allocate_array(&folder->arena, origin->n_sources * tensor->dims[0], sizeof *order);
-    enum status status = order ? STATUS_OK : out_of_memory(error);
-    for (size_t i = 0; i < origin->n_sources && status == STATUS_OK; i++)
-        status = folder_matrix_order(&matrices[i], order + i * tensor->dims[0], error);
-    tensor->order = order;
-    return status;
-}
-
 static enum status set_quantized_form(struct folder *folder, struct tensor *tensor,
                                       const struct origin *origin, struct error *error)
 {
@@ -205,7 +167,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
     tensor->dims[1] = folder_made_rows(shape, form, tensor->dims[1]);
     if (__builtin_mul_overflow(tensor_row_bytes(tensor), tensor_n_rows(tensor), &tensor->size_bytes))
         return wrong_shape(matrices->items, "fewer items", error);
-    return set_order(folder, origin, tensor, error);
+    return folder_matrices_order(matrices, origin->n_sources, &folder->arena, tensor, error);
 }
 
 // Shape and size of a tensor of reordered rows.
@@ -218,7 +180,7 @@ static void set_rows(const struct folder *folder, struct tensor *tensor, enum fo
     } else if (form == FORM_DELTA_DECAY) {
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof(float);
-    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE) {
+    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS) {
         tensor->size_bytes /= tensor->dims[1];
         tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
         tensor->size_bytes *= tensor->dims[1];
@@ -252,6 +214,18 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof(float);
         break;
+    case FORM_FLOAT32: {
+        float *items = arena_allocate_array(&folder->arena, from->dims[0], sizeof *items);
+        if (from->n_dims != 1 || !tensor_traits(from->type)->dequantize)
+            return wrong_shape(from, "a vector", error);
+        if (!items)
+            return out_of_memory(error);
+        tensor_traits(from->type)->dequantize(from->data, items, from->dims[0]);
+        tensor->type = TENSOR_F32;
+        tensor->size_bytes = tensor->dims[0] * sizeof *items;
+        tensor->data = items;
+        return STATUS_OK;
+    }
     case FORM_TRANSPOSED:
         if (origin->is_bias)
             return STATUS_OK;
@@ -528,7 +502,7 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
         return out_of_memory(error);
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin.sources])->tensor;
     struct gguf_made_tensor *made = &folder->made[folder->n_made];
-    *made = (struct gguf_made_tensor){.tensor = *from};
+    *made = (struct gguf_made_tensor){.tensor = *from, .kept = rule->form == FORM_POSITIONS};
     made->tensor.name = (struct text){copy, (size_t)size};
     status = set_form(folder, made, &origin, from, error);
     folder->origins[folder->n_made] = origin;
@@ -553,6 +527,16 @@ static enum status add_rules(struct folder *folder, const struct folder_rule *ru
     return status;
 }
 
+// Adds a tensor that is in memory.
+static bool add_held(struct folder *folder, const struct tensor *tensor)
+{
+    if (!reserve_tensors(folder))
+        return false;
+    folder->origins[folder->n_made] = (struct origin){0};
+    folder->made[folder->n_made++].tensor = *tensor;
+    return true;
+}
+
 static enum status add_divisors(struct folder *folder, struct error *error)
 {
     static const char *const names[] = {"rope_freqs.weight", "rope_factors_short.weight",
@@ -561,46 +545,23 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     for (int i = 0; i < 3; i++) {
         if (!folder->config.divisors[i])
             continue;
-        if (!reserve_tensors(folder))
+        const struct tensor divisors = {.name = text_from_string(names[i]),
+                                        .type = TENSOR_F32,
+                                        .n_dims = 1,
+                                        .dims = {n, 1, 1, 1},
+                                        .data = folder->config.divisors[i],
+                                        .size_bytes = n * sizeof(float)};
+        if (!add_held(folder, &divisors))
             return out_of_memory(error);
-        folder->origins[folder->n_made] = (struct origin){0};
-        folder->made[folder->n_made++].tensor = (struct tensor){.name = text_from_string(names[i]),
-                                                                .type = TENSOR_F32,
-                                                                .n_dims = 1,
-                                                                .dims = {n, 1, 1, 1},
-                                                                .data = folder->config.divisors[i],
-                                                                .size_bytes = n * sizeof(float)};
     }
     return STATUS_OK;
 }
 
-// Apertus: tensors of one item become keys with an item for each layer.
-static enum status add_xielu(struct folder *folder, struct gguf_writer *keys, struct error *error)
+static enum status add_dense(struct folder *folder, struct error *error)
 {
-    static const char *const names[][2] = {{"alpha_p", "xielu.alpha_p"},
-                                           {"alpha_n", "xielu.alpha_n"},
-                                           {"beta", "xielu.beta"},
-                                           {"eps", "xielu.eps"}};
-    int64_t n_layers = folder->config.shape.n_layers;
-    float items[MODEL_LAYERS_MAX];
-    if (strcmp(folder->config.family->activations, "xielu") != 0)
-        return STATUS_OK;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        for (int64_t layer = 0; layer < n_layers; layer++) {
-            char name[128];
-            snprintf(name, sizeof name, "model.layers.%lld.mlp.act_fn.%s", (long long)layer, names[i][0]);
-            size_t index = safetensors_find(folder->weights, text_from_string(name));
-            const struct tensor *tensor =
-                index == SIZE_MAX ? NULL : &safetensors_at(folder->weights, index)->tensor;
-            if (!tensor || tensor->dims[0] * tensor_n_rows(tensor) != 1 ||
-                tensor_traits(tensor->type)->block_items != 1)
-                return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: expected one item",
-                                 name);
-            tensor_traits(tensor->type)->dequantize(tensor->data, &items[layer], 1);
-            folder->used[index] = true;
-        }
-        gguf_writer_f32s(keys, names[i][1], items, (size_t)n_layers);
-    }
+    for (int i = 0; i < folder->n_dense; i++)
+        if (!add_held(folder, &folder->dense[i]))
+            return out_of_memory(error);
     return STATUS_OK;
 }
 
@@ -616,7 +577,8 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
-            is_unused_output(folder, name) || (folder->config.language_part && folder_is_sight(name)))
+            is_unused_output(folder, name) || (folder->config.language_part && folder_is_tower(name)) ||
+            (folder->config.encoder && folder_is_head(name)))
             continue;
         if ((folder->config.nvfp4 || folder->config.quantization.method) &&
             folder_is_activation_scale(name)) {
@@ -628,9 +590,12 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
                          name.size < 128 ? (int)name.size : 128, name.data,
                          folder->config.family->model_type);
     }
+    folder->has_output = folder->config.shape.tied;
     for (size_t i = 0; i < folder->n_made; i++)
-        if (folder->config.shape.tied || text_equals_string(folder->made[i].tensor.name, "output.weight"))
-            return STATUS_OK;
+        folder->has_output =
+            folder->has_output || text_equals_string(folder->made[i].tensor.name, "output.weight");
+    if (folder->has_output || folder->config.headless)
+        return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                      "the output matrix is missing, and \"tie_word_embeddings\" is not true");
 }
@@ -644,46 +609,24 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
         return out_of_memory(error);
     struct text embedding = TEXT("model.language_model.embed_tokens.weight");
     folder->naming = safetensors_find(folder->weights, embedding) != SIZE_MAX;
-    folder->is_bare = safetensors_find(folder->weights, TEXT("embed_tokens.weight")) != SIZE_MAX;
+    folder->is_bare = true;
+    for (size_t i = 0; i < n; i++) {
+        struct text name = safetensors_at(folder->weights, i)->tensor.name;
+        folder->is_bare = folder->is_bare && (name.size < 6 || memcmp(name.data, "model.", 6) != 0);
+    }
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
     if (status == STATUS_OK)
-        status = add_xielu(folder, keys, error);
+        status = folder_add_xielu(folder->weights, &folder->config, folder->used, keys, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
+    if (status == STATUS_OK)
+        status = add_dense(folder, error);
     return status == STATUS_OK ? add_divisors(folder, error) : status;
 }
 
 // --- Opening ---
-
-// Older folders describe their quantization in hf_quant_config.json instead of config.json.
-static enum status read_quantization(struct folder *folder, const struct folder_files *files,
-                                     struct error *error)
-{
-    static const char name[] = "hf_quant_config.json";
-    struct value json;
-    bool found;
-    enum status status = folder_read_json(files, name, &json, &found, error);
-    if (status != STATUS_OK || !found || folder->config.nvfp4 || folder->config.quantization.method)
-        return status;
-    status = folder_read_quantization(&folder->config, &json, error);
-    return status == STATUS_OK ? status : error_prefix(error, "%s/%s", folder->path, name);
-}
-
-static enum status check_config(const struct folder_files *files, const struct value *config,
-                                struct error *error)
-{
-    struct text refused = {0};
-    const struct value *part = value_get(config, "text_config");
-    enum status status = folder_check_keys(files, "config.json", "config.json", config, &refused, error);
-    if (status == STATUS_OK && part)
-        status = folder_check_keys(files, "config.json", "config.json: text_config", part, &refused, error);
-    if (status == STATUS_OK && refused.data)
-        status = error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/%.*s", files->path,
-                           (int)refused.size, refused.data);
-    return status;
-}
 
 static enum status read_folder(struct folder *folder, struct gguf_writer *keys, struct error *error)
 {
@@ -701,18 +644,21 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     status = folder_read_config(&folder->config, &config, keys, &folder->arena, error);
     if (status != STATUS_OK)
         return error_prefix(error, "%s/config.json", folder->path);
-    status = check_config(&files, &config, error);
+    status = folder_check_config(&files, &config, error);
     if (status == STATUS_OK)
-        status = read_quantization(folder, &files, error);
+        status = folder_read_quantization_file(&files, &folder->config, error);
     if (status == STATUS_OK)
         status = folder_add_tokenizer(&files, &config, keys, error);
     if (status == STATUS_OK)
-        status = folder_add_pooling(&files, &config, folder->config.family->name, keys, error);
+        status = folder_add_pooling(&files, folder->config.family->name, keys, folder->dense,
+                                    &folder->n_dense, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)
         return status;
     status = add_tensors(folder, keys, error);
+    if (status == STATUS_OK && !folder->has_output)
+        gguf_writer_bool(keys, MODEL_FOLDER_NO_OUTPUT, true);
     return status == STATUS_OK ? status : error_prefix(error, "%s", folder->path);
 }
 
@@ -726,6 +672,8 @@ static enum status hash_keys(struct folder *folder, const struct gguf_writer *ke
         if (folder->config.divisors[i])
             folder->keys_hash = hash_bytes(folder->config.divisors[i],
                                            folder->config.n_divisors * sizeof(float), folder->keys_hash);
+    for (int i = 0; i < folder->n_dense; i++)
+        folder->keys_hash = hash_bytes(folder->dense[i].data, folder->dense[i].size_bytes, folder->keys_hash);
     buffer_finish(&encoded);
     return status;
 }
@@ -739,28 +687,6 @@ static uint64_t hash_content(void *context, struct pool *pool, const struct inte
 static enum status check_files(void *context, struct error *error)
 {
     return safetensors_check_files(((const struct folder *)context)->weights, error);
-}
-
-// Sets general.name to the folder's name, without trailing slashes.
-static enum status put_name(struct folder *folder, struct gguf_writer *keys, const char *path,
-                            struct error *error)
-{
-    size_t end = strlen(path);
-    while (end > 0 && path[end - 1] == '/')
-        end--;
-    size_t start = end;
-    while (start > 0 && path[start - 1] != '/')
-        start--;
-    static const char part[] =
-        " (its language model alone)"; // vision-language model: the vision part is not computed
-    char *name = arena_allocate(&folder->arena, end - start + sizeof part);
-    if (!name)
-        return out_of_memory(error);
-    memcpy(name, path + start, end - start);
-    memcpy(name + (end - start), part, sizeof part);
-    size_t size = end - start + (folder->config.language_part ? sizeof part - 1 : 0);
-    gguf_writer_text(keys, "general.name", (struct text){name, size});
-    return STATUS_OK;
 }
 
 // Says what of a quantized folder is not used, and what is not held in its type.
@@ -800,7 +726,7 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
     if (status == STATUS_OK)
         status = hash_keys(folder, &keys, error);
     if (status == STATUS_OK)
-        status = put_name(folder, &keys, path, error);
+        status = folder_put_name(folder->path, folder->config.language_part, &folder->arena, &keys, error);
     if (status == STATUS_OK)
         put_quantization(folder, &keys);
     if (status == STATUS_OK && folder->unknown.size) // after the hash, which must not depend on them

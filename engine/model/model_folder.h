@@ -9,7 +9,8 @@
 //   - NVFP4: items, block scales and factors are separate tensors -> blocks with scales, and factors
 //   - FP8, compressed-tensors, GPTQ, AWQ: model_folder_quantized.h
 //   - Llama 3's rope scaling: numbers -> a tensor of divisors
-//   - vision-language models: only the language model, under its usual names; general.name says so
+//   - models with towers for images or audio: only the language model, under its usual names; general.name says
+//     so
 // Matrices that need no conversion stay in the file's mapping; the others are converted when they are loaded.
 // tokenizer.json, tokenizer_config.json and the chat template become the keys tokenizer.huggingface.json,
 // tokenizer.huggingface.config and tokenizer.chat_template. Names: github.com/huggingface/transformers,
@@ -36,6 +37,10 @@ enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 #define MODEL_FOLDER_PROMPT        "huggingface.embedding_prompt"
 #define MODEL_FOLDER_TOKENS_MAX    "huggingface.embedding_tokens_max"
 #define MODEL_FOLDER_NORMALIZES    "huggingface.embeddings_normalized"
+// All prompts by name, as a JSON object.
+#define MODEL_FOLDER_PROMPTS "huggingface.embedding_prompts"
+// A decoder saved without its output matrix, as embedding models are: it has no logits.
+#define MODEL_FOLDER_NO_OUTPUT "huggingface.no_output"
 
 // Opens a GGUF file or a folder. Errors: STATUS_REFUSE. The text names an unknown architecture, a setting
 // that this version can't compute, or a tensor without a place.

@@ -5,6 +5,8 @@
 #include "engine/model/model_folder_settings.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 // --- Sizes ---
 
@@ -35,12 +37,26 @@ static void put_latent(struct config *config)
     put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", even));
 }
 
+// RoBERTa's positions begin after the padding token's id, so as many rows fewer are the context.
+static int64_t read_context(struct config *config)
+{
+    const char *name = "max_position_embeddings n_positions n_ctx";
+    int64_t n = read_integer(config, name, 0), first = 0;
+    if (is_model_type(config, "roberta") || is_model_type(config, "xlm-roberta") ||
+        is_model_type(config, "camembert") || is_model_type(config, "mpnet"))
+        first = read_integer(config, "pad_token_id", 1) + 1;
+    if (first && n <= first)
+        refuse_setting(config, ERROR_MODEL_FILE, "max_position_embeddings", find_setting(config, name));
+    config->out->shape.first_position = first;
+    return n - first;
+}
+
 static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
-    int64_t n_embd = read_integer(config, "hidden_size n_embd", 0);
-    shape->n_layers = read_integer(config, "num_hidden_layers n_layer", 0);
-    shape->n_heads = read_integer(config, "num_attention_heads n_head", 0);
+    int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
+    shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", 0);
+    shape->n_heads = read_integer(config, "num_attention_heads n_head n_heads", 0);
     shape->n_kv_heads = is_model_type(config, "falcon")
                             ? falcon_kv_heads(config, shape->n_heads)
                             : read_integer(config, "num_key_value_heads", shape->n_heads);
@@ -60,23 +76,27 @@ static void read_sizes(struct config *config)
         shape->head_dim = read_integer(config, "head_dim", n_embd / shape->n_heads);
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
+    if (layers_vary(config) && config->status == STATUS_OK)
+        folder_put_layers(config);
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
     put_integer(config, "attention.head_count", shape->n_heads);
-    put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
+    if (!layers_vary(config))
+        put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
     if (!find_setting(config, "kv_lora_rank")) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length", shape->head_dim);
     }
-    put_integer(config, "feed_forward_length",
-                read_integer(config, "intermediate_size_mlp intermediate_size n_inner ffn_hidden_size",
-                             4 * n_embd));
+    if (!layers_vary(config))
+        put_integer(config, "feed_forward_length",
+                    read_integer(config,
+                                 "intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
+                                 4 * n_embd));
     if (!is_dynamic(config)) // else put_dynamic writes it
-        put_integer(config, "context_length",
-                    read_integer(config, "max_position_embeddings n_positions n_ctx", 0));
+        put_integer(config, "context_length", read_context(config));
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
     bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
-    shape->tied = read_truth(config, "tie_word_embeddings", otherwise);
+    shape->tied = read_truth(config, "tie_word_embeddings", otherwise) || config->out->encoder;
 }
 
 static bool is_linear(const struct value *type)
@@ -221,7 +241,6 @@ static void read_numbers(struct config *config)
         {"residual_multiplier", "residual_scale"},
         {"logits_scaling logit_scale", "logit_scale"},
         {"routed_scaling_factor route_scale", "expert_weights_scale"},
-        {"rope_local_base_freq", "rope.freq_base_swa"},
     };
     static const struct {
         const char *from, *to;
@@ -229,16 +248,17 @@ static void read_numbers(struct config *config)
         {"n_routed_experts num_local_experts num_experts moe_num_experts", "expert_count"},
         {"n_shared_experts moe_num_shared_experts num_shared_expert num_shared_experts",
          "expert_shared_count"},
-        {"num_experts_per_tok moe_k moe_topk", "expert_used_count"},
+        {"num_experts_per_tok top_k_experts moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
     };
     char name[128];
+    bool has_experts = read_truth(config, "enable_moe_block", false); // of Gemma 4
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (find_setting(config, numbers[i].from))
             put_number(config, numbers[i].to, read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (find_setting(config, integers[i].from))
+        if (find_setting(config, integers[i].from) && (!layers_vary(config) || has_experts))
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
     if (find_setting(config, "scoring_func"))
         put_routing(config);
@@ -338,18 +358,27 @@ static void refuse_unknown(struct config *config)
         {"phi", "qk_layernorm", false},
         {"falcon", "alibi", false},
         {"falcon", "parallel_attn", true},
-        {"gemma3_text", "use_bidirectional_attention", false},
+        {"bert", "is_decoder", false},
+        {"roberta", "is_decoder", false},
+        {"xlm-roberta", "is_decoder", false},
+        {"camembert", "is_decoder", false},
+        {"distilbert", "sinusoidal_pos_embds", false},
+        {"nomic_bert", "causal", false},
         {"bloom", "apply_residual_connection_post_layernorm", false},
         {"smollm3", "use_sliding_window", false},
         {"deepseek_v3", "rope_interleave", true},
         {"cohere", "use_parallel_block", true},
         {"glm4_moe_lite", "rope_interleave", true},
+        {"gemma3n_text", "altup_correct_scale", true},
     };
     const char *activation = "hidden_activation hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
+    const char *positions = "position_embedding_type";
+    if (is_text(find_setting(config, positions), "alibi") && !is_model_type(config, "jina_bert_v2"))
+        refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
     // gpt-oss's MXFP4 needs no setting: its tensors of blocks and scales have names of their own.
     const struct value *method = find_setting(config, "quantization_config");
     bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
@@ -370,6 +399,9 @@ static void refuse_unknown(struct config *config)
     if (is_model_type(config, "smollm3") || is_model_type(config, "llama4_text"))
         check_unrotated(config);
     check_sparse_layers(config);
+    if (layers_vary(config) && is_text(find_setting(config, "use_bidirectional_attention"), "all"))
+        refuse_setting(config, ERROR_MODEL_FILE, "use_bidirectional_attention",
+                       find_setting(config, "use_bidirectional_attention"));
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
     const struct value *named = find_setting(config, activation);
@@ -384,6 +416,30 @@ static void refuse_unknown(struct config *config)
     // Gemma's first files say "gelu" and mean the tanh form, its only one.
     else if (strncmp(padded, " gelu", 5) == 0 && !is_model_type(config, "gemma"))
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
+    else if (config->out->encoder && !is_text(named, "swiglu"))
+        gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
+}
+
+// Attention in both directions in a family that also has causal models, whose windows have no such form.
+static void read_direction(struct config *config)
+{
+    const char *both = "use_bidirectional_attention", *causal = "is_causal";
+    bool wanted = read_truth(config, both, false) || !read_truth(config, causal, true);
+    const struct value *names = find_in(config->json, "architectures");
+    char name[128];
+    for (size_t i = 0; names && names->kind == VALUE_ARRAY && i < names->array.n_items; i++) {
+        char item[96];
+        value_describe(&names->array.items[i], item);
+        bool has_head = strstr(item, "LMHead") || strstr(item, "DoubleHeads") || !strstr(item, "Model\"");
+        config->out->headless = !has_head && !config->out->encoder;
+        wanted = wanted || strstr(item, "Bidirectional");
+    }
+    if (!wanted || config->out->encoder)
+        return;
+    const struct value *window = find_setting(config, "sliding_window");
+    if (config->out->family->windows == WINDOWS_GIVEN && window)
+        refuse_setting(config, ERROR_MODEL_FILE, "sliding_window", window);
+    gguf_writer_bool(config->keys, format_key(config, "attention.causal", name), false);
 }
 
 // --- Windows ---
@@ -423,8 +479,9 @@ static void put_last_windowed(struct config *config)
 static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
-    int64_t window = read_integer(config, "sliding_window attention_chunk_size", 0);
+    int64_t window = read_integer(config, "sliding_window local_attention attention_chunk_size", 0);
     const struct value *none = value_get(config->json, "sliding_window");
+    const char *patterns = "sliding_window_pattern _sliding_window_pattern global_attn_every_n_layers";
     bool used = windows == WINDOWS_GIVEN ||
                 (windows == WINDOWS_IF_USED && read_truth(config, "use_sliding_window", false));
     bool is_none = none && none->kind == VALUE_NULL; // absent, it would have the default
@@ -433,13 +490,14 @@ static void read_windows(struct config *config)
     if (!used || is_none || window == 0 || config->status != STATUS_OK)
         return;
     put_integer(config, "attention.sliding_window", window);
+    if (layers_vary(config))
+        return; // folder_put_layers wrote the pattern
     if (find_setting(config, "layer_types"))
         put_layer_types(config, find_setting(config, "layer_types"));
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
-    else if (find_setting(config, "sliding_window_pattern _sliding_window_pattern"))
-        put_integer(config, "attention.sliding_window_pattern",
-                    read_integer(config, "sliding_window_pattern _sliding_window_pattern", 0));
+    else if (find_setting(config, patterns))
+        put_integer(config, "attention.sliding_window_pattern", read_integer(config, patterns, 0));
 }
 
 // Returns the settings of the language model in a vision-language model's config.json.
@@ -450,6 +508,9 @@ static enum status take_text_config(struct config *config, const struct value *j
                                            {"llama4", "llama4_text"},
                                            {"qwen3_vl", "qwen3_vl_text"},
                                            {"qwen3_vl_moe", "qwen3_vl_moe_text"},
+                                           {"gemma3n", "gemma3n_text"},
+                                           {"gemma4", "gemma4_text"},
+                                           {"gemma4_unified", "gemma4_unified_text"},
                                            {"qwen3_5", "qwen3_5_text"},
                                            {"qwen3_5_moe", "qwen3_5_moe_text"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -482,6 +543,10 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     enum status status = take_text_config(&config, json, &name);
     if (status != STATUS_OK)
         return status;
+    if (text_equals_string(name, "bert") && is_text(value_get(json, "position_embedding_type"), "alibi"))
+        name = TEXT("jina_bert_v2");
+    if (text_equals_string(name, "gemma3_text") && read_truth(&config, "use_bidirectional_attention", false))
+        name = TEXT("gemma3_text_bidirectional");
     out->family = folder_family_find(name);
     if (!out->family)
         return family_refuse_unknown(error, "model_type", name, folder_family_name_at);
@@ -489,6 +554,7 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         status = json_decode(text_from_string(out->family->defaults), arena, &config.defaults, error);
     if (status != STATUS_OK)
         return status;
+    out->encoder = family_find(text_from_string(out->family->name))->bidirectional;
     gguf_writer_text(keys, "general.architecture", text_from_string(out->family->name));
     read_sizes(&config);
     out->n_layers_used =
@@ -497,6 +563,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         put_delta(&config);
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
+    if (config.status == STATUS_OK)
+        read_direction(&config);
     if (config.status == STATUS_OK)
         read_numbers(&config);
     read_windows(&config);

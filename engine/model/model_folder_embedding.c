@@ -10,7 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { POOLING_MEAN = 1, POOLING_CLS = 2, POOLING_LAST = 3 }; // GGUF's
+// engine/embedding.h
+enum {
+    POOLING_MEAN = 1,
+    POOLING_CLS = 2,
+    POOLING_LAST = 3,
+    POOLING_MAX = 101,
+    POOLING_SQRT = 102,
+    POOLING_WEIGHTED = 103
+};
 
 static enum status refuse(struct folder_embedding *embedding, const char *file, struct text what,
                           struct error *error)
@@ -40,7 +48,10 @@ static enum status add_mode(struct folder_embedding *embedding, const char *path
         uint32_t type;
     } modes[] = {{{"mean", "pooling_mode_mean_tokens"}, POOLING_MEAN},
                  {{"cls", "pooling_mode_cls_token"}, POOLING_CLS},
-                 {{"lasttoken", "pooling_mode_lasttoken"}, POOLING_LAST}};
+                 {{"lasttoken", "pooling_mode_lasttoken"}, POOLING_LAST},
+                 {{"max", "pooling_mode_max_tokens"}, POOLING_MAX},
+                 {{"mean_sqrt_len_tokens", "pooling_mode_mean_sqrt_len_tokens"}, POOLING_SQRT},
+                 {{"weightedmean", "pooling_mode_weightedmean_tokens"}, POOLING_WEIGHTED}};
     struct text *refused = &embedding->pooling_refused;
     uint32_t type = 0;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
@@ -143,6 +154,89 @@ static enum status read_normalize(struct folder_embedding *embedding, const char
                              error);
 }
 
+// --- Linear layers ---
+
+// A tensor of the layer as F32. *out has data NULL if it is absent.
+static enum status read_matrix(struct folder_embedding *embedding, const struct safetensors *weights,
+                               const char *from, const char *kind, struct tensor *out, struct error *error)
+{
+    size_t index = safetensors_find(weights, text_from_string(from));
+    if (index == SIZE_MAX)
+        return STATUS_OK;
+    const struct safetensors_tensor *found = safetensors_at(weights, index);
+    const struct tensor *tensor = &found->tensor;
+    size_t n = (size_t)(tensor->dims[0] * tensor_n_rows(tensor));
+    char name[32];
+    int size = snprintf(name, sizeof name, "dense_%d.%s", MODEL_DENSE_FIRST + embedding->n_dense, kind);
+    if (!found->readable)
+        return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "tensor %s: dtype %s can't be computed with", from, found->dtype);
+    float *items = arena_allocate_array(embedding->files->arena, n, sizeof *items);
+    char *copy = arena_copy(embedding->files->arena, name, (size_t)size);
+    if (!items || !copy)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+    tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
+    *out = *tensor;
+    out->name = (struct text){copy, (size_t)size};
+    out->type = TENSOR_F32;
+    out->data = items;
+    out->size_bytes = n * sizeof *items;
+    return STATUS_OK;
+}
+
+static enum status read_dense_weights(struct folder_embedding *embedding, const char *path,
+                                      struct folder_dense *dense, struct error *error)
+{
+    struct safetensors *weights;
+    enum status status = safetensors_open(&weights, path, error);
+    if (status != STATUS_OK)
+        return status;
+    status = read_matrix(embedding, weights, "linear.weight", "weight", &dense->weight, error);
+    if (status == STATUS_OK)
+        status = read_matrix(embedding, weights, "linear.bias", "bias", &dense->bias, error);
+    if (status == STATUS_OK && (!dense->weight.data || dense->weight.n_dims != 2))
+        status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "expected a matrix linear.weight");
+    safetensors_close(weights);
+    return status == STATUS_OK ? status : error_prefix(error, "%s", path);
+}
+
+// `path`: the module's folder; `config`: its config.json. The weights define the shape.
+static enum status read_dense(struct folder_embedding *embedding, struct text path, const char *config,
+                              struct error *error)
+{
+    static const char *const activations[][2] = {{"torch.nn.modules.linear.Identity", NULL},
+                                                 {"torch.nn.modules.activation.Tanh", "tanh"}};
+    char whole[FOLDER_PATH_BYTES_MAX + 1 + FOLDER_FILE_NAME_BYTES_MAX + 1];
+    struct value json;
+    bool found, known = false;
+    enum status status = folder_read_json(embedding->files, config, &json, &found, error);
+    if (status == STATUS_OK && !found)
+        return refuse(embedding, config, TEXT("a missing file"), error);
+    if (status == STATUS_OK)
+        status = folder_check_keys(embedding->files, "2_Dense/config.json", config, &json,
+                                   &embedding->refused, error);
+    if (status != STATUS_OK)
+        return status;
+    if (embedding->n_dense == MODEL_DENSE_MAX)
+        return refuse(embedding, "modules.json", TEXT("so many modules of type Dense"), error);
+    struct folder_dense *dense = &embedding->dense[embedding->n_dense];
+    const struct value *activation = find(&json, "activation_function");
+    struct text name = activation && activation->kind == VALUE_STRING
+                           ? activation->text
+                           : TEXT("torch.nn.modules.activation.Tanh"); // the default
+    for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+        if (text_equals_string(name, activations[i][0])) {
+            dense->activation = activations[i][1];
+            known = true;
+        }
+    if (!known)
+        return refuse(embedding, config, name, error);
+    snprintf(whole, sizeof whole, "%s/%.*s", embedding->files->path, (int)path.size, path.data);
+    status = read_dense_weights(embedding, whole, dense, error);
+    embedding->n_dense += status == STATUS_OK;
+    return status;
+}
+
 static enum status read_module(struct folder_embedding *embedding, const struct value *module, size_t index,
                                struct error *error)
 {
@@ -164,6 +258,8 @@ static enum status read_module(struct folder_embedding *embedding, const struct 
     // A second pooling, or a pooling after other modules, would pool vectors instead of token states.
     if (text_equals_string(name, "Pooling") && index == 1)
         return read_pooling(embedding, config, error);
+    if (text_equals_string(name, "Dense") && index > 1 && path && !embedding->normalizes)
+        return read_dense(embedding, path->text, config, error);
     if (text_equals_string(name, "Normalize") && index > 1)
         return path ? read_normalize(embedding, config, error) : (embedding->normalizes = true, STATUS_OK);
     if (text_equals_string(name, "Dropout") && index > 1) // used in training only
@@ -241,6 +337,18 @@ static enum status read_transformer(struct folder_embedding *embedding, struct e
     return status;
 }
 
+static enum status keep_prompts(struct folder_embedding *embedding, const struct value *prompts,
+                                struct error *error)
+{
+    struct buffer text = {0};
+    json_encode(prompts, &text);
+    char *copy = text.failed ? NULL : arena_copy(embedding->files->arena, text.data, text.size);
+    embedding->prompts = (struct text){copy, copy ? text.size : 0};
+    buffer_finish(&text);
+    return copy ? STATUS_OK
+                : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+}
+
 static enum status read_prompt(struct folder_embedding *embedding, struct error *error)
 {
     static const char file[] = "config_sentence_transformers.json";
@@ -253,9 +361,11 @@ static enum status read_prompt(struct folder_embedding *embedding, struct error 
     if (status == STATUS_OK && dimensions)
         status = folder_refuse(embedding->files, &embedding->dimensions_refused, error,
                                "%s: truncate_dim is not built", file);
+    const struct value *prompts = find(&json, "prompts"), *prompt = NULL;
+    if (status == STATUS_OK && prompts && prompts->kind == VALUE_OBJECT && prompts->object.n_members)
+        status = keep_prompts(embedding, prompts, error);
     if (status != STATUS_OK || !name)
         return status;
-    const struct value *prompts = find(&json, "prompts"), *prompt = NULL;
     for (size_t i = 0; name->kind == VALUE_STRING && prompts && prompts->kind == VALUE_OBJECT &&
                        i < prompts->object.n_members;
          i++)
@@ -270,43 +380,31 @@ static enum status read_prompt(struct folder_embedding *embedding, struct error 
     return STATUS_OK;
 }
 
-// Refuses bidirectional attention, in which a token also attends to later tokens: only causal attention is
-// built.
-static enum status read_attention(struct folder_embedding *embedding, struct error *error)
-{
-    if (is_truth(value_get(embedding->config, "use_bidirectional_attention"), true))
-        return refuse(embedding, "config.json", TEXT("use_bidirectional_attention"), error);
-    if (is_truth(value_get(embedding->config, "is_causal"), false))
-        return refuse(embedding, "config.json", TEXT("is_causal false"), error);
-    const struct value *names = value_get(embedding->config, "architectures");
-    for (size_t i = 0; names && names->kind == VALUE_ARRAY && i < names->array.n_items; i++) {
-        const struct value *name = &names->array.items[i];
-        static const char part[] = "Bidirectional";
-        if (name->kind == VALUE_STRING && name->text.size &&
-            memmem(name->text.data, name->text.size, part, sizeof part - 1))
-            return refuse(embedding, "config.json", name->text, error);
-    }
-    return STATUS_OK;
-}
-
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error)
 {
     enum status status = read_modules(embedding, error);
     if (status == STATUS_OK)
         status = read_transformer(embedding, error);
-    if (status == STATUS_OK)
-        status = read_prompt(embedding, error);
-    return status == STATUS_OK ? read_attention(embedding, error) : status;
+    return status == STATUS_OK ? read_prompt(embedding, error) : status;
 }
 
-enum status folder_add_pooling(const struct folder_files *files, const struct value *config,
-                               const char *family, struct gguf_writer *keys, struct error *error)
+enum status folder_add_pooling(const struct folder_files *files, const char *family, struct gguf_writer *keys,
+                               struct tensor dense[2 * MODEL_DENSE_MAX], int *n_dense, struct error *error)
 {
-    struct folder_embedding embedding = {.files = files, .config = config};
+    struct folder_embedding embedding = {.files = files};
     char key[128];
     enum status status = folder_read_embedding(&embedding, error);
     if (status != STATUS_OK)
         return status;
+    for (int i = 0; i < embedding.n_dense; i++) {
+        const struct folder_dense *layer = &embedding.dense[i];
+        dense[(*n_dense)++] = layer->weight;
+        if (layer->bias.data)
+            dense[(*n_dense)++] = layer->bias;
+        snprintf(key, sizeof key, "%s.dense_%d_activation", family, MODEL_DENSE_FIRST + i);
+        if (layer->activation)
+            gguf_writer_text(keys, key, text_from_string(layer->activation));
+    }
     if (embedding.refused.data)
         gguf_writer_text(keys, MODEL_FOLDER_NO_EMBEDDINGS, embedding.refused);
     if (embedding.pooling_refused.data)
@@ -315,6 +413,8 @@ enum status folder_add_pooling(const struct folder_files *files, const struct va
         gguf_writer_text(keys, MODEL_FOLDER_NO_DIMENSIONS, embedding.dimensions_refused);
     if (embedding.prompt.size)
         gguf_writer_text(keys, MODEL_FOLDER_PROMPT, embedding.prompt);
+    if (embedding.prompts.size)
+        gguf_writer_text(keys, MODEL_FOLDER_PROMPTS, embedding.prompts);
     if (embedding.n_tokens_max)
         gguf_writer_u32(keys, MODEL_FOLDER_TOKENS_MAX, embedding.n_tokens_max);
     if (embedding.is_listed)

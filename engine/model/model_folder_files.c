@@ -86,3 +86,22 @@ enum status folder_refuse_adapter(const struct folder_files *files, struct error
     }
     return STATUS_OK;
 }
+
+enum status folder_put_name(const char *path, bool language_part, struct arena *arena,
+                            struct gguf_writer *keys, struct error *error)
+{
+    static const char part[] = " (its language model alone)"; // of a vision-language model
+    size_t end = strlen(path), start;
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    for (start = end; start > 0 && path[start - 1] != '/';)
+        start--;
+    char *name = arena_allocate(arena, end - start + sizeof part);
+    if (!name)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+    memcpy(name, path + start, end - start);
+    memcpy(name + (end - start), part, sizeof part);
+    size_t size = end - start + (language_part ? sizeof part - 1 : 0);
+    gguf_writer_text(keys, "general.name", (struct text){name, size});
+    return STATUS_OK;
+}

@@ -23,6 +23,9 @@ static const struct folder_key keys[] = {
      "include_prompt",
      NULL},
     {"1_Pooling/config.json", KEY_NO_PART, "word_embedding_dimension embedding_dimension", NULL},
+    {"2_Dense/config.json", KEY_READ, "activation_function", NULL},
+    {"2_Dense/config.json", KEY_NO_PART, "in_features out_features bias", NULL},
+    {"2_Dense/config.json", KEY_REFUSED, "module_input_name module_output_name", "\"sentence_embedding\""},
     {"2_Normalize/config.json", KEY_REFUSED, "module_input_name module_output_name",
      "\"sentence_embedding\""},
 
@@ -58,6 +61,11 @@ static const struct folder_key keys[] = {
      "sliding_window_pattern _sliding_window_pattern",
      NULL},
     {"config.json", KEY_READ,
+     "per_layer_config global_head_dim num_global_key_value_heads attention_k_eq_v num_kv_shared_layers "
+     "use_double_wide_mlp hidden_size_per_layer_input enable_moe_block top_k_experts altup_num_inputs "
+     "altup_active_idx altup_correct_scale activation_sparsity_pattern",
+     NULL},
+    {"config.json", KEY_READ,
      "n_routed_experts num_local_experts num_experts n_shared_experts num_experts_per_tok "
      "moe_intermediate_size shared_expert_intermediate_size routed_scaling_factor scoring_func topk_method "
      "norm_topk_prob first_k_dense_replace n_group topk_group decoder_sparse_step moe_layer_freq "
@@ -82,42 +90,64 @@ static const struct folder_key keys[] = {
      "scale_attn_weights scale_attn_by_inverse_layer_idx apply_residual_connection_post_layernorm "
      "add_cross_attention qk_layernorm",
      NULL},
+    {"config.json", KEY_READ,
+     "dim n_layers n_heads hidden_dim local_attention global_rope_theta "
+     "local_rope_theta rotary_emb_fraction causal sinusoidal_pos_embds pad_token_id is_decoder",
+     NULL},
     {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
-    {"config.json", KEY_REFUSED, "attn_output_gate", "true"},       // Qwen3.5
-    {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""}, //
-    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""},    // StarCoder2
-    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},        //
+    // Nomic BERT
+    {"config.json", KEY_REFUSED,
+     "prenorm use_rms_norm parallel_block rotary_emb_interleaved rotary_emb_scale_base rotary_scaling_factor",
+     "false"},
+    {"config.json", KEY_REFUSED, "relative_attention_num_buckets", "32"},        // MPNet
+    {"config.json", KEY_REFUSED, "feed_forward_type", "\"original\" \"geglu\""}, // Jina BERT: by the tensors
+    {"config.json", KEY_REFUSED, "attn_output_gate", "true"},                    // Qwen3.5
+    {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""},              //
+    {"config.json", KEY_REFUSED, "norm_type", "\"layer_norm\""},                 // StarCoder2
+    {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},                     //
     {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
     {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
-    {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\""},
+    {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\" \"alibi\""},
     {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
-     "num_ln_in_parallel_attn vocab_size num_mtp_layers mtp_num_hidden_layers "
-     "mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias",
+     "laurel_rank num_ln_in_parallel_attn vocab_size vocab_size_per_layer_input type_vocab_size norm_bias "
+     "decoder_bias classifier_bias qkv_proj_bias mlp_fc1_bias mlp_fc2_bias num_mtp_layers "
+     "mtp_num_hidden_layers mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias",
      NULL},
     {"config.json", KEY_NO_PART,
-     "bos_token_id pad_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
+     "bos_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
      "tokenizer_class torch_dtype dtype transformers_version _name_or_path name_or_path auto_map "
-     "use_cache cache_implementation attn_implementation _attn_implementation is_decoder pretraining_tp "
+     "use_cache cache_implementation attn_implementation _attn_implementation pretraining_tp "
      "tp_parallel gradient_checkpointing slow_but_exact reorder_and_upcast_attn attention_softmax_in_fp32 "
      "scale_attention_softmax_in_fp32 return_dict output_attentions output_hidden_states "
      "output_router_logits torchscript id2label label2id problem_type prefix task_specific_params "
      "experts_per_token initial_context_length ep_size transformers.js_config is_llama_config "
-     "use_parallel_embedding use_embedding_sharing unsloth_fixed unsloth_version",
+     "use_parallel_embedding use_embedding_sharing unsloth_fixed unsloth_version cls_token_id reference_compile "
+     "repad_logits_with_grad deterministic_flash_attn sparse_prediction sparse_pred_ignore_index use_flash_attn "
+     "fused_bias_fc fused_dropout_add_ln use_xentropy last_layer_subset dense_seq_output pad_vocab_size_multiple "
+     "max_trained_positions output_past",
+     NULL},
+    // of what may follow an encoder
+    {"config.json", KEY_NO_PART,
+     "classifier_pooling classifier_activation directionality pooler_fc_size pooler_num_attention_heads "
+     "pooler_num_fc_layers pooler_size_per_head pooler_type emb_pooler tie_weights_",
      NULL},
     // used in training only
     {"config.json", KEY_NO_PART,
-     "initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
+     "attention_probs_dropout_prob hidden_dropout_prob dropout mlp_dropout initializer_cutoff_factor "
+     "seq_classif_dropout qa_dropout initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
      "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise input_jitter_noise "
-     "moe_norm_min aux_loss_alpha seq_aux "
+     "moe_norm_min aux_loss_alpha seq_aux altup_coef_clip "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
-    // used for images, which are not supported
+    // used for images and audio, which are not supported
     {"config.json", KEY_NO_PART,
      "vision_config mm_tokens_per_image image_token_index image_token_id boi_token_index eoi_token_index "
-     "video_token_id vision_start_token_id vision_end_token_id "
+     "audio_config audio_token_id boa_token_id boi_token_id eoa_token_id eoa_token_index eoi_token_id "
+     "video_token_id vision_soft_tokens_per_image audio_soft_tokens_per_image "
+     "vision_start_token_id vision_end_token_id "
      "spatial_merge_size multimodal_projector_bias projector_hidden_act vision_feature_layer",
      NULL},
 
@@ -230,8 +260,9 @@ enum status folder_refuse(const struct folder_files *files, struct text *refused
 
 static bool refuses_unknown(const char *file)
 {
-    static const char *const files[] = {"modules.json", "1_Pooling/config.json", "2_Normalize/config.json",
-                                        "sentence_bert_config.json", "config_sentence_transformers.json"};
+    static const char *const files[] = {
+        "modules.json",        "1_Pooling/config.json",     "2_Normalize/config.json",
+        "2_Dense/config.json", "sentence_bert_config.json", "config_sentence_transformers.json"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (strcmp(files[i], file) == 0)
             return true;
@@ -268,4 +299,18 @@ enum status folder_check_keys(const struct folder_files *files, const char *file
             return status;
     }
     return STATUS_OK;
+}
+
+enum status folder_check_config(const struct folder_files *files, const struct value *config,
+                                struct error *error)
+{
+    struct text refused = {0};
+    const struct value *part = value_get(config, "text_config");
+    enum status status = folder_check_keys(files, "config.json", "config.json", config, &refused, error);
+    if (status == STATUS_OK && part)
+        status = folder_check_keys(files, "config.json", "config.json: text_config", part, &refused, error);
+    if (status == STATUS_OK && refused.data)
+        status = error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/%.*s", files->path,
+                           (int)refused.size, refused.data);
+    return status;
 }

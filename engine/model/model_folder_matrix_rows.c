@@ -1,7 +1,7 @@
 // Rows of a quantized matrix as blocks of the type that holds it.
 #include "engine/file/dequantize.h"
 #include "engine/file/quantize.h"
-#include "engine/model/model_folder_quantized.h"
+#include "engine/model/model_folder_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,15 @@ static enum status out_of_memory(const struct folder_matrix *matrix, struct erro
                      (unsigned long long)matrix->n_columns);
 }
 
-enum status folder_matrix_order(const struct folder_matrix *matrix, int32_t *order, struct error *error)
+// Where rows and columns are in the folder.
+struct folder_places {
+    uint64_t *rows; // [n_rows]
+    uint64_t n_rows;
+    int32_t *columns; // [n_columns], with whole blocks of a group; NULL: sorted by group if is_ordered
+};
+
+// Sets order [n_columns] to the columns, sorted by group.
+static enum status sort_columns(const struct folder_matrix *matrix, int32_t *order, struct error *error)
 {
     const uint64_t n = matrix->n_columns, n_groups = matrix->n_groups;
     for (uint64_t column = 0; column < n && !matrix->is_ordered; column++)
@@ -162,7 +170,8 @@ static void write_blocks(const struct folder_matrix *matrix, uint64_t row, const
     }
 }
 
-enum status folder_matrix_write(const struct folder_matrix *matrix, const struct folder_places *places,
+// Writes rows as blocks of matrix->type.
+static enum status write_matrix(const struct folder_matrix *matrix, const struct folder_places *places,
                                 void *out, struct error *error)
 {
     const struct tensor_traits *traits = tensor_traits(matrix->type);
@@ -170,8 +179,7 @@ enum status folder_matrix_write(const struct folder_matrix *matrix, const struct
     const uint64_t row_bytes = n_columns / traits->block_items * traits->block_bytes;
     uint8_t *items = malloc(ROWS_TOGETHER * n_columns), *at = out;
     int32_t *order = malloc(n_columns * sizeof *order);
-    enum status status =
-        items && order ? folder_matrix_order(matrix, order, error) : out_of_memory(matrix, error);
+    enum status status = items && order ? sort_columns(matrix, order, error) : out_of_memory(matrix, error);
     for (uint64_t first = 0; first < places->n_rows && status == STATUS_OK; first += ROWS_TOGETHER) {
         uint64_t left = places->n_rows - first;
         size_t n = left < ROWS_TOGETHER ? (size_t)left : ROWS_TOGETHER;
@@ -187,5 +195,44 @@ enum status folder_matrix_write(const struct folder_matrix *matrix, const struct
     }
     free(items);
     free(order);
+    return status;
+}
+
+enum status folder_matrices_write(const struct folder_shape *shape, enum folder_form form,
+                                  const struct folder_matrix *matrices, const struct tensor *tensor,
+                                  char *out, struct error *error)
+{
+    const uint64_t n_columns = tensor->dims[0], n = tensor->dims[2];
+    struct folder_places places = {.n_rows = tensor->dims[1]};
+    places.rows = malloc(places.n_rows * sizeof *places.rows);
+    if (form == FORM_DELTA_COLUMNS)
+        places.columns = malloc(n_columns * sizeof *places.columns);
+    enum status status = STATUS_OK;
+    if (!places.rows || (form == FORM_DELTA_COLUMNS && !places.columns))
+        status = out_of_memory(matrices, error);
+    for (uint64_t row = 0; row < places.n_rows && status == STATUS_OK; row++)
+        places.rows[row] = folder_source_row(shape, form, row, places.n_rows);
+    for (uint64_t i = 0; i < n_columns && places.columns && status == STATUS_OK; i++)
+        places.columns[i] = (int32_t)folder_source_column(shape, i);
+    for (uint64_t i = 0; i < n && status == STATUS_OK; i++)
+        status = write_matrix(&matrices[i], &places, out + i * tensor->size_bytes / n, error);
+    free(places.rows);
+    free(places.columns);
+    return status;
+}
+
+enum status folder_matrices_order(const struct folder_matrix *matrices, size_t n, struct arena *arena,
+                                  struct tensor *tensor, struct error *error)
+{
+    bool is_ordered = false;
+    for (size_t i = 0; i < n; i++)
+        is_ordered |= matrices[i].is_ordered && tensor->type != TENSOR_F32;
+    if (!is_ordered)
+        return STATUS_OK;
+    int32_t *order = arena_allocate_array(arena, n * tensor->dims[0], sizeof *order);
+    enum status status = order ? STATUS_OK : out_of_memory(matrices, error);
+    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+        status = sort_columns(&matrices[i], order + i * tensor->dims[0], error);
+    tensor->order = order;
     return status;
 }

@@ -1,7 +1,9 @@
 // Families of Hugging Face folders as data. A family with the same computation as an existing one only needs
 // another row here.
+#include "engine/model/model_folder_defaults.h"
 #include "engine/model/model_folder_parts.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LLAMA_GLOBALS                                                                                        \
@@ -303,6 +305,42 @@ static const struct folder_rule olmo2_layers[] = {
     HEAD_NORMS(FORM_AS_IS),
     GATED_MLP,
     END};
+static const struct folder_rule gemma4_globals[] = {
+    LLAMA_GLOBALS,
+    {"model.embed_tokens_per_layer", "per_layer_token_embd", FORM_AS_IS},
+    {"model.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
+    {"model.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
+    END};
+#define FOUR_NORMS                                                                                           \
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                             \
+        {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},                      \
+        {"model.layers.*.pre_feedforward_layernorm", "ffn_norm", FORM_AS_IS},                                \
+    {                                                                                                        \
+        "model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_AS_IS                             \
+    }
+#define LAYER_INPUT                                                                                          \
+    {"model.layers.*.per_layer_input_gate", "inp_gate", FORM_AS_IS},                                         \
+        {"model.layers.*.per_layer_projection", "proj", FORM_AS_IS},                                         \
+    {                                                                                                        \
+        "model.layers.*.post_per_layer_input_norm", "post_norm", FORM_AS_IS                                  \
+    }
+static const struct folder_rule gemma4_layers[] = {
+    FOUR_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    LAYER_INPUT,
+    {"=model.layers.*.layer_scalar", "layer_output_scale.weight", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm_1", "post_ffw_norm_1", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm_2", "post_ffw_norm_2", FORM_AS_IS},
+    {"model.layers.*.pre_feedforward_layernorm_2", "pre_ffw_norm_2", FORM_AS_IS},
+    {"model.layers.*.router.proj", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.router.scale", "ffn_gate_inp.scale", FORM_AS_IS},
+    {"=model.layers.*.router.per_expert_scale", "ffn_down_exps.scale", FORM_FLOAT32},
+    {"=model.layers.*.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"=model.layers.*.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
+    END};
 
 static const struct folder_rule nemotron_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
                                                       {"model.norm", "output_norm", FORM_ADD_ONE},
@@ -426,163 +464,34 @@ static const struct folder_rule llama4_layers[] = {
     {"model.layers.*.feed_forward.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
     {"model.layers.*.feed_forward.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};
+static const struct folder_rule gemma3n_globals[] = {
+    LLAMA_GLOBALS,
+    {"model.embed_tokens_per_layer", "per_layer_token_embd", FORM_AS_IS},
+    {"model.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
+    {"model.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
+    {"model.altup_projections.{}", "altup_proj", FORM_STACKED},
+    {"model.altup_unembed_projections.{}", "altup_unembd_proj", FORM_STACKED},
+    END};
+static const struct folder_rule gemma3n_layers[] = {
+    FOUR_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    LAYER_INPUT,
+    {"model.layers.*.altup.router_norm", "altup_router_norm", FORM_AS_IS},
+    {"model.layers.*.altup.modality_router", "altup_router", FORM_AS_IS},
+    {"model.layers.*.altup.prediction_coefs", "altup_predict_coef", FORM_AS_IS},
+    {"model.layers.*.altup.correction_coefs", "altup_correct_coef", FORM_AS_IS},
+    {"=model.layers.*.altup.correct_output_scale", "altup_correct_scale.weight", FORM_AS_IS},
+    {"model.layers.*.laurel.linear_left", "laurel_l", FORM_AS_IS},
+    {"model.layers.*.laurel.linear_right", "laurel_r", FORM_AS_IS},
+    {"model.layers.*.laurel.post_laurel_norm", "laurel_post_norm", FORM_AS_IS},
+    END};
 
-#define SILU "silu swish"
-#define GELU "gelu gelu_new gelu_fast gelu_pytorch_tanh"
+#define SILU      "silu swish"
+#define GELU_TANH "gelu_pytorch_tanh gelu_new"
+#define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
-// Defaults of settings that config.json may omit, from each model's configuration_*.py. Defaults shared by
-// all models are in model_folder_config.c.
-#define GEMMA_DEFAULTS "{\"head_dim\":256,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":8192}"
-#define GEMMA2_DEFAULTS                                                                                      \
-    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
-    "\"max_position_embeddings\":8192,\"query_pre_attn_scalar\":256,\"sliding_window\":4096,"                \
-    "\"final_logit_softcapping\":30.0,\"attn_logit_softcapping\":50.0}"
-#define GEMMA3_DEFAULTS                                                                                      \
-    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
-    "\"max_position_embeddings\":131072,\"query_pre_attn_scalar\":256,\"sliding_window\":4096,"              \
-    "\"rope_theta\":1000000.0,\"rope_local_base_freq\":10000.0}"
-#define GPT_OSS_DEFAULTS                                                                                     \
-    "{\"head_dim\":64,\"num_attention_heads\":64,\"num_key_value_heads\":8,\"sliding_window\":128,"          \
-    "\"rms_norm_eps\":1e-5,\"rope_theta\":150000.0,\"max_position_embeddings\":131072,"                      \
-    "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"swiglu_limit\":7.0,\"rope_scaling\":"             \
-    "{\"rope_type\":\"yarn\",\"factor\":32.0,\"beta_fast\":32.0,\"beta_slow\":1.0,\"truncate\":false,"       \
-    "\"original_max_position_embeddings\":4096}}"
-#define DEEPSEEK_SIZES                                                                                       \
-    "\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"kv_lora_rank\":512,"
-#define DEEPSEEK2_DEFAULTS                                                                                   \
-    "{" DEEPSEEK_SIZES "\"rms_norm_eps\":1e-6,\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\","      \
-    "\"first_k_dense_replace\":0,\"max_position_embeddings\":2048}"
-#define DEEPSEEK3_DEFAULTS                                                                                   \
-    "{" DEEPSEEK_SIZES "\"rms_norm_eps\":1e-6,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\","    \
-    "\"first_k_dense_replace\":3,\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"n_group\":8,"       \
-    "\"topk_group\":4,\"n_shared_experts\":1,\"max_position_embeddings\":4096}"
-#define GLM4_MOE_DEFAULTS                                                                                    \
-    "{\"rms_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"scoring_func\":\"sigmoid\",\"n_group\":1,"       \
-    "\"topk_group\":1,\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,\"first_k_dense_replace\":1,"     \
-    "\"num_key_value_heads\":8,\"n_shared_experts\":1,\"max_position_embeddings\":131072}"
-#define DOTS1_DEFAULTS                                                                                       \
-    "{\"rms_norm_eps\":1e-6,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,"        \
-    "\"topk_group\":1,\"norm_topk_prob\":false,\"first_k_dense_replace\":0,\"max_position_embeddings\":"     \
-    "2048}"
-#define GRANITE_DEFAULTS                                                                                     \
-    "{\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1."  \
-    "0,"                                                                                                     \
-    "\"attention_multiplier\":1.0,\"max_position_embeddings\":2048,\"num_local_experts\":0}"
-#define GRANITE_MOE_DEFAULTS                                                                                 \
-    "{\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1."  \
-    "0,"                                                                                                     \
-    "\"attention_multiplier\":1.0,\"max_position_embeddings\":2048,\"num_local_experts\":8,"                 \
-    "\"num_experts_per_tok\":2}"
-#define RMS_6(context)   "{\"rms_norm_eps\":1e-6,\"max_position_embeddings\":" #context "}"
-#define RMS_5(context)   "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
-#define LAYER_5(context) "{\"layer_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
-#define MISTRAL_DEFAULTS                                                                                     \
-    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"max_position_embeddings\":131072}"
-#define MIXTRAL_DEFAULTS                                                                                     \
-    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"num_local_experts\":8,"     \
-    "\"num_experts_per_tok\":2,\"max_position_embeddings\":131072}"
-#define MINISTRAL3_DEFAULTS                                                                                  \
-    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"max_position_embeddings\":262144,"  \
-    "\"rope_scaling\":{\"rope_type\":\"yarn\",\"rope_theta\":1000000.0,\"factor\":16.0,\"mscale\":1.0,"      \
-    "\"original_max_position_embeddings\":16384,\"mscale_all_dim\":1.0,\"llama_4_scaling_beta\":0.1}}"
-#define QWEN2_MOE_DEFAULTS                                                                                   \
-    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-6,\"num_key_value_heads\":16,\"num_experts\":60,"         \
-    "\"num_experts_per_tok\":4,\"moe_intermediate_size\":1408,"                                              \
-    "\"shared_expert_intermediate_size\":5632,\"max_position_embeddings\":32768}"
-#define QWEN3_DEFAULTS "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"max_position_embeddings\":32768}"
-#define QWEN3_MOE_DEFAULTS                                                                                   \
-    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"num_experts\":128,"         \
-    "\"num_experts_per_tok\":8,\"moe_intermediate_size\":768,\"max_position_embeddings\":32768}"
-#define QWEN3_DELTA                                                                                          \
-    "\"rms_norm_eps\":1e-6,\"head_dim\":256,\"partial_rotary_factor\":0.25,\"linear_conv_kernel_dim\":4,"    \
-    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                 \
-    "\"linear_num_value_heads\":32,\"max_position_embeddings\":32768"
-#define QWEN3_NEXT_DEFAULTS                                                                                  \
-    "{" QWEN3_DELTA ",\"num_key_value_heads\":2,\"num_experts\":512,\"num_experts_per_tok\":10,"             \
-    "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,\"norm_topk_prob\":true}"
-#define QWEN3_5_DEFAULTS "{" QWEN3_DELTA ",\"num_key_value_heads\":4}"
-#define QWEN3_5_MOE_DEFAULTS                                                                                 \
-    "{" QWEN3_DELTA ",\"num_key_value_heads\":2,\"num_experts\":256,\"num_experts_per_tok\":8,"              \
-    "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512}"
-#define PHI_DEFAULTS                                                                                         \
-    "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":2048}"
-#define GPT2_DEFAULTS                                                                                        \
-    "{\"n_embd\":768,\"n_layer\":12,\"n_head\":12,\"n_positions\":1024,\"layer_norm_epsilon\":1e-5}"
-#define NEOX_DEFAULTS "{\"layer_norm_eps\":1e-5,\"rotary_pct\":0.25,\"max_position_embeddings\":2048}"
-#define STARCODER2_DEFAULTS                                                                                  \
-    "{\"norm_epsilon\":1e-5,\"num_key_value_heads\":2,\"max_position_embeddings\":4096}"
-#define STABLELM_DEFAULTS                                                                                    \
-    "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.25,\"max_position_embeddings\":4096}"
-#define FALCON_DEFAULTS "{\"layer_norm_epsilon\":1e-5,\"max_position_embeddings\":2048}"
-#define BLOOM_DEFAULTS                                                                                       \
-    "{\"layer_norm_epsilon\":1e-5,\"n_layer\":2,\"n_head\":8,\"max_position_embeddings\":2048}"
-#define GLM4_DEFAULTS                                                                                        \
-    "{\"rms_norm_eps\":1.5625e-7,\"head_dim\":128,\"num_key_value_heads\":2,\"partial_rotary_factor\":0.5,"  \
-    "\"max_position_embeddings\":131072}"
-#define SMOLLM3_DEFAULTS                                                                                     \
-    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"rope_theta\":2000000.0,"                             \
-    "\"max_position_embeddings\":32768}"
-#define SEED_OSS_DEFAULTS                                                                                    \
-    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"max_position_embeddings\":524288}"
-#define ERNIE_DEFAULTS                                                                                       \
-    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":2,\"rope_theta\":500000.0,"             \
-    "\"max_position_embeddings\":131072}"
-#define COHERE_DEFAULTS "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"max_position_embeddings\":8192}"
-#define COHERE2_DEFAULTS                                                                                     \
-    "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
-    "\"max_position_embeddings\":8192}"
-#define OLMO3_DEFAULTS     "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
-#define INTERNLM2_DEFAULTS "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"max_position_embeddings\":2048}"
-#define PHIMOE_DEFAULTS                                                                                      \
-    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"num_local_experts\":16,"    \
-    "\"num_experts_per_tok\":2,\"max_position_embeddings\":131072}"
-#define EXAONE4_DEFAULTS                                                                                     \
-    "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"sliding_window_pattern\":4,"                           \
-    "\"max_position_embeddings\":2048}"
-#define MINIMAX_M2_DEFAULTS                                                                                  \
-    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":5000000.0,"            \
-    "\"num_local_experts\":256,\"num_experts_per_tok\":8,\"scoring_func\":\"sigmoid\",\"topk_method\":"      \
-    "\"noaux_tc\",\"max_position_embeddings\":196608}"
-#define ERNIE_MOE_DEFAULTS                                                                                   \
-    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":4,\"rope_theta\":500000.0,\"moe_num_experts\":64,"       \
-    "\"moe_k\":6,\"moe_num_shared_experts\":2,\"moe_layer_start_index\":1,\"moe_intermediate_size\":1536,"   \
-    "\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\",\"max_position_embeddings\":131072}"
-#define OLMOE_DEFAULTS                                                                                       \
-    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-5,\"num_experts\":64,\"num_experts_per_tok\":8,"          \
-    "\"max_position_embeddings\":4096}"
-#define HUNYUAN_MOE_DEFAULTS                                                                                 \
-    "{\"rms_norm_eps\":1e-5,\"num_experts\":1,\"moe_topk\":1,\"num_shared_expert\":1,"                       \
-    "\"max_position_embeddings\":2048}"
-#define APERTUS_DEFAULTS                                                                                     \
-    "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"llama3\","   \
-    "\"rope_theta\":12000000.0,\"factor\":8.0,\"original_max_position_embeddings\":8192,"                    \
-    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
-#define AFMOE_DEFAULTS                                                                                       \
-    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_experts\":64,\"num_experts_per_tok\":6,"                  \
-    "\"moe_intermediate_size\":1408,\"num_shared_experts\":2,\"num_dense_layers\":1,\"route_scale\":1.0,"    \
-    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,"                     \
-    "\"sliding_window\":1024,\"mup_enabled\":false,\"max_position_embeddings\":16384}"
-#define LLAMA4_DEFAULTS                                                                                      \
-    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":500000.0,"             \
-    "\"num_local_experts\":16,\"num_experts_per_tok\":1,\"intermediate_size_mlp\":16384,"                    \
-    "\"interleave_moe_layer_step\":1,\"use_qk_norm\":true,\"attn_temperature_tuning\":true,"                 \
-    "\"floor_scale\":8192,\"attn_scale\":0.1,\"attention_chunk_size\":8192,\"max_position_embeddings\":131072}"
-#define NEMOTRON_DEFAULTS "{\"norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":4096}"
-#define MINICPM3_DEFAULTS                                                                                    \
-    "{\"rms_norm_eps\":1e-5,\"kv_lora_rank\":256,\"q_lora_rank\":768,"                                       \
-    "\"qk_nope_head_dim\":64,\"qk_rope_head_dim\":32,\"scale_emb\":12,\"scale_depth\":1.4,"                  \
-    "\"dim_model_base\":256,\"max_position_embeddings\":32768}"
-#define GLM4_LITE_DEFAULTS                                                                                   \
-    "{\"rms_norm_eps\":1e-5,\"kv_lora_rank\":512,\"q_lora_rank\":768,\"qk_nope_head_dim\":192,"              \
-    "\"qk_rope_head_dim\":64,\"v_head_dim\":256,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\","  \
-    "\"n_group\":1,\"topk_group\":1,\"norm_topk_prob\":true,\"routed_scaling_factor\":1.8,"                  \
-    "\"n_routed_experts\":64,\"n_shared_experts\":1,\"num_experts_per_tok\":4,"                              \
-    "\"moe_intermediate_size\":1536,\"first_k_dense_replace\":1,\"max_position_embeddings\":202752}"
-#define QWEN3_VL_MOE_DEFAULTS                                                                                \
-    "{\"rms_norm_eps\":1e-6,\"num_experts\":60,\"num_experts_per_tok\":4,\"moe_intermediate_size\":1408,"    \
-    "\"norm_topk_prob\":true,\"max_position_embeddings\":128000}"
-
-// model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults
 static const struct folder_family families[] = {
     {"llama", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_6(2048)},
     {"mistral", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true,
@@ -678,6 +587,35 @@ static const struct folder_family families[] = {
     {"afmoe", "afmoe", llama_globals, afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true, AFMOE_DEFAULTS},
     {"llama4_text", "llama4", llama_globals, llama4_layers, false, true, SILU, WINDOWS_GIVEN, true,
      LLAMA4_DEFAULTS},
+    {"gemma4_text", "gemma4", gemma4_globals, gemma4_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
+     GEMMA4_DEFAULTS},
+    {"gemma4_unified_text", "gemma4", gemma4_globals, gemma4_layers, true, true, GELU_TANH, WINDOWS_GIVEN,
+     true, GEMMA4_UNIFIED_DEFAULTS},
+    {"gemma3n_text", "gemma3n", gemma3n_globals, gemma3n_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
+     GEMMA3N_DEFAULTS},
+    {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
+     BERT_DEFAULTS},
+    {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,
+     false, ROBERTA_DEFAULTS},
+    {"xlm-roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,
+     false, ROBERTA_DEFAULTS},
+    {"camembert", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,
+     false, ROBERTA_DEFAULTS},
+    {"distilbert", "bert", folder_distilbert_globals, folder_distilbert_layers, true, false, GELU,
+     WINDOWS_NEVER, false, DISTILBERT_DEFAULTS},
+    {"mpnet", "mpnet", folder_mpnet_globals, folder_mpnet_layers, true, false, GELU, WINDOWS_NEVER, false,
+     ROBERTA_DEFAULTS},
+    {"nomic_bert", "nomic-bert", folder_nomic_globals, folder_nomic_layers, true, true, "swiglu " SILU,
+     WINDOWS_NEVER, true, NOMIC_DEFAULTS},
+    // model_type "bert" with position_embedding_type "alibi"
+    {"jina_bert_v2", "jina-bert-v2", folder_bert_globals, folder_jina_layers, true, true, GELU, WINDOWS_NEVER,
+     false, BERT_DEFAULTS},
+    {"modernbert", "modern-bert", folder_modernbert_globals, folder_modernbert_layers, true, true,
+     SILU " " GELU, WINDOWS_GIVEN, true, MODERNBERT_DEFAULTS},
+    {"eurobert", "eurobert", llama_globals, qwen2_layers, true, true, SILU, WINDOWS_NEVER, true, RMS_5(8192)},
+    // model_type "gemma3_text" with use_bidirectional_attention: EmbeddingGemma
+    {"gemma3_text_bidirectional", "gemma-embedding", gemma_globals, gemma2_layers, true, true, GELU,
+     WINDOWS_GIVEN, true, GEMMA3_DEFAULTS},
 };
 
 const struct folder_family *folder_family_find(struct text model_type)
@@ -725,14 +663,15 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
     return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.");
 }
 
-bool folder_is_sight(struct text name)
+bool folder_is_tower(struct text name)
 {
-    static const char *const parts[] = {"vision_tower.", "multi_modal_projector.", "visual.",
-                                        "vision_model."};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    static const char *const towers[] = {"vision_tower.", "multi_modal_projector.", "audio_tower.",
+                                         "embed_vision.", "embed_audio.",           "visual.",
+                                         "vision_model."};
+    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
         bool inside = begins_with(name, "model.");
         struct text rest = {name.data + (inside ? 6 : 0), name.size - (inside ? 6 : 0)};
-        if (begins_with(rest, parts[i]))
+        if (begins_with(rest, towers[i]))
             return true;
     }
     return false;

@@ -86,7 +86,7 @@ bool folder_is_nvfp4(const struct value *settings)
            is_one_of(value_get(settings, "quant_algo"), algorithms) && fits;
 }
 
-enum status folder_read_quantization(struct folder_config *config, const struct value *json,
+static enum status read_quantization(struct folder_config *config, const struct value *json,
                                      struct error *error)
 {
     static const char *const with_fp8[] = {"FP8", "MIXED_PRECISION", NULL};
@@ -102,6 +102,19 @@ enum status folder_read_quantization(struct folder_config *config, const struct 
         value_describe(algorithm, text);
     return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                      "\"quant_algo\" is %s, which this version can't compute with", text);
+}
+
+enum status folder_read_quantization_file(const struct folder_files *files, struct folder_config *config,
+                                          struct error *error)
+{
+    static const char name[] = "hf_quant_config.json";
+    struct value json;
+    bool found;
+    enum status status = folder_read_json(files, name, &json, &found, error);
+    if (status != STATUS_OK || !found || config->nvfp4 || config->quantization.method)
+        return status;
+    status = read_quantization(config, &json, error);
+    return status == STATUS_OK ? status : error_prefix(error, "%s/%s", files->path, name);
 }
 
 // --- Matrices ---

@@ -6,6 +6,7 @@
 
 #include "engine/file/gguf_write.h"
 #include "engine/file/safetensors.h"
+#include "engine/model/model.h"
 #include "engine/model/model_folder_quantized.h"
 #include "schemas/value.h"
 
@@ -13,12 +14,14 @@
 enum folder_form {
     FORM_AS_IS,
     FORM_ADD_ONE,              // float32, 1 added to weights
+    FORM_FLOAT32,              // a vector, converted at once
     FORM_TRANSPOSED,           // weights are transposed; biases are not
     FORM_ROWS_Q,               // rows reordered from halves to adjacent pairs, per head
     FORM_ROWS_K,               // the same
     FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
     FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
+    FORM_POSITIONS,            // without the rows before shape.first_position
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
@@ -67,13 +70,21 @@ struct folder_family {
     const char *defaults; // settings that config.json may omit, as JSON; NULL: none
 };
 
+// model_folder_encoders.c
+extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], folder_roberta_globals[],
+    folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
+    folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
+    folder_modernbert_globals[], folder_modernbert_layers[];
+// Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
+bool folder_is_head(struct text name);
+
 const struct folder_family *folder_family_find(struct text model_type); // NULL: none
 const char *folder_family_name_at(size_t index);                        // a model_type; NULL past the end
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);
-// Whether the tensor belongs to the vision part of a vision-language model, which is not computed.
-bool folder_is_sight(struct text name);
+// Whether the tensor belongs to the part of a model that reads images or audio, which is not computed.
+bool folder_is_tower(struct text name);
 
 // Recurrent layers: value heads and key heads, and their dimensions.
 struct folder_delta {
@@ -84,6 +95,7 @@ struct folder_delta {
 struct folder_shape {
     int64_t n_layers, n_heads, n_kv_heads, head_dim;
     struct folder_delta delta;
+    int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };
 
@@ -96,6 +108,8 @@ struct folder_config {
     const float *divisors[3];
     size_t n_divisors;
     int64_t n_layers_used;                   // layers from this one on are for speculation; INT64_MAX: none
+    bool encoder;                            // bidirectional attention; no output matrix
+    bool headless;                           // a decoder may lack its output matrix
     bool language_part;                      // a vision-language model: tensor names have another prefix
     bool nvfp4;                              // matrices may be stored in NVFP4
     struct folder_quantization quantization; // or otherwise quantized
@@ -120,6 +134,14 @@ void folder_make_decay(const struct folder_shape *shape, const struct tensor *fr
 // Writes the transpose of `from`, whose items have n_bytes.
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out);
 
+// model_folder_matrix_rows.c: matrices that become one tensor, which has their type. Writes their rows.
+enum status folder_matrices_write(const struct folder_shape *shape, enum folder_form form,
+                                  const struct folder_matrix *matrices, const struct tensor *tensor,
+                                  char *out, struct error *error) WARN_UNUSED;
+// Sets tensor->order, in the arena, if the columns of one must be sorted by group.
+enum status folder_matrices_order(const struct folder_matrix *matrices, size_t n, struct arena *arena,
+                                  struct tensor *tensor, struct error *error) WARN_UNUSED;
+
 // model_folder_experts.c: forms from FORM_FIRST_HALF on. `from`: matrices (or vectors) of all experts;
 // `scales`: MXFP4's exponents. Sets type, dims and size of `out`. False: the shape of `from` does not fit.
 bool folder_part_shape(enum folder_form form, const struct tensor *from, const struct tensor *scales,
@@ -130,9 +152,11 @@ void folder_part_make(enum folder_form form, const struct tensor *from, const st
 // model_folder_nvfp4.c. Whether quantization_config of config.json, or "quantization" of
 // hf_quant_config.json, declares NVFP4 matrices.
 bool folder_is_nvfp4(const struct value *settings);
-// hf_quant_config.json, which ModelOpt writes beside config.json. STATUS_REFUSE: another quantization.
-enum status folder_read_quantization(struct folder_config *config, const struct value *json,
-                                     struct error *error) WARN_UNUSED;
+// Reads hf_quant_config.json, which ModelOpt writes in older folders, where config.json says nothing.
+// STATUS_REFUSE: another quantization.
+struct folder_files;
+enum status folder_read_quantization_file(const struct folder_files *files, struct folder_config *config,
+                                          struct error *error) WARN_UNUSED;
 
 // A matrix of NVFP4: indexes of its tensors.
 struct folder_nvfp4 {
@@ -149,6 +173,10 @@ void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, u
 // The factor of the matrix whose items have that name; compressed-tensors stores its reciprocal.
 float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
+// model_folder_xielu.c: the keys xielu.*, for a family with that activation. Sets `used` of the tensors it reads.
+enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
+                             bool *used, struct gguf_writer *keys, struct error *error) WARN_UNUSED;
+
 // model_folder_files.c: files of the folder, in the arena. *found false and no error if the file does not
 // exist.
 enum { FOLDER_PATH_BYTES_MAX = 4096, FOLDER_FILE_NAME_BYTES_MAX = 63 };
@@ -159,6 +187,9 @@ struct folder_files {
 };
 enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
                              bool *found, struct error *error) WARN_UNUSED;
+// Sets general.name to the folder's name, without trailing slashes.
+enum status folder_put_name(const char *path, bool language_part, struct arena *arena,
+                            struct gguf_writer *keys, struct error *error) WARN_UNUSED;
 // A JSON object; `json` is null if the file does not exist.
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
@@ -202,25 +233,36 @@ bool folder_key_refuses(const struct folder_key *key, const struct value *value)
 enum status folder_check_keys(const struct folder_files *files, const char *file, const char *path,
                               const struct value *object, struct text *refused,
                               struct error *error) WARN_UNUSED;
+// Refuses config.json for its first refused key.
+enum status folder_check_config(const struct folder_files *files, const struct value *config,
+                                struct error *error) WARN_UNUSED;
 // Sets *refused, in the arena, unless it is set already: the first reason is kept.
 enum status folder_refuse(const struct folder_files *files, struct text *refused, struct error *error,
                           const char *format, ...) PRINTF_LIKE(4, 5) WARN_UNUSED;
 
 // model_folder_embedding.c: how an embedding model (sentence-transformers) computes vectors. STATUS_REFUSE: a
 // file that cannot be read.
+struct folder_dense {           // a linear layer after the pooling
+    struct tensor weight, bias; // F32, in the arena, named dense_2.weight and so on; no bias: data NULL
+    const char *activation;     // "tanh"; NULL: none
+};
+
 struct folder_embedding {
     const struct folder_files *files;
-    const struct value *config; // config.json
-    uint32_t pooling_type;      // GGUF's; 0: none given
-    uint32_t n_tokens_max;      // longer texts are truncated; 0: no limit given
-    struct text prompt;         // prepended to each text
-    bool is_listed;             // modules.json exists: it decides whether vectors are normalized
+    uint32_t pooling_type; // engine/embedding.h; 0: none given
+    uint32_t n_tokens_max; // longer texts are truncated; 0: no limit given
+    struct text prompt;    // prepended to each text
+    struct text prompts;   // all, by name: a JSON object; empty: none
+    bool is_listed;        // modules.json exists: it decides whether vectors are normalized
     bool normalizes;
+    struct folder_dense dense[MODEL_DENSE_MAX];
+    int n_dense;
     // Unsupported settings; data NULL: none. Options can override the pooling and the dimensions.
     struct text refused, pooling_refused, dimensions_refused;
     bool has_path, leaves_prompt_out; // private
 };
 enum status folder_read_embedding(struct folder_embedding *embedding, struct error *error) WARN_UNUSED;
-// Adds the keys of model_folder.h that describe the pooling.
-enum status folder_add_pooling(const struct folder_files *files, const struct value *config,
-                               const char *family, struct gguf_writer *keys, struct error *error) WARN_UNUSED;
+// Adds the keys of model_folder.h that describe the pooling, and sets the linear layers after it.
+enum status folder_add_pooling(const struct folder_files *files, const char *family, struct gguf_writer *keys,
+                               struct tensor dense[2 * MODEL_DENSE_MAX], int *n_dense,
+                               struct error *error) WARN_UNUSED;

@@ -86,21 +86,8 @@ enum status folder_find_matrix(const struct folder_quantization *quantization,
                                struct folder_matrix *out, bool *found, struct error *error) WARN_UNUSED;
 // Makes matrices of one shape, which become one tensor, have one type. `sorts`: columns may be sorted.
 void folder_matrices_agree(struct folder_matrix *matrices, size_t n, bool sorts);
-// Sets order [n_columns] to the columns, sorted by group.
-enum status folder_matrix_order(const struct folder_matrix *matrix, int32_t *order,
-                                struct error *error) WARN_UNUSED;
 // A power of two.
 float folder_matrix_factor(const struct folder_matrix *matrix);
-// Where rows and columns are in the folder.
-struct folder_places {
-    uint64_t *rows; // [n_rows]
-    uint64_t n_rows;
-    int32_t *columns; // [n_columns], with whole blocks of a group; NULL: sorted by group if is_ordered
-};
-// Writes rows as blocks of matrix->type.
-enum status folder_matrix_write(const struct folder_matrix *matrix, const struct folder_places *places,
-                                void *out, struct error *error) WARN_UNUSED;
-
 // One scale, and the zero point of unsigned items. Private to model_folder_matrix*.c.
 float folder_matrix_scale(const struct folder_matrix *matrix, uint64_t row, uint64_t group);
 int folder_matrix_zero(const struct folder_matrix *matrix, uint64_t row, uint64_t group);

@@ -168,6 +168,22 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         put_number(config, "rope.scaling.factor", number_in(config, scaling, "factor", 1.0));
 }
 
+// modeling_rope_utils.py, _compute_proportional_rope_parameters: the first pairs of the whole head are
+// rotated, the others have no frequency. As divisors: 1e30, as GGUF converters write it.
+static void put_proportional(struct config *config, const struct value *scaling, double fraction)
+{
+    int64_t n_pairs = config->out->shape.head_dim / 2;
+    double factor = number_in(config, scaling, "factor", 1.0);
+    if (!(factor > 0.0 && factor <= 1e6)) {
+        refuse_setting(config, ERROR_MODEL_FILE, "factor", find_in(scaling, "factor"));
+        return;
+    }
+    float *divisors = create_divisors(config, 0, (size_t)n_pairs);
+    int64_t n_rotated = (int64_t)(fraction * (double)config->out->shape.head_dim / 2.0);
+    for (int64_t i = 0; divisors && i < n_pairs; i++)
+        divisors[i] = i < n_rotated ? (float)factor : 1e30f;
+}
+
 void folder_read_rope(struct config *config)
 {
     if (!config->out->family->rotates || config->status != STATUS_OK)
@@ -179,14 +195,21 @@ void folder_read_rope(struct config *config)
     }
     // Newer files nest the settings of each kind of layer.
     const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
-    if (windowed && windowed->kind == VALUE_OBJECT && !find_setting(config, "rope_local_base_freq"))
+    const char *local = "rope_local_base_freq local_rope_theta";
+    if (windowed && windowed->kind == VALUE_OBJECT && !find_first(config->json, local))
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
+    else if (find_setting(config, local))
+        put_number(config, "rope.freq_base_swa", read_number(config, local, 0.0));
+    if (windowed && layers_vary(config) && find_in(windowed, "rope_type") &&
+        !is_text(find_in(windowed, "rope_type"), "default"))
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_parameters", windowed);
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");
-    double base = read_number(config, "rope_theta rotary_emb_base", 10000.0);
+    double base = read_number(config, "rope_theta rotary_emb_base global_rope_theta", 10000.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         base = number_in(config, scaling, "rope_theta", base);
-    double fraction = read_number(config, "partial_rotary_factor rotary_pct rope_pct", 1.0);
+    double fraction =
+        read_number(config, "partial_rotary_factor rotary_pct rope_pct rotary_emb_fraction", 1.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
     if (!(fraction > 0.0 && fraction <= 1.0))
@@ -194,13 +217,16 @@ void folder_read_rope(struct config *config)
                        find_setting(config, "partial_rotary_factor"));
     if (config->status != STATUS_OK)
         return;
-    int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * fraction);
+    bool proportional = scaling && is_text(find_in(scaling, "rope_type"), "proportional");
+    int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * (proportional ? 1.0 : fraction));
     n_dims = read_integer(config, "rotary_dim", n_dims);
     double alpha = scaling ? number_in(config, scaling, "alpha", 0.0) : 0.0;
     if (alpha > 0.0 && n_dims > 2) // HunYuan: another base, for sequences of all lengths
         base *= elementary_exp(elementary_log(alpha) * (double)n_dims / (double)(n_dims - 2));
     put_number(config, "rope.freq_base", base);
     put_integer(config, "rope.dimension_count", n_dims);
-    if (scaling && scaling->kind == VALUE_OBJECT && !(alpha > 0.0))
+    if (proportional)
+        put_proportional(config, scaling, fraction);
+    else if (scaling && scaling->kind == VALUE_OBJECT && !(alpha > 0.0))
         put_scaling(config, scaling, base, n_dims);
 }

@@ -61,6 +61,7 @@ uint64_t folder_made_rows(const struct folder_shape *shape, enum folder_form for
 {
     return form == FORM_DELTA_QKV    ? qkv_rows(&shape->delta)
            : form == FORM_DELTA_GATE ? n_rows - qkv_rows(&shape->delta)
+           : form == FORM_POSITIONS  ? n_rows - (uint64_t)shape->first_position
                                      : n_rows;
 }
 
@@ -100,6 +101,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
         return delta_head_row(&shape->delta, row, n_rows);
     if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE)
         return delta_part_row(&shape->delta, row + (form == FORM_DELTA_GATE ? qkv_rows(&shape->delta) : 0));
+    if (form == FORM_POSITIONS)
+        return row + (uint64_t)shape->first_position;
     if (form < FORM_ROWS_Q || form > FORM_ROWS_BY_GROUP_PAIRED)
         return row;
     if (form == FORM_ROWS_Q || form == FORM_ROWS_K) {
@@ -136,6 +139,8 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
     case FORM_DELTA_QKV:
     case FORM_DELTA_GATE:
         return from->n_dims == 2 && n_rows == qkv_rows(delta) + n_values;
+    case FORM_POSITIONS:
+        return from->n_dims == 2 && n_rows > (uint64_t)shape->first_position;
     case FORM_ROWS_Q:
         return n_rows % (2 * n) == 0;
     case FORM_ROWS_K:

@@ -1,4 +1,5 @@
-// Reading config.json's settings and writing keys: shared by model_folder_config.c and model_folder_rope.c.
+// Reading config.json's settings and writing keys: shared by model_folder_config.c, model_folder_layers.c and
+// model_folder_rope.c.
 #pragma once
 
 #include "engine/model/model_folder_parts.h"
@@ -144,3 +145,13 @@ static inline bool is_model_type(const struct config *config, const char *model_
 
 // model_folder_rope.c: the keys rope.*, and the divisors of `out`.
 void folder_read_rope(struct config *config);
+// model_folder_layers.c: families whose layers differ (Gemma 3n and 4).
+static inline bool layers_vary(const struct config *config)
+{
+    return is_model_type(config, "gemma4_text") || is_model_type(config, "gemma4_unified_text") ||
+           is_model_type(config, "gemma3n_text");
+}
+
+// Heads, MLPs and sharing of each layer: the keys whose value is an array. Sets shape.head_dim to the width
+// of the heads of layers without a window, of which all must have the same.
+void folder_put_layers(struct config *config);

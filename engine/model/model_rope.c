@@ -134,8 +134,18 @@ static enum status read_temperature(struct model *model, struct key_reader *read
     return reader->status;
 }
 
+// The key's width in layers with a window, which all have the same, or in the others.
+static int32_t key_dim_of(const struct model *model, bool windowed)
+{
+    for (int32_t i = 0; i < model->shape.n_layers && model->heads; i++)
+        if (model->layers[i].windowed == windowed)
+            return model_layer_heads(model, i).key_dim;
+    return model->shape.attention.key_dim;
+}
+
 static enum status create_tables(struct model *model, const struct rope_parameters *parameters,
-                                 double window_base, double temperature, struct error *error)
+                                 double window_base, int32_t window_dims, double temperature,
+                                 struct error *error)
 {
     double *divisors = NULL, *divisors_short = NULL, *divisors_long = NULL;
     struct rope_parameters usual = *parameters, windowed = *parameters;
@@ -151,6 +161,7 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     if (status == STATUS_OK && divisors_long)
         status = rope_create(&model->rope_long, &usual, error);
     windowed.base = window_base;
+    windowed.n_dims = window_dims;
     windowed.scaling = ROPE_SCALING_NONE;
     windowed.factor = windowed.magnitude = 1.0;
     usual.temperature = temperature;
@@ -172,10 +183,12 @@ enum status model_read_rope(struct model *model, struct error *error)
     shape->rope.style = model->family->rope_style;
     if (shape->rope.style == ROPE_NONE)
         return STATUS_OK;
-    shape->rope.n_dims = read_size_or_none(&reader, "rope.dimension_count", shape->attention.key_dim, 2,
-                                           shape->attention.key_dim);
+    int32_t key_dim = key_dim_of(model, false), window_dims = key_dim_of(model, true);
+    shape->rope.n_dims = read_size_or_none(&reader, "rope.dimension_count", key_dim, 2, key_dim);
+    window_dims = model->heads ? read_size(&reader, "rope.dimension_count_swa", window_dims, 2, window_dims)
+                               : shape->rope.n_dims;
     if (shape->latent.dim)
-        shape->rope.n_dims = shape->attention.key_dim - shape->latent.dim;
+        shape->rope.n_dims = window_dims = shape->attention.key_dim - shape->latent.dim;
     struct rope_parameters parameters = {
         .n_dims = shape->rope.n_dims,
         .base = (double)read_number(&reader, "rope.freq_base", 10000.0f, NULL),
@@ -206,6 +219,6 @@ enum status model_read_rope(struct model *model, struct error *error)
         read_size_or_none(&reader, "attention.temperature_length", length, 1, MODEL_CONTEXT_MAX);
     parameters.temperature_offset = still ? 1 : 0;
     return reader.status == STATUS_OK
-               ? create_tables(model, &parameters, (double)window_base, temperature, error)
+               ? create_tables(model, &parameters, (double)window_base, window_dims, temperature, error)
                : reader.status;
 }

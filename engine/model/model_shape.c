@@ -110,11 +110,45 @@ static void read_latent(struct key_reader *reader, struct model_shape *shape)
                                    shape->latent.dim, n_rope, MODEL_HEAD_DIM_MAX);
 }
 
-static void read_heads(struct key_reader *reader, struct model_shape *shape)
+// A size that may be an array with an item for each layer, in families whose layers vary.
+static int32_t read_layer_size(struct key_reader *reader, const struct model *model, const char *suffix,
+                               int32_t layer, int32_t otherwise, int32_t most)
 {
+    struct gguf_array array = {0};
+    bool is_array = false;
+    struct error ignored;
+    char key[128];
+    make_key(reader, suffix, key);
+    if (!model->family->layers_vary ||
+        gguf_array(reader->gguf, key, &array, &is_array, &ignored) != STATUS_OK || !is_array)
+        return read_size(reader, suffix, otherwise, 1, most);
+    bool fits =
+        (array.kind == GGUF_I32 || array.kind == GGUF_U32) && array.n_items == (size_t)model->shape.n_layers;
+    int64_t item = fits ? gguf_array_integer(&array, (size_t)layer) : 0;
+    if ((item < 1 || item > most) && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s: expected an integer of 1 to %d for each of %d layers", key, most,
+                                   model->shape.n_layers);
+    return item >= 1 && item <= most ? (int32_t)item : 1;
+}
+
+static int32_t read_largest(struct key_reader *reader, const struct model *model, const char *suffix,
+                            int32_t otherwise, int32_t most)
+{
+    int32_t n_layers = model->family->layers_vary ? model->shape.n_layers : 1, largest = 1;
+    for (int32_t layer = 0; layer < n_layers && reader->status == STATUS_OK; layer++) {
+        int32_t size = read_layer_size(reader, model, suffix, layer, otherwise, most);
+        largest = size > largest ? size : largest;
+    }
+    return largest;
+}
+
+static void read_heads(struct key_reader *reader, struct model *model)
+{
+    struct model_shape *shape = &model->shape;
     shape->attention.n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
-    shape->attention.n_kv_heads =
-        read_size(reader, "attention.head_count_kv", shape->attention.n_heads, 1, shape->attention.n_heads);
+    shape->attention.n_kv_heads = read_largest(reader, model, "attention.head_count_kv",
+                                               shape->attention.n_heads, shape->attention.n_heads);
     if (reader->status != STATUS_OK)
         return;
     if (shape->attention.n_heads % shape->attention.n_kv_heads != 0) {
@@ -224,7 +258,7 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
     int32_t width = wide ? shape->n_embd / shape->attention.n_heads : shape->attention.key_dim;
     if (family->latent_attention) // the width of a head's query before its projection into the latent
         width += shape->latent.key_dim - shape->latent.dim;
-    shape->attention.scale = read_number(reader, "attention.scale", 0.0f, NULL);
+    shape->attention.scale = read_number(reader, "attention.scale", family->values_normalized, NULL);
     if (shape->attention.scale == 0.0f) // absent, or 0 as in Granite's files: the usual scale
         shape->attention.scale = (float)(1.0 / sqrt((double)width));
     shape->attention.softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
@@ -302,7 +336,90 @@ static void read_windows(struct key_reader *reader, const struct family *family,
         read_size(reader, "attention.sliding_window_pattern", family->window_pattern, 0, MODEL_LAYERS_MAX);
     shape->window.pattern = pattern;
     for (int32_t i = 0; i < shape->n_layers; i++)
-        model->layers[i].windowed = pattern < 2 || i % pattern < pattern - 1;
+        model->layers[i].windowed =
+            pattern < 2 || (family->full_first ? i % pattern > 0 : i % pattern < pattern - 1);
+}
+
+// The earlier layer of the same kind, windowed or not, whose keys and values a layer beyond `n_own` reads:
+// the last one that has its own. -1: none.
+static int32_t kv_layer_of(const struct model *model, int32_t layer, int32_t n_own)
+{
+    int32_t source = layer < n_own ? layer : n_own - 1;
+    while (source >= 0 && model->layers[source].windowed != model->layers[layer].windowed)
+        source--;
+    return source;
+}
+
+// Reads what differs between layers: heads, MLPs, and whose keys and values are read. The keys of the family
+// without "_swa" are for layers without a window.
+static void read_layers(struct key_reader *reader, struct model *model)
+{
+    struct model_shape *shape = &model->shape;
+    for (int32_t i = 0; i < shape->n_layers; i++) {
+        struct model_layer *layer = &model->layers[i];
+        layer->kv_layer = i, layer->n_ff = shape->n_ff;
+        layer->output_scale = 1.0f, layer->sparsity = -INFINITY;
+    }
+    if (!model->family->layers_vary || reader->status != STATUS_OK)
+        return;
+    model->heads = calloc((size_t)shape->n_layers, sizeof *model->heads);
+    if (!model->heads) {
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
+                                   "no memory for %d layers", shape->n_layers);
+        return;
+    }
+    int32_t key_dim = shape->attention.key_dim, value_dim = shape->attention.value_dim;
+    struct layer_heads windowed = {
+        .key_dim = read_size(reader, "attention.key_length_swa", key_dim, 2, MODEL_HEAD_DIM_MAX),
+        .value_dim = read_size(reader, "attention.value_length_swa", value_dim, 1, MODEL_HEAD_DIM_MAX)};
+    int32_t n_shared = read_size(reader, "attention.shared_kv_layers", 0, 0, shape->n_layers - 1);
+    for (int32_t i = 0; i < shape->n_layers && reader->status == STATUS_OK; i++) {
+        struct layer_heads *heads = &model->heads[i];
+        struct model_layer *layer = &model->layers[i];
+        *heads = layer->windowed ? windowed : (struct layer_heads){0, key_dim, value_dim};
+        heads->n_kv_heads = read_layer_size(reader, model, "attention.head_count_kv", i,
+                                            shape->attention.n_heads, shape->attention.n_heads);
+        layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, MODEL_WIDTH_MAX);
+        layer->kv_layer = kv_layer_of(model, i, shape->n_layers - n_shared);
+        bool fits = layer->kv_layer >= 0 && shape->attention.n_heads % heads->n_kv_heads == 0;
+        if (!fits && reader->status == STATUS_OK)
+            reader->status =
+                error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                          "layer %d: %d key-value heads for %d heads, %d layers share keys and values", i,
+                          heads->n_kv_heads, shape->attention.n_heads, n_shared);
+        if (layer->kv_layer != i)
+            heads->n_kv_heads = 0;
+    }
+    shape->attention.key_dim = key_dim > windowed.key_dim ? key_dim : windowed.key_dim;
+    shape->attention.value_dim = value_dim > windowed.value_dim ? value_dim : windowed.value_dim;
+    shape->n_layer_input = read_size(reader, "embedding_length_per_layer_input", 0, 0, MODEL_WIDTH_MAX);
+}
+
+static void read_altup(struct key_reader *reader, struct model *model)
+{
+    struct altup_shape *altup = &model->shape.altup;
+    const struct tensor *laurel = gguf_tensor(model->gguf, "blk.0.laurel_l.weight");
+    struct gguf_array scales = {0};
+    bool found = false;
+    char key[128];
+    if (!model->family->altup || reader->status != STATUS_OK)
+        return;
+    altup->n = read_size(reader, "altup.num_inputs", -1, 2, MODEL_ALTUP_MAX);
+    altup->active = read_size(reader, "altup.active_idx", 0, 0, altup->n - 1);
+    bool ranked = laurel && laurel->dims[1] >= 1 && laurel->dims[1] <= MODEL_WIDTH_MAX;
+    altup->laurel_rank = ranked ? (int32_t)laurel->dims[1] : 1;
+    make_key(reader, "activation_sparsity_scale", key);
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_array(reader->gguf, key, &scales, &found, reader->error);
+    bool fits = scales.kind == GGUF_F32 && scales.n_items == (size_t)model->shape.n_layers;
+    for (int32_t i = 0; found && fits && i < model->shape.n_layers; i++) {
+        model->layers[i].sparsity = (float)gguf_array_number(&scales, (size_t)i);
+        fits = model->layers[i].sparsity < INFINITY;
+    }
+    if (found && !fits && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s: expected a number below infinity for each of %d layers", key,
+                                   model->shape.n_layers);
 }
 
 // Reads which layers are recurrent: a truth value for each, or every n-th layer has attention (llama.cpp,
@@ -321,6 +438,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         layer->recurrent =
             given ? gguf_array_integer(&truths, (size_t)i) != 0 : interval > 0 && (i + 1) % interval != 0;
         layer->store = layer->recurrent ? shape->delta.n_layers++ : shape->attention.n_layers++;
+        if (shape->bidirectional) // pages hold the keys and values of one layer at a time
+            layer->store = 0, shape->attention.n_layers = 1;
     }
     if (reader->status == STATUS_OK && shape->attention.n_layers == 0)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
@@ -440,10 +559,6 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        numbers[i].suffix, (double)value);
     }
-    if (!read_bool(reader, "attention.causal", true) && reader->status == STATUS_OK)
-        reader->status =
-            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                      "%s.attention.causal is false: the model does not generate text", reader->family);
 }
 
 // A token without an embedding row would be read outside the table. Rows without a token are padding.
@@ -485,6 +600,25 @@ static void read_activation(struct key_reader *reader, const struct family *fami
         }
     reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s \"%.*s\" is not known",
                                key, (int)(name.size < 64 ? name.size : 64), name.data);
+}
+
+// The file's attention.causal, else the family's kind of attention. A family that is always an encoder has no
+// causal variant.
+static void read_direction(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+{
+    bool causal = read_bool(reader, "attention.causal", !family->bidirectional);
+    if (causal && family->bidirectional && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s.attention.causal is true, which this version can't compute in that "
+                                   "family",
+                                   reader->family);
+    if (!causal && (family->delta || family->window_chunked) && reader->status == STATUS_OK)
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "%s.attention.causal is false, which this version can't compute in a family "
+                      "with recurrent layers or windows in chunks",
+                      reader->family);
+    shape->bidirectional = !causal;
 }
 
 static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)
@@ -532,8 +666,8 @@ enum status model_read_shape(struct model *model, struct error *error)
     bool has_experts; // files without dense layers may give only their experts' width
     int32_t n_ff_expert = read_integer(&reader, "expert_feed_forward_length", -1, &has_experts);
     shape->n_ff =
-        read_size(&reader, "feed_forward_length", has_experts ? n_ff_expert : -1, 1, MODEL_WIDTH_MAX);
-    read_heads(&reader, shape);
+        read_largest(&reader, model, "feed_forward_length", has_experts ? n_ff_expert : -1, MODEL_WIDTH_MAX);
+    read_heads(&reader, model);
     shape->attention.gated = family->gated_attention;
     if (shape->attention.gated && shape->attention.key_dim != shape->attention.value_dim &&
         reader.status == STATUS_OK)
@@ -546,6 +680,7 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
     read_activation(&reader, family, shape);
+    read_direction(&reader, family, shape);
     // Llama 4 Maverick, with 128 experts, has none.
     shape->unit_head_norms =
         family->unit_head_norms && read_bool(&reader, "use_qk_norm", shape->experts.n != 128);
@@ -561,6 +696,8 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_windows(&reader, family, model);
     if (shape->activation == ACTIVATION_XIELU)
         read_xielu(&reader, model);
+    read_layers(&reader, model);
+    read_altup(&reader, model);
     read_layer_kinds(&reader, family, model);
     set_unrotated(model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;

@@ -1,8 +1,7 @@
 // Finds every tensor a family needs, checks its shape and type, cuts fused ones into slices, and makes sure
 // that none is left over. Names: blk.N.NAME.weight and blk.N.NAME.bias as in gguf-py/gguf/constants.py of
 // llama.cpp.
-#include "engine/model/family.h"
-#include "engine/model/model_parts.h"
+#include "engine/model/tensor_search.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -10,36 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum width {
-    ONE,
-    EMBD,
-    VOCABULARY,
-    CONTEXT,
-    QUERY,
-    KEY,
-    VALUE,
-    HEADS_OUT,
-    FF,
-    EXPERTS,
-    FF_EXPERT,
-    FF_SHARED,
-    KEY_DIM,
-    HEADS,
-    LATENT, // from here on: latent attention
-    LATENT_ROPE,
-    LATENT_KEY,
-    LATENT_VALUE,
-    QUERY_LATENT,
-    HEADS_KEY_VALUE,
-    DELTA_CHANNELS, // from here on: recurrent layers
-    DELTA_INNER,
-    DELTA_HEADS,
-    DELTA_HEADS_TWICE,
-    DELTA_VALUE,
-    DELTA_TAPS,
-    WIDTH_COUNT
-};
 
 enum slot_kind { MATRIX, MATRIX_UNBIASED, VECTOR, VECTOR_UNBIASED }; // unbiased: has no bias
 
@@ -59,12 +28,12 @@ static const struct {
     [SLOT_ATTN_SINKS] = {"attn_sinks", VECTOR_UNBIASED, {HEADS, ONE, ONE}},
     [SLOT_ATTN_GATE] = {"attn_gate", MATRIX_UNBIASED, {EMBD, HEADS_OUT, ONE}},
     [SLOT_ATTN_OUT] = {"attn_output", MATRIX, {HEADS_OUT, EMBD, ONE}},
-    [SLOT_ATTN_POST_NORM] = {"post_attention_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ATTN_POST_NORM] = {"post_attention_norm", VECTOR, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM] = {"ffn_norm", VECTOR, {EMBD, ONE, ONE}},
     [SLOT_FFN_GATE] = {"ffn_gate", MATRIX, {EMBD, FF, ONE}},
     [SLOT_FFN_UP] = {"ffn_up", MATRIX, {EMBD, FF, ONE}},
     [SLOT_FFN_DOWN] = {"ffn_down", MATRIX, {FF, EMBD, ONE}},
-    [SLOT_FFN_POST_NORM] = {"post_ffw_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_FFN_POST_NORM] = {"post_ffw_norm", VECTOR, {EMBD, ONE, ONE}},
     [SLOT_ROUTER] = {"ffn_gate_inp", MATRIX, {EMBD, EXPERTS, ONE}},
     [SLOT_GATE_EXPERTS] = {"ffn_gate_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
     [SLOT_UP_EXPERTS] = {"ffn_up_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
@@ -83,6 +52,21 @@ static const struct {
     [SLOT_ATTN_KV_B] = {"attn_kv_b", MATRIX_UNBIASED, {LATENT, HEADS_KEY_VALUE, ONE}},
     [SLOT_ATTN_K_B] = {"attn_k_b", MATRIX_UNBIASED, {LATENT_KEY, LATENT, HEADS}},
     [SLOT_ATTN_V_B] = {"attn_v_b", MATRIX_UNBIASED, {LATENT, LATENT_VALUE, HEADS}},
+    [SLOT_ROUTER_SCALE] = {"ffn_gate_inp", VECTOR_UNBIASED, {EMBD, ONE, ONE}}, // .scale, not .weight
+    [SLOT_FFN_POST_NORM_1] = {"post_ffw_norm_1", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_FFN_NORM_2] = {"pre_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_FFN_POST_NORM_2] = {"post_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_INPUT_GATE] = {"inp_gate", MATRIX_UNBIASED, {EMBD, INPUT, ONE}},
+    [SLOT_INPUT_OUT] = {"proj", MATRIX_UNBIASED, {INPUT, EMBD, ONE}},
+    [SLOT_INPUT_POST_NORM] = {"post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ALTUP_ROUTER_NORM] = {"altup_router_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ALTUP_ROUTER] = {"altup_router", MATRIX_UNBIASED, {EMBD, ALTUP, ONE}},
+    [SLOT_ALTUP_PREDICT] = {"altup_predict_coef", MATRIX_UNBIASED, {ALTUP, ALTUP_SQUARE, ONE}},
+    [SLOT_ALTUP_CORRECT] = {"altup_correct_coef", MATRIX_UNBIASED, {ALTUP, ALTUP, ONE}},
+    [SLOT_ALTUP_SCALE] = {"altup_correct_scale", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_LAUREL_IN] = {"laurel_l", MATRIX_UNBIASED, {EMBD, LAUREL, ONE}},
+    [SLOT_LAUREL_OUT] = {"laurel_r", MATRIX_UNBIASED, {LAUREL, EMBD, ONE}},
+    [SLOT_LAUREL_POST_NORM] = {"laurel_post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_DELTA_QKV] = {"attn_qkv", MATRIX_UNBIASED, {EMBD, DELTA_CHANNELS, ONE}},
     [SLOT_DELTA_GATE] = {"attn_gate", MATRIX_UNBIASED, {EMBD, DELTA_INNER, ONE}},
     [SLOT_DELTA_BETA] = {"ssm_beta", MATRIX_UNBIASED, {EMBD, DELTA_HEADS, ONE}},
@@ -102,25 +86,15 @@ enum {
     MLP = GATE_UP | SLOT(FFN_DOWN),
     MOE = SLOT(ROUTER) | SLOT(GATE_EXPERTS) | SLOT(UP_EXPERTS) | SLOT(DOWN_EXPERTS),
     SHARED_EXPERT = SLOT(SHARED_GATE) | SLOT(SHARED_UP) | SLOT(SHARED_DOWN),
+    UNSHARED = SLOT(ATTN_K) | SLOT(ATTN_V) | SLOT(ATTN_K_NORM), // not of a layer that reads another's keys
 };
 
 _Static_assert(SLOT_OF_FAMILY_LAST < 32, "a family lists its slots in 32 bits");
-
-enum { NAME_BYTES = 96 };
 
 bool model_slot_is_vector(enum layer_slot slot)
 {
     return slots[slot].kind == VECTOR || slots[slot].kind == VECTOR_UNBIASED;
 }
-
-// The search over one file; `found` collects the file's tensors that got a place.
-struct tensor_search {
-    struct model *model;
-    struct error *error;
-    int64_t widths[WIDTH_COUNT];
-    const struct tensor **found;
-    size_t n_found;
-};
 
 static void set_widths(struct tensor_search *search)
 {
@@ -138,6 +112,10 @@ static void set_widths(struct tensor_search *search)
     widths[HEADS_OUT] = (int64_t)shape->attention.n_heads *
                         (shape->latent.dim ? shape->latent.value_dim : shape->attention.value_dim);
     widths[FF] = shape->n_ff;
+    widths[INPUT] = shape->n_layer_input;
+    widths[ALTUP] = shape->altup.n;
+    widths[ALTUP_SQUARE] = (int64_t)shape->altup.n * shape->altup.n;
+    widths[LAUREL] = shape->altup.laurel_rank;
     widths[EXPERTS] = shape->experts.n;
     widths[FF_EXPERT] = shape->experts.n_ff;
     widths[FF_SHARED] = shape->experts.n_ff_shared;
@@ -158,114 +136,38 @@ static void set_widths(struct tensor_search *search)
     widths[DELTA_TAPS] = shape->delta.n_taps;
 }
 
-static bool has_dims(const struct tensor *tensor, const int64_t dims[3])
+// The widths in which layers may differ.
+static void set_layer_widths(struct tensor_search *search, int32_t index)
 {
-    return tensor->dims[0] == (uint64_t)dims[0] && tensor->dims[1] == (uint64_t)dims[1] &&
-           tensor->dims[2] == (uint64_t)dims[2] && tensor->dims[3] == 1;
-}
-
-static enum status wrong_shape(struct tensor_search *search, const struct tensor *tensor,
-                               const int64_t dims[3])
-{
-    char expected[64], got[64];
-    struct tensor wanted = {.n_dims = dims[2] > 1   ? 3
-                                      : dims[1] > 1 ? 2
-                                                    : 1,
-                            .dims = {(uint64_t)dims[0], (uint64_t)dims[1], (uint64_t)dims[2], 1}};
-    tensor_shape_text(&wanted, expected);
-    tensor_shape_text(tensor, got);
-    return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: expected %s, file has %s",
-                     (int)tensor->name.size, tensor->name.data, expected, got);
-}
-
-// Finds a tensor and records it in `found`. *tensor is NULL if it is absent, which is an error only if
-// `required`.
-static enum status find_tensor(struct tensor_search *search, const char *name, bool required,
-                               const struct tensor **tensor)
-{
-    *tensor = gguf_tensor(search->model->gguf, name);
-    if (!*tensor)
-        return required
-                   ? error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s is missing", name)
-                   : STATUS_OK;
-    search->found[search->n_found++] = *tensor;
-    const struct tensor_traits *traits = tensor_traits((*tensor)->type);
-    if (!traits->dequantize)
-        return error_set(search->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "tensor %s: type %s can't be computed with", name,
-                         traits->name ? traits->name : "?");
-    return STATUS_OK;
-}
-
-// Finds the factors of an NVFP4 matrix, in a tensor of their own: one, or one per expert. input_scale is for
-// engines that quantize activations to NVFP4, too; it is accepted and not used.
-static enum status take_scales(struct tensor_search *search, const char *name, struct tensor *out)
-{
-    char other[NAME_BYTES];
-    const struct tensor *scales;
-    const int stem = (int)(strlen(name) - strlen(".weight"));
-    snprintf(other, sizeof other, "%.*s.input_scale", stem, name);
-    enum status status = find_tensor(search, other, false, &scales);
-    snprintf(other, sizeof other, "%.*s.scale", stem, name);
-    if (status == STATUS_OK)
-        status = find_tensor(search, other, false, &scales);
-    if (status != STATUS_OK || !scales)
-        return status;
-    out->one_scale = has_dims(scales, (int64_t[3]){1, 1, 1});
-    const int64_t each[3] = {(int64_t)out->dims[2], 1, 1};
-    if (!out->one_scale && !has_dims(scales, each))
-        return wrong_shape(search, scales, each);
-    if (scales->type != TENSOR_F32)
-        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: scales of type %s",
-                         other, tensor_traits(scales->type)->name);
-    out->scales = scales->data;
-    return STATUS_OK;
-}
-
-// Finds a tensor and checks its dims. If it is absent and not required, *out is unchanged.
-static enum status take_tensor(struct tensor_search *search, const char *name, bool required,
-                               const int64_t dims[3], struct tensor *out)
-{
-    const struct tensor *tensor;
-    enum status status = find_tensor(search, name, required, &tensor);
-    if (status != STATUS_OK || !tensor)
-        return status;
-    if (!has_dims(tensor, dims))
-        return wrong_shape(search, tensor, dims);
-    *out = *tensor;
-    return STATUS_OK;
-}
-
-static enum status take_matrix(struct tensor_search *search, const char *name, bool required,
-                               const int64_t dims[3], struct tensor *out)
-{
-    enum status status = take_tensor(search, name, required, dims, out);
-    return status == STATUS_OK && out->data ? take_scales(search, name, out) : status;
-}
-
-// Vectors are read item by item, so a type with blocks of several items is refused. n_vectors above 1: one
-// per expert.
-static enum status take_vectors(struct tensor_search *search, const char *name, bool required,
-                                int64_t n_items, int64_t n_vectors, struct tensor *out)
-{
-    enum status status = take_tensor(search, name, required, (int64_t[3]){n_items, n_vectors, 1}, out);
-    if (status == STATUS_OK && out->data && tensor_traits(out->type)->block_items != 1)
-        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                         "tensor %s: a vector of type %s can't be used", name,
-                         tensor_traits(out->type)->name);
-    return status;
-}
-
-static enum status take_vector(struct tensor_search *search, const char *name, bool required, int64_t n_items,
-                               struct tensor *out)
-{
-    return take_vectors(search, name, required, n_items, 1, out);
+    const struct model *model = search->model;
+    struct layer_heads heads = model_layer_heads(model, index);
+    int64_t *widths = search->widths;
+    if (!model->heads)
+        return;
+    widths[QUERY] = (int64_t)model->shape.attention.n_heads * heads.key_dim;
+    widths[KEY] = (int64_t)heads.n_kv_heads * heads.key_dim;
+    widths[VALUE] = (int64_t)heads.n_kv_heads * heads.value_dim;
+    widths[HEADS_OUT] = (int64_t)model->shape.attention.n_heads * heads.value_dim;
+    widths[KEY_DIM] = heads.key_dim;
+    widths[FF] = model->layers[index].n_ff;
 }
 
 // `kind` NULL: neither ".weight" nor ".bias".
 static void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, const char *kind)
 {
     snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s%s%s", index, slot, kind ? "." : "", kind ? kind : "");
+}
+
+// The slot's name in the family's files.
+static const char *slot_name(const struct family *family, enum layer_slot slot)
+{
+    if (slot == SLOT_FFN_NORM && family->ffn_norm_as_post)
+        return slots[SLOT_ATTN_POST_NORM].name;
+    if (slot == SLOT_ATTN_POST_NORM && family->normed_after_sum)
+        return "attn_output_norm";
+    if (slot == SLOT_FFN_POST_NORM && family->normed_after_sum)
+        return "layer_output_norm";
+    return slots[slot].name;
 }
 
 // The norm of q or k: one vector for all heads, one for each head, or one over the full width.
@@ -275,12 +177,12 @@ static enum status take_qk_norm(struct tensor_search *search, const char *name, 
     const struct model_shape *shape = &search->model->shape;
     int64_t n_heads = slot == SLOT_ATTN_Q_NORM ? shape->attention.n_heads : shape->attention.n_kv_heads;
     const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
-    int64_t each[3] = {shape->attention.key_dim, n_heads, 1};
+    int64_t each[3] = {search->widths[KEY_DIM], n_heads, 1};
     if (search->model->family->qk_norm_full)
-        return take_vector(search, name, required, n_heads * shape->attention.key_dim, out);
+        return take_vector(search, name, required, n_heads * each[0], out);
     if (tensor && has_dims(tensor, each))
         return take_tensor(search, name, required, each, out);
-    return take_vector(search, name, required, shape->attention.key_dim, out);
+    return take_vector(search, name, required, each[0], out);
 }
 
 static enum status take_weight(struct tensor_search *search, int32_t index, enum layer_slot slot,
@@ -288,8 +190,8 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
 {
     char name[NAME_BYTES];
     struct tensor *weight = &search->model->layers[index].tensors[slot];
-    bool as_post = slot == SLOT_FFN_NORM && search->model->family->ffn_norm_as_post;
-    layer_name(name, index, as_post ? slots[SLOT_ATTN_POST_NORM].name : slots[slot].name, "weight");
+    layer_name(name, index, slot_name(search->model->family, slot),
+               slot == SLOT_ROUTER_SCALE ? "scale" : "weight");
     if (slot == SLOT_ATTN_Q_NORM || slot == SLOT_ATTN_K_NORM)
         return take_qk_norm(search, name, required, slot, weight);
     int64_t dims[3];
@@ -306,12 +208,14 @@ static enum status take_slot(struct tensor_search *search, int32_t index, enum l
     enum status status = take_weight(search, index, slot, required);
     const struct tensor *weight = &search->model->layers[index].tensors[slot];
     enum slot_kind kind = slots[slot].kind;
-    if (status != STATUS_OK || !weight->data || kind == MATRIX_UNBIASED || kind == VECTOR_UNBIASED)
+    const struct family *family = search->model->family;
+    bool vector = model_slot_is_vector(slot);
+    if (status != STATUS_OK || !weight->data || kind == MATRIX_UNBIASED || kind == VECTOR_UNBIASED ||
+        (vector && family->norm == NORM_RMS))
         return status;
     char name[NAME_BYTES];
-    layer_name(name, index, slots[slot].name, "bias");
-    bool biased = (search->model->family->biased & 1u << slot) != 0;
-    bool vector = model_slot_is_vector(slot);
+    layer_name(name, index, slot_name(family, slot), "bias");
+    bool biased = (family->biased & 1u << slot) != 0;
     int64_t n_items =
         vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
     return take_vectors(search, name, biased, n_items, search->widths[slots[slot].dims[2]],
@@ -445,6 +349,56 @@ static enum status take_latent(struct tensor_search *search, int32_t index)
     return status;
 }
 
+// Gate and up of all experts in one tensor: for each expert the rows of gate, then the rows of up. *found:
+// the file has it.
+static enum status take_gate_up_experts(struct tensor_search *search, int32_t index, bool *found)
+{
+    struct model_layer *layer = &search->model->layers[index];
+    struct tensor both = {0};
+    char name[NAME_BYTES];
+    int64_t n_rows = search->widths[FF_EXPERT];
+    layer_name(name, index, "ffn_gate_up_exps", "weight");
+    enum status status =
+        take_matrix(search, name, false,
+                    (int64_t[3]){search->widths[EMBD], 2 * n_rows, search->widths[EXPERTS]}, &both);
+    *found = both.data != NULL;
+    if (status != STATUS_OK || !*found)
+        return status;
+    uint64_t half_bytes = (uint64_t)n_rows * tensor_row_bytes(&both);
+    both.matrix_stride_bytes = 2 * half_bytes;
+    both.dims[1] = (uint64_t)n_rows;
+    both.size_bytes /= 2;
+    layer->tensors[SLOT_GATE_EXPERTS] = layer->tensors[SLOT_UP_EXPERTS] = both;
+    layer->tensors[SLOT_UP_EXPERTS].data = (const char *)both.data + half_bytes;
+    return STATUS_OK;
+}
+
+// Tensors beside the slots of families: norms of experts beside an MLP, a layer's own input, alternating
+// updates, and the factor of its output.
+static enum status take_varied(struct tensor_search *search, int32_t index)
+{
+    static const enum layer_slot beside[] = {SLOT_ROUTER_SCALE, SLOT_FFN_POST_NORM_1, SLOT_FFN_NORM_2,
+                                             SLOT_FFN_POST_NORM_2},
+                                 inputs[] = {SLOT_INPUT_GATE, SLOT_INPUT_OUT, SLOT_INPUT_POST_NORM};
+    const struct model_shape *shape = &search->model->shape;
+    struct tensor scale = {0};
+    char name[NAME_BYTES];
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof beside / sizeof *beside && shape->experts.n && status == STATUS_OK; i++)
+        status = take_weight(search, index, beside[i], true);
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs && shape->n_layer_input && status == STATUS_OK; i++)
+        status = take_weight(search, index, inputs[i], true);
+    for (int i = SLOT_ALTUP_ROUTER_NORM; i <= SLOT_LAUREL_POST_NORM && shape->altup.n && status == STATUS_OK;
+         i++)
+        status = take_weight(search, index, (enum layer_slot)i, true);
+    layer_name(name, index, "layer_output_scale", "weight");
+    if (status == STATUS_OK)
+        status = take_vector(search, name, false, 1, &scale);
+    if (status == STATUS_OK && scale.data)
+        tensor_traits(scale.type)->dequantize(scale.data, &search->model->layers[index].output_scale, 1);
+    return status;
+}
+
 // The tensors of a recurrent layer; ssm_a has no ".weight".
 static enum status take_delta(struct tensor_search *search, int32_t index)
 {
@@ -501,17 +455,28 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
 {
     const struct family *family = search->model->family;
     uint32_t required = family->required, optional = family->optional;
+    set_layer_widths(search, index);
+    if (search->model->layers[index].kv_layer != index)
+        required &= ~(uint32_t)UNSHARED;
+    else if (family->values_normalized && !search->model->layers[index].windowed) {
+        required &= ~(uint32_t)SLOT(ATTN_V);
+        optional |= SLOT(ATTN_V);
+    }
     if (family->residual == RESIDUAL_BY_FFN_NORM) { // the first layer decides for all
         optional &= ~(uint32_t)SLOT(FFN_NORM);
         if (!search->model->shape.parallel_residual)
             required |= SLOT(FFN_NORM);
     }
     if (model_has_experts(&search->model->shape, index)) {
-        required = (required & ~(uint32_t)MLP) | MOE;
+        required = (required & ~(uint32_t)(family->experts_beside_mlp ? 0 : MLP)) | MOE;
         if (search->model->shape.experts.n_ff_shared) {
             required |= SHARED_EXPERT;
             optional |= SLOT(SHARED_ROUTER);
         }
+    }
+    if (family->first_unnormed && index == 0) {
+        required &= ~(uint32_t)SLOT(ATTN_NORM);
+        optional |= SLOT(ATTN_NORM);
     }
     enum status status = STATUS_OK;
     bool recurrent = search->model->layers[index].recurrent;
@@ -525,6 +490,11 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         required &= ~(uint32_t)GATE_UP;
         status = take_fused(search, index, &fused_gate_up);
     }
+    bool both = false;
+    if (status == STATUS_OK && (required & SLOT(GATE_EXPERTS)))
+        status = take_gate_up_experts(search, index, &both);
+    if (both)
+        required &= ~(uint32_t)(SLOT(GATE_EXPERTS) | SLOT(UP_EXPERTS));
     for (int slot = 0; slot <= SLOT_OF_FAMILY_LAST && status == STATUS_OK; slot++) {
         uint32_t bit = 1u << slot;
         if ((required | optional) & bit)
@@ -539,40 +509,10 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_delta(search, index);
     if (status == STATUS_OK && search->model->shape.unit_head_norms && !layer->unrotated)
         set_unit_norms(search, layer);
+    if (status == STATUS_OK && family->layers_vary)
+        status = take_varied(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
-    return status;
-}
-
-static enum status take_globals(struct tensor_search *search)
-{
-    struct model *model = search->model;
-    const struct family *family = model->family;
-    int64_t n_embd = search->widths[EMBD], n_vocab = search->widths[VOCABULARY];
-    int64_t table[3] = {n_embd, n_vocab, 1}, positions[3] = {n_embd, search->widths[CONTEXT], 1};
-    bool norm_biased = (family->biased & SLOT(ATTN_NORM)) != 0;
-    enum status status = take_tensor(search, "token_embd.weight", true, table, &model->token_embd);
-    if (status == STATUS_OK && family->has_position_embd)
-        status = take_tensor(search, "position_embd.weight", true, positions, &model->position_embd);
-    if (status == STATUS_OK && family->has_embd_norm)
-        status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
-    if (status == STATUS_OK && family->has_embd_norm)
-        status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
-    if (status == STATUS_OK)
-        status = take_vector(search, "output_norm.weight", true, n_embd, &model->output_norm);
-    if (status == STATUS_OK)
-        status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
-    if (status == STATUS_OK)
-        status = take_matrix(search, "output.weight", false, table, &model->output);
-    if (status == STATUS_OK)
-        status = take_vector(search, "output.bias", family->has_output_bias, n_vocab, &model->output_bias);
-    if (status == STATUS_OK && !model->output.data)
-        model->output = model->token_embd; // tied
-    const struct tensor *rope;             // read before, by model_read_rope
-    static const char *const ropes[] = {"rope_freqs.weight", "rope_factors_short.weight",
-                                        "rope_factors_long.weight"};
-    for (int i = 0; i < 3 && status == STATUS_OK && family->rope_style != ROPE_NONE; i++)
-        status = find_tensor(search, ropes[i], false, &rope);
     return status;
 }
 
@@ -590,6 +530,20 @@ static bool is_redundant(struct text name)
            memcmp(name.data + name.size - suffix.size, suffix.data, suffix.size) == 0;
 }
 
+// Whether it belongs to the keys and values of a layer that reads another layer's.
+static bool is_of_shared(const struct model *model, struct text name)
+{
+    static const char *const suffixes[] = {"attn_k.", "attn_v.", "attn_k_norm."};
+    char prefix[48];
+    for (int32_t i = 0; i < model->shape.n_layers; i++)
+        for (size_t k = 0; k < sizeof suffixes / sizeof *suffixes && model->layers[i].kv_layer != i; k++) {
+            int size = snprintf(prefix, sizeof prefix, "blk.%" PRId32 ".%s", i, suffixes[k]);
+            if (name.size > (size_t)size && memcmp(name.data, prefix, (size_t)size) == 0)
+                return true;
+        }
+    return false;
+}
+
 // Layers after the last one predict further tokens, for speculation; the logits do not depend on them.
 static bool is_beyond(const struct model *model, struct text name)
 {
@@ -602,6 +556,14 @@ static bool is_beyond(const struct model *model, struct text name)
     return false;
 }
 
+// A classifier or reranker beside the encoder, which embeddings do not need.
+static bool is_of_head(const struct model *model, struct text name)
+{
+    static const char prefix[] = "cls.";
+    return model->shape.bidirectional && name.size > sizeof prefix - 1 &&
+           memcmp(name.data, prefix, sizeof prefix - 1) == 0;
+}
+
 static enum status refuse_left_over(struct tensor_search *search)
 {
     const struct gguf *gguf = search->model->gguf;
@@ -611,6 +573,7 @@ static enum status refuse_left_over(struct tensor_search *search)
     for (size_t i = 0; i < gguf_n_tensors(gguf); i++) {
         const struct tensor *tensor = gguf_tensor_at(gguf, i);
         if (is_redundant(tensor->name) || is_beyond(search->model, tensor->name) ||
+            is_of_shared(search->model, tensor->name) || is_of_head(search->model, tensor->name) ||
             bsearch(&tensor, search->found, search->n_found, sizeof(*search->found), compare_pointers))
             continue;
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,

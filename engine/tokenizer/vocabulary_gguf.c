@@ -1,6 +1,7 @@
 // Reads a vocabulary from the keys of a GGUF file:
-//   tokenizer.ggml.model   "llama": SentencePiece, merged by scores; "gpt2": byte-level BPE;
-//                          "bert", "t5": vocabulary_gguf_pieces.c
+//   tokenizer.ggml.model   "llama": SentencePiece, merged by scores; "gpt2": byte-level BPE; "gemma4": BPE of
+//                          characters, with U+2581 for blanks and byte tokens; "bert", "t5":
+//                          vocabulary_gguf_pieces.c
 //   tokenizer.ggml.pre     how byte-level BPE cuts text into words
 //   tokenizer.ggml.tokens, scores, token_type, merges ("left right"), bos_token_id, eos_token_id, ...
 // Missing keys have llama.cpp's defaults (src/llama-vocab.cpp), since its converters wrote most such files.
@@ -18,6 +19,7 @@ struct vocabulary_source {
     const struct gguf *gguf;
     struct vocabulary *vocabulary;
     struct error *error;
+    bool is_gemma4;
 };
 
 static enum status refuse_model_file(struct vocabulary_source *source, const char *what)
@@ -371,6 +373,23 @@ static enum status open_splitter(struct vocabulary_source *source, const char *p
     return STATUS_OK;
 }
 
+// Such files say too little: bos precedes every text, a run of line breaks that is a token is that token (no
+// merge gives it), and the mark after a call of tools ends an answer although it is shown.
+static void complete_gemma4(struct vocabulary *vocabulary)
+{
+    vocabulary->rules.adds_bos = vocabulary->ids.bos >= 0;
+    for (size_t i = 0; i < vocabulary->n_tokens; i++) {
+        struct text text = vocabulary->texts[i];
+        size_t n_breaks = 0;
+        while (n_breaks < text.size && text.data[n_breaks] == '\n')
+            n_breaks++;
+        if (n_breaks && n_breaks == text.size && vocabulary->flags[i] == TOKEN_NORMAL)
+            vocabulary->flags[i] = TOKEN_USER_DEFINED;
+        if (text_equals_string(text, "<|tool_response>"))
+            vocabulary->flags[i] |= TOKEN_ENDS_GENERATION;
+    }
+}
+
 static enum status read_model(struct vocabulary_source *source, const char *pre)
 {
     struct vocabulary *vocabulary = source->vocabulary;
@@ -393,24 +412,26 @@ static enum status read_model(struct vocabulary_source *source, const char *pre)
         vocabulary->rules.byte_level = true;
         return open_splitter(source, pre);
     }
-    if (gguf_set_pieces(vocabulary, model))
+    source->is_gemma4 = text_equals_string(model, "gemma4");
+    if (source->is_gemma4 || gguf_set_pieces(vocabulary, model))
         return STATUS_OK;
-    return error_set(source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                     "key tokenizer.ggml.model: unknown tokenizer \"%.*s\", expected llama, gpt2, bert or t5",
-                     model.size < 100 ? (int)model.size : 100, model.data ? model.data : "");
+    return error_set(
+        source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+        "key tokenizer.ggml.model: unknown tokenizer \"%.*s\", expected llama, gpt2, gemma4, bert or t5",
+        model.size < 100 ? (int)model.size : 100, model.data ? model.data : "");
 }
 
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error)
 {
-    struct vocabulary_source source = {gguf, vocabulary, error};
+    struct vocabulary_source source = {.gguf = gguf, .vocabulary = vocabulary, .error = error};
     enum status status = read_model(&source, pre);
     if (status == STATUS_OK)
         status = read_tokens(&source);
     if (status == STATUS_OK)
-        status = vocabulary->rules.byte_level                 ? read_merges(&source)
-                 : vocabulary->model != VOCABULARY_WORD_PIECE ? read_scores(&source)
-                                                              : STATUS_OK;
+        status = vocabulary->rules.byte_level || source.is_gemma4 ? read_merges(&source)
+                 : vocabulary->model != VOCABULARY_WORD_PIECE     ? read_scores(&source)
+                                                                  : STATUS_OK;
     if (status == STATUS_OK)
         status = read_types(&source);
     if (status == STATUS_OK)
@@ -421,6 +442,8 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
         status = read_pieces(&source);
     if (status == STATUS_OK)
         status = flag_stripping(&source);
+    if (status == STATUS_OK && source.is_gemma4)
+        complete_gemma4(vocabulary);
     vocabulary->ids.unk_token = vocabulary->ids.unknown;
     return status;
 }

@@ -544,6 +544,25 @@ def a_stop_while_the_model_loads_ends_the_start(test):
     assert len(test.answers()) == 1
 
 
+def stop_while_it_reads_its_options(test, *lines):
+    """Its options come from a pipe, so that the instant is known: before it does anything else."""
+    command, *options = lines
+    if not os.path.exists(test.path("options")):
+        os.mkfifo(test.path("options"))
+    started = test.start(command, "--config", "options")
+    with open(test.path("options"), "w", encoding="ascii") as pipe:  # once the command has opened it, too
+        started.send_signal(signal.SIGTERM)
+        pipe.write("\n".join(options) + "\n")
+    return test.wait(started)
+
+
+@case
+def a_worker_that_is_stopped_at_once_ends_cleanly(test):
+    """SIGTERM ended the process there, which a supervisor takes for a failure."""
+    worker = stop_while_it_reads_its_options(test, "work", f"model = {test.model}")
+    assert worker.status == 0 and "no job was taken" in worker.err, worker
+
+
 @case
 def a_worker_waits_for_jobs_and_takes_them_when_they_come(test):
     worker = work(test)
@@ -786,6 +805,8 @@ def options_of_the_model_can_be_seen_before_work(test):
     sizes = json.loads(test.run("bench", "tiny.gguf", "--prompt", "8", "--generate", "4", "--batch", "1,2", "--repeat", "1",
                                 "--json").out)
     assert sizes, sizes
+    lengths = json.loads(test.run("bench", "tiny.gguf", "--embed", "--repeat", "1", "--json").out)
+    assert [line["length"] for line in lengths] == [8, 32, 128, 256] and all(line["texts_per_second"] > 0 for line in lengths), lengths
 
 @case
 def the_text_of_inspect_has_the_figures_of_its_json(test):
@@ -806,8 +827,10 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
                                      for name, held in printed["weights"].items()), (weights, printed)
     assert sum(held["tensors"] for held in printed["weights"].values()) == len(list(tiny_model.tensors(tiny_model.N_VOCAB))), printed
     token_bytes = memory["pages"] / (memory["n_pages"] * 16)
-    assert lines["memory"] == (f"weights {memory['weights'] / 1e6:.1f} MB, matrices {memory['matrices'] / 1e6:.1f} MB, KV "
-                               f"{memory['pages'] / 1e6:.1f} MB for {memory['n_pages']} pages; {token_bytes / 1e3:.1f} KB a token"), lines
+    megabytes = {key: f"{memory[key] / 1e6:.1f} MB" for key in ("weights", "matrices", "states", "pages")}
+    assert lines["memory"] == ("weights {weights}, matrices {matrices}, states {states}, KV {pages} for ".format(**megabytes) +
+                               f"{memory['n_pages']} pages; {token_bytes / 1e3:.1f} KB a token"), lines
+    assert memory["mapped"] == 0 and "mapped" not in lines, (memory, lines)
     assert lines["fingerprint"] == printed["fingerprint"] and lines["template"] == "yes", lines
     assert "experts" not in lines, lines
 

@@ -259,7 +259,7 @@ def vectors_go_to_a_file_and_wrong_options_are_refused(test):
     test.run("embed", "--model", test.model, "-o", "out.jsonl", stdin="the winter\n")
     assert test.read("out.jsonl").decode() == expected
     assert test.run("embed", test.model, stdin="").out == ""
-    for options, words in ((["--pooling", "max"], 'expected model, last, mean or cls, got "max"'),
+    for options, words in ((["--pooling", "zebra"], 'expected model, last, mean, cls, max, mean_sqrt_len or weightedmean, got "zebra"'),
                            (["--dimensions", "100000"], f"expected at most {tiny_model.WIDTH}, the model's width, got 100000"),
                            (["--kv-memory", "64K"], "hold no text beside a step of")):
         finished = test.run("embed", test.model, *options, stdin="the\n", status=None)
@@ -310,10 +310,10 @@ def a_folder_of_sentence_transformers_says_how_its_vectors_are_made(test):
 
 @case
 def what_a_folder_of_sentence_transformers_wants_beyond_this_is_refused_by_name(test):
-    dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    other = {"idx": 2, "name": "2", "path": "2_LayerNorm", "type": "sentence_transformers.models.LayerNorm"}
     for i, (words, options, files) in enumerate((
-            ("modules.json: sentence_transformers.models.Dense is not built", [], {"modules": MODULES[:2] + [dense]}),
-            ('pooling_mode "max" is not built', ["--pooling", "mean"], {"pooling": {"pooling_mode": "max"}}),
+            ("modules.json: sentence_transformers.models.LayerNorm is not built", [], {"modules": MODULES[:2] + [other]}),
+            ('pooling_mode "zebra" is not built', ["--pooling", "mean"], {"pooling": {"pooling_mode": "zebra"}}),
             ("do_lower_case true is not built", [], {"sentence_bert_config": {"do_lower_case": True}}),
             ("truncate_dim is not built", ["--dimensions", "3"], {"config_sentence_transformers": {"truncate_dim": 3}}))):
         folder = sentence_folder(test, f"refused-{i}", **files)
@@ -347,3 +347,96 @@ def a_file_with_other_lines_is_not_replaced(test):
     assert test.read("out.jsonl").startswith(vectors) and len(test.answers()) == 3
     to_file(test, ["three"], status=1)
     assert len(test.answers()) == 3
+
+
+def tokens(n):
+    return "the" + " the" * (n - 1)
+
+
+BOTH_WAYS = {"llama.attention.causal": tiny_model.value(tiny_model.BOOL, False)}
+
+
+@case
+def a_model_that_attends_in_both_directions_has_the_same_vectors_in_any_steps(test):
+    tiny_model.write(test.model, more_keys=BOTH_WAYS)
+    texts = TEXTS + [tokens(63), tokens(64), tokens(65), tokens(255), tokens(256)]
+    expected = vectors_of(test, texts)
+    assert expected[2]["embedding"] != expected[-1]["embedding"], expected
+    for options in (["--max-rows", "64"], ["--max-rows", "1"], ["--threads", "1", "--max-rows", "63"], ["--backend", "cpu:plain"]):
+        assert vectors_of(test, texts, *options) == expected, options
+    assert [vectors_of(test, [text])[0]["embedding"] for text in texts] == [line["embedding"] for line in expected]
+    assert vectors_of(test, TEXTS, "--pooling", "mean") == vectors_of(test, TEXTS)  # its default
+    assert vectors_of(test, TEXTS, "--pooling", "last") != vectors_of(test, TEXTS)
+    said = test.run("embed", test.model, stdin="the\n").err
+    assert "keys and values of one layer" in said and "rows of texts" in said, said
+
+
+@case
+def such_a_model_refuses_longer_texts_pages_and_to_generate(test):
+    tiny_model.write(test.model, more_keys=BOTH_WAYS)
+    lines = vectors_of(test, [tokens(256), tokens(257), "the"], status=3)
+    assert "embedding" in lines[0] and "embedding" in lines[2], lines
+    assert "the text has 257 tokens: expected at most 256, the model's context" in lines[1]["error"]["message"], lines
+    cut = vectors_of(test, [tokens(257)], "--max-length", "100")
+    assert cut[0]["embedding"] == vectors_of(test, [tokens(100)])[0]["embedding"] and cut[0]["usage"]["total_tokens"] == 100, cut
+    for option, value in (("--kv-type", "q8_0"), ("--kv-memory", "64M")):
+        refused = test.run("embed", test.model, option, value, stdin="the\n", status=2)
+        assert f"{option}: family llama attends in both directions" in refused.err, refused
+    test.write("in.jsonl", ['{"prompt": "the"}'])
+    refused = test.run("run", test.path("in.jsonl"), test.model, "-o", test.path("out.jsonl"), status=1)
+    assert "attends in both directions: it generates no text; sheaf embed computes its embeddings" in refused.err, refused
+    shown = test.run("inspect", test.model).out
+    assert re.search(f"embeddings +pooling mean, width {tiny_model.WIDTH}, normalized, texts of up to 256 tokens", shown), shown
+    facts = json.loads(test.run("inspect", "--json", test.model).out)["embeddings"]
+    assert facts == {"pooling": "mean", "width": tiny_model.WIDTH, "normalized": True, "longest": 256, "prompt": "", "prompts": {}}, facts
+
+
+@case
+def a_prompt_is_chosen_by_its_name(test):
+    prompts = {"prompts": {"query": "find: ", "document": ""}, "default_prompt_name": None}
+    folder = sentence_folder(test, "named", config_sentence_transformers=prompts)
+    plain, _ = folder_vectors(test, folder, TEXTS)
+    assert folder_vectors(test, folder, TEXTS, "--prompt-name", "query")[0] == folder_vectors(test, folder, TEXTS, "--prompt", "find: ")[0] != plain
+    assert folder_vectors(test, folder, TEXTS, "--prompt-name", "document")[0] == plain
+    assert "the model has the prompts query, document" in test.run("embed", folder, "--prompt-name", "q", stdin="the\n", status=2).err
+    assert "expected one" in test.run("embed", folder, "--prompt-name", "query", "--prompt", "q", stdin="the\n", status=2).err
+    assert "the model has no prompts" in test.run("embed", test.model, "--prompt-name", "q", stdin="the\n", status=2).err
+    assert 'prompts     {"query":"find: ","document":""}' in test.run("inspect", folder).out
+
+
+@case
+def a_roberta_folder_and_its_linear_layer_give_vectors(test):
+    width, heads = tiny_model.WIDTH, tiny_model.N_HEADS
+    listed = [("embeddings.word_embeddings.weight", [tiny_model.N_VOCAB, width]), ("embeddings.position_embeddings.weight", [50, width]),
+              ("embeddings.token_type_embeddings.weight", [1, width]), ("embeddings.LayerNorm.weight", [width]),
+              ("embeddings.LayerNorm.bias", [width]), ("pooler.dense.weight", [width, width])]
+    for layer in range(2):
+        for name, rows, columns in (("attention.self.query", width, width), ("attention.self.key", width, width),
+                                    ("attention.self.value", width, width), ("attention.output.dense", width, width),
+                                    ("attention.output.LayerNorm", width, 0), ("intermediate.dense", 96, width), ("output.dense", width, 96),
+                                    ("output.LayerNorm", width, 0)):
+            listed += [(f"encoder.layer.{layer}.{name}.weight", [rows, columns] if columns else [rows]),
+                       (f"encoder.layer.{layer}.{name}.bias", [rows])]
+    config = {"architectures": ["RobertaModel"], "model_type": "roberta", "hidden_size": width, "num_hidden_layers": 2,
+              "num_attention_heads": heads, "intermediate_size": 96, "max_position_embeddings": 50, "pad_token_id": 1, "hidden_act": "gelu"}
+    dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    folder = test.path("roberta")
+    tiny_model.write_folder(folder, {"config.json": config, "modules.json": MODULES[:2] + [dense], "sentence_bert_config.json": {"max_seq_length": 512}},
+                            listed=listed)
+    for name, content in (("1_Pooling", {"pooling_mode": "cls"}), ("2_Dense", {"in_features": width, "out_features": 7, "bias": True})):
+        os.mkdir(os.path.join(folder, name))
+        with open(os.path.join(folder, name, "config.json"), "w", encoding="utf-8") as file:
+            json.dump(content, file)
+    tiny_model.write_tensors(os.path.join(folder, "2_Dense"), [("linear.weight", [7, width]), ("linear.bias", [7])])
+    vectors, err = folder_vectors(test, folder, TEXTS)
+    assert [len(vector) for vector in vectors] == [7] * len(TEXTS) and "texts of up to 48 tokens" in err, err
+    assert all(-1 <= x <= 1 for vector in vectors for x in vector), vectors  # tanh, the default
+    # beyond the 48 positions a text is cut, as sentence-transformers does
+    assert "2 texts were cut after 48 tokens" in folder_vectors(test, folder, [tokens(48), tokens(49), tokens(60)])[1]
+    quantized = test.path("roberta.gguf")
+    test.run("quantize", folder, quantized, "--type", "q8_0")
+    shown = test.run("inspect", quantized).out
+    assert "embeddings  pooling cls, width 7, not normalized, texts of up to 48 tokens" in shown, shown
+    near, _ = folder_vectors(test, quantized, TEXTS)
+    dots = [math.fsum(a * b for a, b in zip(x, y)) / math.sqrt(math.fsum(a * a for a in x) * math.fsum(b * b for b in y)) for x, y in zip(vectors, near)]
+    assert min(dots) > 0.99, dots

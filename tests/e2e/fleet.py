@@ -4,6 +4,7 @@ import os
 import random
 import signal
 
+from commands import stop_while_it_reads_its_options
 from kafka import SEED, Topics, ask, commit_offset, delete_below, finish, kcat, served_at  # noqa: F401  (finish stops the suite's broker)
 from session import DONE, case, text_of
 
@@ -233,6 +234,15 @@ def the_jobs_a_group_has_not_finished_are_counted_with_and_without_a_worker(test
     assert "\n0 unfinished in topic" in test.run("lag", *topics.options[:4], "--group", topics.group).out
     served.send_signal(signal.SIGTERM)
     assert test.wait(served).status == 0
+
+
+@case
+def a_mirror_and_a_lag_that_are_stopped_at_once_end_cleanly(test):
+    topics = Topics(test, 1)
+    where = [f"brokers = {topics.options[1]}", f"jobs = {topics.prefix}jobs", f"group = {topics.group}"]
+    for command, option in (("mirror", f"results = {topics.prefix}results"), ("lag", "metrics = 127.0.0.1:0")):
+        stopped = stop_while_it_reads_its_options(test, command, *where, option)
+        assert stopped.status == 0, stopped
 
 
 @case

@@ -1036,6 +1036,25 @@ def a_worker_that_its_brokers_throttle_publishes_each_result_once_and_says_why_i
 
 
 @case
+def a_stop_that_a_throttle_outlasts_ends_at_once_and_leaves_no_suspects(test):
+    """The throttle lasts minutes. Its worker waited 40 s, ended with status 1, and its successor took the jobs that waited for suspects."""
+    topics = Topics(test, 1)
+    set_quota(f"sheaf-{topics.group}-slow", 20)
+    n_jobs = 200
+    topics.produce([{"custom_id": f"{i}", "prompt": text_of(i, 12), "max_tokens": 30, "ignore_eos": True} for i in range(n_jobs)])
+    worker = topics.work("--member-name", "slow", "--engine-test", "fixed:20", "--max-batch", "16")
+    test.wait_until("it is throttled", lambda: worker.poll() is not None or "throttled by the broker" in test.stderr_of(worker))
+    n_published = len(topics.results())
+    worker.send_signal(signal.SIGTERM)
+    ended = test.wait(worker)
+    assert ended.status == 0 and "finished jobs are released, because a quota" in ended.err, ended
+    assert len(topics.results()) == n_published
+    finished = test.wait(topics.work("--exit-when-idle", "1", "--engine-test", "instant", "--member-name", "next"))
+    assert finished.status == 0 and "may have been running" not in finished.err, finished
+    assert len(topics.results()) == n_jobs
+
+
+@case
 def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_started_again(test):
     """With a status for which sheaf.service starts it again."""
     need_own_broker()

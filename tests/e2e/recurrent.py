@@ -71,12 +71,52 @@ def answers_are_the_same_in_every_batch_and_from_either_file(test):
     alone, _ = run(test, folder, "--max-batch", "1", "--threads", "1")
     together, err = run(test, folder, "--max-batch", "8", "--threads", "2")
     assert alone == together
-    assert "recurrent states" in err and "(8 slots)" in err and "prompts share no prefixes" in err, err
+    assert "recurrent states" in err and "(8 of sequences, 4 of shared prefixes)" in err, err
     assert len({json.dumps(choices) for choices in alone.values()}) > 12, alone
     test.run("quantize", folder, "model.gguf", "--type", "f32")
     assert run(test, "model.gguf")[0] == alone
     # pages for hardly more than one sequence: others are preempted and computed again
     assert run(test, folder, "--max-batch", "8", "--kv-memory", "40K")[0] == alone
+
+
+def tokens(n, seed):
+    return [3 + (seed * 7919 + i * i * 31 + i * 17) % 241 for i in range(n)]
+
+
+def tree_of_jobs():
+    """A system text of 37 tokens, documents, questions to each, three samples of the first one's answer: the jobs,
+    the prompt tokens that sharing everything computes, and how many more if no branch is known before a second job
+    takes it."""
+    system, jobs, nodes, longest = tokens(37, 0), [], set(), 37
+    for document in range(5):
+        text = system + tokens(23 + 9 * document, 1 + document)
+        longest += len(text)
+        for question in range(5):
+            prompt = text + tokens(4 + question, 100 + 10 * document + question)
+            jobs.append({"custom_id": f"{document}, {question}", "prompt": prompt, "max_tokens": 6, "temperature": 0.9,
+                         "seed": len(jobs), "logprobs": 1, "n": 1 if question else 3})
+            nodes.update(tuple(prompt[:i + 1]) for i in range(len(prompt)))
+    return jobs, len(nodes) + sum(job["n"] - 1 for job in jobs), longest + sum(len(job["prompt"]) for job in jobs if job["n"] > 1)
+
+
+@case
+def shared_prefixes_are_computed_once_to_the_bytes_of_each_job_alone(test):
+    jobs, fewest, late = tree_of_jobs()
+    for model in (write(test), test.model):
+        alone = {}
+        for job in jobs[::3]:
+            test.write("in.jsonl", [job])
+            alone.update(run(test, model, "--threads", "1")[0])
+        test.write("in.jsonl", jobs)
+        together, _ = run(test, model, "--max-batch", "16", "--threads", "2")
+        figures = "SELECT prefix_lookups, prefix_hits, prefix_tokens - tokens_saved, prefill_tokens FROM workers"
+        [(lookups, hits, unsaved, prefill)] = test.query(figures, f"out-{len(test.processes) - 1}.jsonl.db")
+        assert {key: together[key] for key in alone} == alone
+        assert lookups == sum(job["n"] for job in jobs) and hits == lookups - 1 and unsaved == prefill, (lookups, hits, unsaved, prefill)
+        assert fewest <= prefill <= fewest + (late if model != test.model else 0), (fewest, prefill, late)
+        memory = json.loads(test.run("inspect", model, "--json").out)["memory"]
+        pages = str(11 * memory["pages"] // memory["n_pages"])  # for hardly more than one sequence
+        assert run(test, model, "--max-batch", "8", "--kv-memory", pages)[0] == together
 
 
 @case
@@ -88,7 +128,7 @@ def what_such_a_model_cannot_do_is_said_by_name(test):
     shown = test.run("inspect", folder).out
     assert "recurrent   3 layers of 4 heads (2 key) of 8 x 8" in shown and "its language model alone" in shown, shown
     memory = json.loads(test.run("inspect", folder, "--json").out)["memory"]
-    assert memory["states"] > 0, memory
+    assert memory["states"] > 0 and memory["n_states"] == 96, memory
     config = os.path.join(folder, "config.json")
     with open(config, "w", encoding="utf-8") as file:
         json.dump({**CONFIG, "text_config": {**TEXT_CONFIG, "attn_output_gate": False}}, file)

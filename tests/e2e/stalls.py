@@ -6,6 +6,7 @@ import re
 import struct
 
 import kafka
+from fleet import lag
 from session import case, text_of
 
 ZSTD = 4
@@ -175,6 +176,24 @@ def a_batch_that_is_skipped_is_one_dead_letter_and_nothing_beside_it_is_lost(tes
         headers = kafka.headers_of(letter)
         assert headers["__sheaf.errors.offset"] == place.split()[0] and f"offsets {place} " in headers["__sheaf.errors.message"], headers
         assert f"offsets {place} " in finished.err, finished
+
+
+@case
+def a_skipped_batch_is_finished_as_a_whole_and_answered_once(test):
+    """At the partition's end, after a job that is still computed: a restart reads from that job on."""
+    topics = kafka.Topics(test, 1)
+    produce_to(topics, 0, [{"custom_id": "long", "prompt": text_of(0, 5), "max_tokens": 200, "ignore_eos": True}])
+    produce_batch(topics.prefix + "jobs", 0, compressed_batch(["big 0", "big 1", "big 2"], 1_500_000))
+    for _ in range(2):
+        worker = topics.work("--engine-test", "fixed:200", "--skip-unreadable", *SMALL)
+        test.wait_until("the letter", lambda: worker.poll() is not None or len(topics.read("dead")) > 0)
+        test.wait_until("all but one is finished", lambda: worker.poll() is not None or lag(test, topics)["unfinished"] == 1)
+        worker.terminate()
+        assert test.wait(worker).status == 0
+    topics.work_to_the_end("--engine-test", "instant", "--skip-unreadable", *SMALL)
+    (letter,) = topics.read("dead")
+    assert "offsets 1 to 3 " in kafka.headers_of(letter)["__sheaf.errors.message"], letter
+    assert len(topics.results()) == 2
 
 
 def spoil_codec(topics, offset):

@@ -151,13 +151,11 @@ def folder_tensors():
     return [(folder_name(name), [columns] if rows == 1 else [rows, columns]) for name, rows, columns, _ in tensors(N_VOCAB)]
 
 
-def write_folder(path, files=None, seed=1, listed=None):
-    """files: {name: object}, written as JSON, or {name: text}; None leaves out one of those that there are otherwise. listed: the
-    tensors [(name, shape)], instead of a llama's; vectors are near 1."""
-    os.makedirs(path)
+def write_tensors(path, listed, seed=1):
+    """model.safetensors with random tensors [(name, shape)]; vectors are near 1."""
     rng = random.Random(seed)
     header, data = {}, b""
-    for name, shape in listed or folder_tensors():
+    for name, shape in listed:
         mean, width = (1, 0.2) if len(shape) == 1 else (0, 3 / shape[-1] ** 0.5)
         n = math.prod(shape)
         values = struct.pack(f"<{n}f", *(mean + rng.uniform(-width, width) for _ in range(n)))
@@ -166,6 +164,13 @@ def write_folder(path, files=None, seed=1, listed=None):
     head = json.dumps(header).encode()
     with open(os.path.join(path, "model.safetensors"), "wb") as file:
         file.write(struct.pack("<Q", len(head)) + head + data)
+
+
+def write_folder(path, files=None, seed=1, listed=None):
+    """files: {name: object}, written as JSON, or {name: text}; None leaves out one of those that there are otherwise. listed: the
+    tensors [(name, shape)], instead of a llama's."""
+    os.makedirs(path)
+    write_tensors(path, listed or folder_tensors(), seed)
     added = [{"id": TOKENS.index(token), "content": token, "special": True, "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False} for token in SPECIALS]
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}

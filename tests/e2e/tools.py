@@ -17,7 +17,7 @@ TOOLS = [{"type": "function", "function": {"name": "weather", "description": "of
 NAMED = {"type": "function", "function": {"name": "weather"}}
 FORMATS = ["hermes", "llama3-json", "llama3-pythonic", "lfm2", "mistral", "mistral-v11", "mistral-v13", "deepseek-v3", "deepseek-v3.1",
            "deepseek-dsml", "glm-4.5", "glm-4.7", "qwen3-coder", "seed-oss", "harmony", "kimi-k2", "granite", "command-r7b", "command-r",
-           "functools", "phi-4-mini", "apriel", "apertus", "functionary", "json"]
+           "functools", "phi-4-mini", "apriel", "apertus", "gemma-4", "functionary", "json"]
 SPECIALS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "<|channel|>", "<|message|>"]
 TEMPLATE = """{%- for tool in tools or [] %}{{ tool.function.name }}
 {% endfor %}{% for message in messages %}<|im_start|>{{ message.role }}

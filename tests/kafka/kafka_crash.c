@@ -1,6 +1,7 @@
 // Exactly once under faults: workers killed at each step of a commit and at random, partitions moved between
 // members, a fenced worker, a broker that stops during a commit. Checked by an independent client's reads.
 #include "consumer/queue/fault.h"
+#include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "schemas/base/hash.h"
 #include "tests/kafka/kafka_broker.h"
@@ -550,6 +551,43 @@ static void a_commit_in_doubt_is_looked_up_and_logged(void **state)
     member_finish(&first);
 }
 
+// A worker that leaves releases what it could not commit, and learns after that that it did.
+static void release_in_doubt(const char *name, int throttle_ms)
+{
+    enum { N_JOBS = 20 };
+    struct error error;
+    member_init_with_jobs(&first, brokers, name, 1, N_JOBS);
+    member_open(&first);
+    member_receive(&first, N_JOBS);
+    const struct transport_impl *impl = first.transport->impl;
+    assert_int_equal(impl->start(first.transport, first.jobs, N_JOBS, SUSPECT_AMONG_MANY, &error), STATUS_OK);
+    fault = broker_pause;
+    fault_at = FAULT_OFFSETS_SENT;
+    fault_countdown = 1;
+    assert_int_equal(member_commit_once(&first, NULL, &error), STATUS_RETRY);
+    assert_int_equal(member_transport(&first)->publishing.transaction.phase, TRANSACTION_COMMITTING);
+    broker_resume();
+    assert_int_equal(impl->release(first.transport, first.jobs, N_JOBS, &error), STATUS_OK);
+    ((struct kafka_transport *)first.transport)->clients.producer.throttle.until_ms =
+        clock_ms() + throttle_ms;
+    member_close(&first);
+    probe_produce_jobs(brokers, first.config.topics.jobs, 0, N_JOBS, 1);
+    member_open(&first);
+    member_drain(&first);                     // those of a transaction that was aborted, too
+    assert_int_equal(first.last_attempts, 0); // it was said before that the worker leaves
+    member_commit(&first, NULL);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS + 1);
+    member_finish(&first);
+}
+
+static void jobs_released_while_their_commit_is_in_doubt_are_published_once(void **state)
+{
+    if (!broker_is_ours())
+        skip();
+    release_in_doubt("released", 0);
+    release_in_doubt("released-throttled", 60000);
+}
+
 // As if the process was stopped there until the coordinator has rolled the transaction back: before, no client is told
 // the group's offsets. It looks for transactions past their time every second (ops/kafka/server.properties), or
 // every ten by default.
@@ -580,6 +618,7 @@ int main(void)
         BROKER_TEST(a_broker_that_comes_back_finds_everything_going_on),
         BROKER_TEST(a_broker_away_for_longer_than_a_session_is_survived),
         BROKER_TEST(a_commit_in_doubt_is_looked_up_and_logged),
+        BROKER_TEST(jobs_released_while_their_commit_is_in_doubt_are_published_once),
         BROKER_TEST(a_transaction_the_broker_gave_up_is_published_again),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all

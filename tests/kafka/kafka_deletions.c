@@ -1,5 +1,6 @@
 // Records that a worker never reads, or that are not jobs: deleted by retention, gaps in the log, tombstones,
 // offsets that others committed, a group with more members than partitions.
+#include "consumer/queue/kafka/client/kafka_follow.h"
 #include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 #include "tests/kafka/kafka_broker.h"
@@ -250,6 +251,58 @@ static void markers_that_were_fetched_take_no_query_and_are_no_deleted_jobs(void
     member_finish(&member);
 }
 
+// Of the group's offsets alone, as `sheaf lag` counts them.
+static int64_t count_unfinished(const struct member *member)
+{
+    struct error error;
+    struct kafka_follow *follow;
+    struct kafka_standing standing;
+    size_t n;
+    const char *topic = member->config.topics.jobs;
+    assert_int_equal(kafka_follow_open(&follow, &member->config, &topic, 1, NULL, NULL, &error), STATUS_OK);
+    assert_int_equal(kafka_follow_standings(follow, 0, &standing, 1, &n, &error), STATUS_OK);
+    kafka_follow_close(follow);
+    return kafka_standing_unfinished(&standing);
+}
+
+static bool is_not_first(const struct job *job)
+{
+    return member_job_number(job) > 0;
+}
+
+static void markers_and_aborted_records_are_no_unfinished_jobs(void **state)
+{
+    enum { N_TRANSACTIONS = 300, N_MORE = 20 };
+    struct member member;
+    member_init(&member, brokers, "lag");
+    member_open(&member);
+    probe_produce_single_transactions(brokers, member.config.topics.jobs, 0, N_TRANSACTIONS);
+    member_receive(&member, N_TRANSACTIONS);
+    member_commit(&member, is_not_first); // perhaps before the last marker was passed
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; count_unfinished(&member) != 1;) {
+        member_poll_well(&member, 100);
+        assert_true(clock_ms() < until_ms);
+    }
+    // Nothing is finished from here on: the end is passed while a job runs.
+    probe_produce_transaction(brokers, member.config.topics.jobs, 1000, N_MORE, false);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; count_unfinished(&member) != 1;) {
+        member_poll_well(&member, 100);
+        assert_true(clock_ms() < until_ms);
+    }
+    struct partition_figures figures = only_partition(&member);
+    assert_int_equal(figures.committed, 0);
+    assert_int_equal(figures.end - figures.committed - figures.n_map_covered, 1);
+    assert_false(partition_find(&member_transport(&member)->partitions, 0)->gaps.are_unsaved);
+    member_close(&member);
+    assert_int_equal(count_unfinished(&member), 1);
+    member_open(&member); // the next owner reads the map
+    member_drain(&member);
+    assert_int_equal(member.n_received, N_TRANSACTIONS + 1);
+    member_commit(&member, NULL);
+    assert_int_equal(count_unfinished(&member), 0);
+    member_finish(&member);
+}
+
 static void a_commit_of_a_worker_that_is_to_refuse_deleted_jobs_skips_none(void **state)
 {
     struct member member;
@@ -440,6 +493,7 @@ int main(void)
         BROKER_TEST(markers_and_aborted_records_are_no_deleted_jobs),
         BROKER_TEST(gaps_of_many_partitions_take_one_query),
         BROKER_TEST(markers_that_were_fetched_take_no_query_and_are_no_deleted_jobs),
+        BROKER_TEST(markers_and_aborted_records_are_no_unfinished_jobs),
         BROKER_TEST(a_commit_of_a_worker_that_is_to_refuse_deleted_jobs_skips_none),
         BROKER_TEST(deleted_jobs_are_counted_before_a_longer_gap),
         BROKER_TEST(deleted_jobs_are_counted_before_more_gaps_than_are_kept),

@@ -493,6 +493,18 @@ static void unfinished_jobs_are_counted_through_a_rebalance(void **state)
     poll_until_owned_with_figures(1, 1);
     member_close(&second);
     poll_until_owned_with_figures(2, 0);
+    member_open(&second);
+    poll_until_owned_with_figures(1, 1);
+    member_receive(&second, N_JOBS / 2); // which the first one shows, too, and as many as the group's offsets
+    member_commit(&second, NULL);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; count_unfinished() != N_JOBS / 2;) {
+        member_poll_well(&first, 0);
+        member_poll_well(&second, 0);
+        assert_true(clock_ms() < until_ms);
+    }
+    assert_int_equal(first.transport->impl->figures(first.transport, NULL, 0), 2);
+    member_close(&second);
+    poll_until_owned(2, 0);
     ((struct kafka_transport *)first.transport)->watch.figures_kept_ms = 0;
     member_open(&second);
     poll_until_owned(1, 1);

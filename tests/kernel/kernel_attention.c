@@ -201,7 +201,8 @@ static float *problem_compute(const struct attention_problem *problem, struct at
             break;
         attention_begin(attention, (struct attention_sequences){sequences, n});
         attention_run(attention, &parameters, (struct attention_rows){q, q_stride},
-                      (struct attention_rows){part, out_stride}, setting->sinks ? problem->sinks : NULL);
+                      (struct attention_rows){part, out_stride},
+                      &(struct attention_vectors){.sinks = setting->sinks ? problem->sinks : NULL});
         for (int i = 0; i < n; i++) {
             int64_t row = done[which[i]];
             for (int s = 0; s < which[i]; s++)
@@ -518,7 +519,8 @@ static float *sharers_compute(const struct attention_setting *setting, enum cpu_
                                               .alibi_bias_max = setting->alibi};
     attention_begin(attention, (struct attention_sequences){sequences, N_SHARERS});
     attention_run(attention, &parameters, (struct attention_rows){q, q_stride},
-                  (struct attention_rows){out, out_stride}, setting->sinks ? sinks : NULL);
+                  (struct attention_rows){out, out_stride},
+                  &(struct attention_vectors){.sinks = setting->sinks ? sinks : NULL});
     attention_destroy(attention);
     pages_finish(&pages);
     pool_destroy(pool);
@@ -620,7 +622,7 @@ static void bench_shape(const struct bench_shape *shape, enum cpu_level level, i
         for (int32_t layer = 0; layer < n_layers; layer++) {
             parameters.layer = layer;
             attention_run(attention, &parameters, (struct attention_rows){q, stride},
-                          (struct attention_rows){out, stride}, NULL);
+                          (struct attention_rows){out, stride}, &(struct attention_vectors){0});
         }
         double seconds = (bench_seconds(n_threads) - start) / n_layers / n_sequences;
         best = seconds < best ? seconds : best;

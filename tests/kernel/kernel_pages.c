@@ -83,7 +83,7 @@ static void attend(enum cpu_level level, enum kv_type type, int32_t n_dims, floa
     struct attention_parameters parameters = {.n_heads = 1, .scale = 1.0f};
     attention_begin(attention, (struct attention_sequences){&sequence, 1});
     attention_run(attention, &parameters, (struct attention_rows){query, n_dims},
-                  (struct attention_rows){out, n_dims}, NULL);
+                  (struct attention_rows){out, n_dims}, &(struct attention_vectors){0});
     attention_destroy(attention);
     pool_destroy(pool);
     pages_finish(&pages);

@@ -36,6 +36,27 @@ static void run_norm_rms_in_place(const struct row_kernels *kernels, struct rows
     kernels->norm_rms(rows->x + offset, rows->x + offset, rows->weight, n, 1e-5f);
 }
 
+static void run_norm_rms_without_weight(const struct row_kernels *kernels, struct rows *rows, int32_t n,
+                                        int offset)
+{
+    kernels->norm_rms(rows->out + offset, rows->x + offset, NULL, n, 1e-5f);
+}
+
+static void run_match_rms(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->match_rms(rows->y + offset, rows->x + offset, n);
+}
+
+static void run_sparsify(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->sparsify(rows->x + offset, n, 0.4f);
+}
+
+static void run_multiply(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->multiply(rows->x + offset, rows->y + offset, n);
+}
+
 static void run_norm_layer(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
     kernels->norm_layer(rows->out + offset, rows->x + offset, rows->weight + offset, rows->bias + offset, n,
@@ -154,6 +175,10 @@ static void run_delta_rule(const struct row_kernels *kernels, struct rows *rows,
 static const struct row_call calls[] = {
     {"norm_rms", run_norm_rms, false},
     {"norm_rms in place", run_norm_rms_in_place, false},
+    {"norm_rms without weight", run_norm_rms_without_weight, false},
+    {"match_rms", run_match_rms, false},
+    {"sparsify", run_sparsify, false},
+    {"multiply", run_multiply, false},
     {"norm_layer", run_norm_layer, false},
     {"norm_layer without bias", run_norm_layer_without_bias, false},
     {"silu", run_silu, false},
@@ -515,6 +540,36 @@ TEST(norms_softmax_and_rotations_are_near_double_arithmetic)
             assert_true(rows.out[12 * head + 11] == rows.x[12 * head + 11]);
         }
     }
+}
+
+TEST(matched_and_sparse_rows_are_near_double_arithmetic)
+{
+    static struct rows rows;
+    struct cpu_kernels plain;
+    cpu_kernels_init(&plain, CPU_PLAIN);
+    for (int32_t n = 1; n <= 4000; n = n * 2 + 3) {
+        double mean = 0, squares = 0, own = 0, variance = 0;
+        rows_fill(&rows, (uint64_t)n, 3);
+        for (int32_t i = 0; i < n; i++) {
+            mean += (double)rows.x[i] / n;
+            squares += (double)rows.x[i] * (double)rows.x[i] / n;
+            own += (double)rows.y[i] * (double)rows.y[i] / n;
+        }
+        for (int32_t i = 0; i < n; i++)
+            variance += ((double)rows.x[i] - mean) * ((double)rows.x[i] - mean) / n;
+        memcpy(rows.out, rows.y, sizeof rows.y);
+        plain.rows.match_rms(rows.out, rows.x, n);
+        for (int32_t i = 0; i < n; i++)
+            assert_true(fabs((double)rows.y[i] * sqrt(squares / own) - (double)rows.out[i]) < 2e-5);
+        memcpy(rows.out, rows.x, sizeof rows.x);
+        plain.rows.sparsify(rows.out, n, 0.4f);
+        for (int32_t i = 0; i < n; i++)
+            assert_true(fabs(fmax(0.0, (double)rows.x[i] - mean - 0.4 * sqrt(variance)) -
+                             (double)rows.out[i]) < 3e-6);
+    }
+    float small[3] = {1e-4f, -1e-4f, 0}, wanted[3] = {1, 1, 1}; // a mean square below 1e-5 counts as 1e-5
+    plain.rows.match_rms(small, wanted, 3);
+    assert_true(fabs((double)small[0] - 1e-4 / sqrt(1e-5)) < 1e-7);
 }
 
 // --- Benchmark ---

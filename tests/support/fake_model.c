@@ -15,7 +15,7 @@ struct fake_model {
     int32_t *slots;   // token at [page][position]
     uint64_t *states; // hash of a sequence's tokens so far, in each slot of recurrent states; NULL: none
     int32_t n_states;
-    int64_t n_rows, n_rows_ahead, n_steps, n_samplings, fail_step, fail_sampling;
+    int64_t n_rows, n_copies, n_rows_ahead, n_steps, n_samplings, fail_step, fail_sampling;
     int32_t largest_batch;
     pthread_mutex_t gate; // each step passes it
     atomic_bool is_held;  // a step waits for it
@@ -52,6 +52,7 @@ static void drop_oldest(struct fake_model *model)
     free((void *)oldest->step.sequences);
     free(oldest->tokens);
     free((void *)oldest->step.positions);
+    free((void *)oldest->step.copies);
     free((void *)oldest->step.output_rows);
     free((void *)oldest->step.samples);
     free(oldest->samplings);
@@ -124,8 +125,11 @@ static void advance_state(struct fake_model *model, const struct step *step, int
 {
     const struct step_sequence *sequence = &step->sequences[s];
     assert(sequence->state_out >= 0 && sequence->state_out < model->n_states);
-    for (int32_t i = 0; i < s; i++)
-        assert(step->sequences[i].state_out != sequence->state_out);
+    for (int32_t i = 0; i < step->n_sequences; i++) {
+        const struct step_sequence *other = &step->sequences[i];
+        assert(i == s || (other->state_out != sequence->state_out &&
+                          (other->position == 0 || other->state_in != sequence->state_out)));
+    }
     uint64_t hash = 0;
     for (int32_t p = 0; p < sequence->position; p++)
         hash = extend(hash, *page_slot(model, sequence, p) & ~LONG);
@@ -172,6 +176,14 @@ static void draw_output(struct fake_model *model, const struct step *step,
     results[output] = (struct sample_result){.token = token, .n_top = n_top};
 }
 
+static void copy_page(struct fake_model *model, const struct page_copy *copy)
+{
+    size_t n = (size_t)model->page_positions;
+    assert(copy->from >= 0 && copy->from < model->n_pages && copy->to >= 0 && copy->to < model->n_pages);
+    memcpy(model->slots + (size_t)copy->to * n, model->slots + (size_t)copy->from * n,
+           n * sizeof *model->slots);
+}
+
 static enum status fake_step(void *context, struct step *step, struct sample_result *results,
                              struct error *error)
 {
@@ -183,6 +195,9 @@ static enum status fake_step(void *context, struct step *step, struct sample_res
     if (model->n_steps++ == model->fail_step)
         return error_set(error, STATUS_RESTART, ERROR_DEVICE, "the fake device was lost");
     model->n_rows += step->n_tokens;
+    model->n_copies += step->n_copies;
+    for (int32_t i = 0; i < step->n_copies; i++)
+        copy_page(model, &step->copies[i]);
     if (step->n_sequences > model->largest_batch)
         model->largest_batch = step->n_sequences;
     if (step->await_masks)
@@ -262,6 +277,7 @@ static enum status fake_submit(void *context, struct step *step, struct error *e
     copied->step.tokens = copied->tokens;
     copied->step.positions = copy_items(step->positions, n_rows, sizeof *step->positions);
     copied->step.sequences = sequences;
+    copied->step.copies = copy_items(step->copies, (size_t)step->n_copies, sizeof *step->copies);
     copied->step.output_rows = copy_items(step->output_rows, n_outputs, sizeof *step->output_rows);
     copied->step.samples = samples;
     if (!step->samples_apart)
@@ -326,6 +342,11 @@ int64_t fake_model_rows_ahead(const struct fake_model *model)
 int64_t fake_model_rows(const struct fake_model *model)
 {
     return model->n_rows;
+}
+
+int64_t fake_model_copies(const struct fake_model *model)
+{
+    return model->n_copies;
 }
 
 int64_t fake_model_steps(const struct fake_model *model)

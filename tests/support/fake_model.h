@@ -25,6 +25,7 @@ struct engine fake_model_engine_ahead(struct fake_model *model);
 int64_t fake_model_rows(const struct fake_model *model); // computed so far
 // of them, with a token that was not known when they were submitted
 int64_t fake_model_rows_ahead(const struct fake_model *model);
+int64_t fake_model_copies(const struct fake_model *model); // of pages
 int64_t fake_model_steps(const struct fake_model *model);
 int32_t fake_model_largest_batch(const struct fake_model *model); // sequences in one step
 void fake_model_fail_at(struct fake_model *model, int64_t step);  // that step returns STATUS_RESTART

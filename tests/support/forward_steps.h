@@ -10,7 +10,7 @@ enum {
     N_VOCAB = 320,
     PAGE_POSITIONS = 16,
     LENGTH_MAX = 300,
-    PAGES_EACH = (LENGTH_MAX + PAGE_POSITIONS - 1) / PAGE_POSITIONS,
+    PAGES_EACH = (LENGTH_MAX + PAGE_POSITIONS - 1) / PAGE_POSITIONS + 1, // with a spare one
     STEP_SEQUENCES_MAX = 5,
     STEP_ROWS_MAX = STEP_SEQUENCES_MAX * LENGTH_MAX,
 };
@@ -18,6 +18,7 @@ enum {
 struct running {
     int32_t ids[LENGTH_MAX + 1], pages[PAGES_EACH];
     int32_t length, done, chunk;
+    int32_t spare; // page: from time to time the last one moves to it
     int32_t state; // slot of its recurrent state; it moves between two of its own from step to step
 };
 
@@ -31,12 +32,14 @@ static inline void start_sequences(struct running *running, int n_sequences, int
             running[s].ids[i] = (i * 89 + s * 31 + i * i % 17) % N_VOCAB;
         for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere in each way
             running[s].pages[i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
+        running[s].spare = running[s].pages[PAGES_EACH - 1];
     }
 }
 
 struct made_step {
     struct step step;
     struct step_sequence sequences[STEP_SEQUENCES_MAX + 1]; // with one of draft tokens
+    struct page_copy copies[STEP_SEQUENCES_MAX];
     int32_t tokens[STEP_ROWS_MAX], positions[STEP_ROWS_MAX], outputs[STEP_ROWS_MAX];
     int32_t first_output, n_first_outputs; // the first sequence's
     int32_t n_accepted;                    // draft tokens, whose outputs are the last ones but the rejected
@@ -50,6 +53,7 @@ static inline bool make_step(struct made_step *made, struct running *running, in
     *made = (struct made_step){.step = {.tokens = made->tokens,
                                         .positions = made->positions,
                                         .sequences = made->sequences,
+                                        .copies = made->copies,
                                         .output_rows = made->outputs}};
     struct step *step = &made->step;
     for (int i = 0; i < n_sequences; i++) {
@@ -58,6 +62,12 @@ static inline bool make_step(struct made_step *made, struct running *running, in
         int32_t n = r->length - r->done < r->chunk ? r->length - r->done : r->chunk;
         if (n <= 0)
             continue;
+        int32_t *last = &r->pages[r->done / PAGE_POSITIONS], spare = r->spare;
+        if (r->done % PAGE_POSITIONS && turn % 3 == 1) {
+            made->copies[step->n_copies++] = (struct page_copy){.from = *last, .to = spare};
+            r->spare = *last;
+            *last = spare;
+        }
         made->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_tokens,
                                                                       .n_tokens = n,
                                                                       .position = r->done,

@@ -1,43 +1,9 @@
-#include "tests/support/make_model.h"
+#include "tests/support/make_model_parts.h"
 
 #include "engine/philox.h"
-#include "engine/file/tensor.h"
-#include "tests/support/gguf_writer.h"
 
 #include <assert.h>
 #include <math.h>
-
-enum { TENSORS_MAX = 1024, NAME_BYTES = 64 };
-
-enum made_kind { MADE_MATRIX, MADE_PLAIN_MATRIX, MADE_NORM, MADE_BIAS, MADE_DIVISORS, MADE_DECAY };
-
-struct made_tensor {
-    char name[NAME_BYTES];
-    enum made_kind kind;
-    enum tensor_type type;
-    uint32_t n_dims;
-    uint64_t dims[3];
-    uint64_t size, offset;
-};
-
-struct maker {
-    struct model_recipe recipe;
-    const char *base; // general.architecture
-    int32_t head_dim;
-    bool layer_norm;
-    struct buffer keys;
-    uint64_t n_keys;
-    struct made_tensor tensors[TENSORS_MAX];
-    int n_tensors;
-};
-
-static bool is_of(const struct maker *maker, const char *families)
-{
-    char padded[64], list[256];
-    snprintf(padded, sizeof padded, " %s ", maker->recipe.family);
-    snprintf(list, sizeof list, " %s ", families);
-    return strstr(list, padded) != NULL;
-}
 
 // What the models of a family have besides Llama's; older families are listed by name where they differ.
 enum made_trait {
@@ -119,7 +85,7 @@ static void put_made_key(struct maker *maker, const struct made_key *key)
     maker->n_keys++;
 }
 
-static void add_key(struct maker *maker, const char *suffix, enum gguf_kind kind, double number)
+void add_key(struct maker *maker, const char *suffix, enum gguf_kind kind, double number)
 {
     char key[128];
     snprintf(key, sizeof key, "%s.%s", maker->base, suffix);
@@ -243,6 +209,8 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "attention.key_length", GGUF_U32, maker->head_dim);
         add_key(maker, "attention.value_length", GGUF_U32, maker->head_dim);
     }
+    if (is_of(maker, GEMMA_FAMILIES))
+        add_gemma_keys(maker);
     if (is_of(maker, "deepseek2") || has_trait(maker, LATENT))
         add_latent_keys(maker);
     if (is_of(maker, "deepseek2 glm4moe dots1"))
@@ -297,12 +265,14 @@ static void add_keys(struct maker *maker)
     add_key(maker, "context_length", GGUF_U32, r->n_context);
     add_key(maker, "embedding_length", GGUF_U32, r->n_embd);
     add_key(maker, "block_count", GGUF_U32, r->n_layers + r->n_beyond);
-    add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
     add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
-    add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
+    if (!is_of(maker, GEMMA_FAMILIES)) {
+        add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
+        add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
+    }
     add_key(maker, maker->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             GGUF_F32, 1e-5);
-    if (!is_of(maker, "gpt2 bloom")) {
+    if (!is_of(maker, "gpt2 bloom " GEMMA_FAMILIES)) {
         int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " RECURRENT_FAMILIES)
                              ? maker->head_dim / 4 / 2 * 2
                          : is_of(maker, "glm4 glm4moe")       ? maker->head_dim / 2
@@ -393,8 +363,8 @@ static enum tensor_type fit_type(enum tensor_type type, uint64_t n_cols)
     return n_cols % 32 == 0 ? TENSOR_Q8_0 : TENSOR_F16;
 }
 
-static void add_tensor(struct maker *maker, const char *name, enum made_kind kind, uint64_t n_cols,
-                       uint64_t n_rows, uint64_t n_matrices)
+void add_tensor(struct maker *maker, const char *name, enum made_kind kind, uint64_t n_cols, uint64_t n_rows,
+                uint64_t n_matrices)
 {
     const struct model_recipe *r = &maker->recipe;
     if (r->drop_tensor && strcmp(r->drop_tensor, name) == 0)
@@ -420,15 +390,14 @@ static void add_tensor(struct maker *maker, const char *name, enum made_kind kin
         tensor->dims[0] / traits->block_items * traits->block_bytes * tensor->dims[1] * tensor->dims[2];
 }
 
-static void add_vector(struct maker *maker, const char *prefix, const char *name, enum made_kind kind,
-                       uint64_t n)
+void add_vector(struct maker *maker, const char *prefix, const char *name, enum made_kind kind, uint64_t n)
 {
     char whole[NAME_BYTES];
     snprintf(whole, sizeof whole, "%s%s", prefix, name);
     add_tensor(maker, whole, kind, n, 1, 1);
 }
 
-static void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t n)
+void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t n)
 {
     char whole[NAME_BYTES];
     snprintf(whole, sizeof whole, "%s.weight", name);
@@ -438,8 +407,8 @@ static void add_norm(struct maker *maker, const char *prefix, const char *name, 
         add_vector(maker, prefix, whole, MADE_BIAS, (uint64_t)n);
 }
 
-static void add_matrix(struct maker *maker, const char *prefix, const char *name, int32_t n_rows,
-                       int32_t n_cols, bool bias)
+void add_matrix(struct maker *maker, const char *prefix, const char *name, int32_t n_rows, int32_t n_cols,
+                bool bias)
 {
     char whole[NAME_BYTES];
     snprintf(whole, sizeof whole, "%s%s.weight", prefix, name);
@@ -648,12 +617,18 @@ static void add_tensors(struct maker *maker)
         add_tensor(maker, "rope_factors_short.weight", MADE_NORM, (uint64_t)maker->head_dim / 2, 1, 1);
         add_tensor(maker, "rope_factors_long.weight", MADE_DIVISORS, (uint64_t)maker->head_dim / 2, 1, 1);
     }
+    if (is_of(maker, GEMMA_FAMILIES))
+        add_gemma_globals(maker);
     add_norm(maker, "", "output_norm", r->n_embd);
     if (!r->tied)
         add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2"));
     for (int32_t i = 0; i < r->n_layers + r->n_beyond; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
+        if (is_of(maker, GEMMA_FAMILIES)) {
+            add_gemma_layer(maker, prefix, i);
+            continue;
+        }
         if (is_recurrent(maker, i))
             add_delta(maker, prefix);
         else
@@ -826,6 +801,7 @@ static void put_weights(struct buffer *out, const struct maker *maker, int index
                        : tensor->kind == MADE_BIAS  ? noise
                        : tensor->kind == MADE_DECAY ? -expf(10 * noise)
                        : i < n_items / 2            ? 1
+                       : is_of(maker, "gemma4")     ? 1e30f // such pairs are not rotated
                                                     : 8);
     }
 }
@@ -841,7 +817,11 @@ static void fill_recipe(struct maker *maker)
 {
     struct model_recipe *r = &maker->recipe;
     r->family = r->family ? r->family : "llama";
-    r->n_layers = given_or(r->n_layers, is_of(maker, RECURRENT_FAMILIES) ? 4 : 2);
+    int32_t n_layers = is_of(maker, "gemma4")             ? 6
+                       : is_of(maker, "gemma3n")          ? 5
+                       : is_of(maker, RECURRENT_FAMILIES) ? 4
+                                                          : 2;
+    r->n_layers = given_or(r->n_layers, n_layers);
     r->n_embd = given_or(r->n_embd, 64);
     r->n_heads = given_or(r->n_heads, 4);
     r->n_kv_heads = is_of(maker, "gpt2 gptneox bloom deepseek2") ? r->n_heads : given_or(r->n_kv_heads, 2);
@@ -852,7 +832,7 @@ static void fill_recipe(struct maker *maker)
     r->n_experts_used = given_or(r->n_experts_used, 2);
     r->window = given_or(r->window, 24);
     r->gain = r->gain != 0.0f ? r->gain : 2.0f;
-    r->tied = r->tied || is_of(maker, "gemma gemma2 gemma3 command-r cohere2");
+    r->tied = r->tied || is_of(maker, "gemma gemma2 gemma3 gemma3n gemma4 command-r cohere2");
     maker->head_dim = given_or(r->head_dim, r->n_embd / r->n_heads);
     maker->base = is_of(maker, "mixtral llama3 mistral") ? "llama" : r->family;
     maker->layer_norm =

@@ -1,42 +1,19 @@
-#include "tests/support/reference_forward.h"
-
-#include "engine/file/gguf.h"
+#include "tests/support/reference_parts.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct reference {
-    struct gguf *gguf;
-    char family[32];
-    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_ff_expert, n_ff_shared, n_experts,
-        n_experts_used, window, n_context;
-    bool layer_norm, parallel, exact_gelu;
-    double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
-        logit_cap;
-    int n_rope_original; // context before YaRN; 0: no YaRN
-    double yarn_factor;
-    int n; // positions
-};
-
-static void give_up(const char *what)
+void give_up(const char *what)
 {
     fprintf(stderr, "reference_forward: %s\n", what);
     abort();
 }
 
-static bool is_of(const struct reference *r, const char *families)
-{
-    char padded[64], list[256];
-    snprintf(padded, sizeof padded, " %s ", r->family);
-    snprintf(list, sizeof list, " %s ", families);
-    return strstr(list, padded) != NULL;
-}
-
 // --- Reading ---
 
-static double number_of_key(const struct reference *r, const char *suffix, double otherwise)
+double number_of_key(const struct reference *r, const char *suffix, double otherwise)
 {
     char name[128];
     struct error error;
@@ -65,8 +42,20 @@ static bool is_key(const struct reference *r, const char *suffix, const char *va
     return found ? text_equals_string(text, value) : otherwise;
 }
 
+double layer_number(const struct reference *r, const char *suffix, int layer)
+{
+    char name[128];
+    struct gguf_array array = {0};
+    struct error error;
+    bool found = false;
+    snprintf(name, sizeof name, "%s.%s", r->family, suffix);
+    if (gguf_array(r->gguf, name, &array, &found, &error) != STATUS_OK || !found)
+        return number_of_key(r, suffix, 0.0);
+    return gguf_array_number(&array, (size_t)layer);
+}
+
 // A whole tensor as doubles, or NULL; free() it.
-static double *load(const struct reference *r, int layer, const char *name)
+double *load(const struct reference *r, int layer, const char *name)
 {
     char whole[128];
     if (layer < 0)
@@ -84,7 +73,7 @@ static double *load(const struct reference *r, int layer, const char *name)
     tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
     char *kind = strstr(whole, ".weight");
     const struct tensor *scales = NULL;
-    if (kind) {
+    if (kind && !(is_of(r, "gemma4") && strstr(whole, ".ffn_gate_inp."))) { // there it scales the input
         memcpy(kind, ".scale", sizeof ".scale");
         scales = gguf_tensor(r->gguf, whole);
     }
@@ -101,7 +90,7 @@ static double *load(const struct reference *r, int layer, const char *name)
     return wide;
 }
 
-static double *zeros(size_t n)
+double *zeros(size_t n)
 {
     double *items = calloc(n, sizeof *items);
     if (!items)
@@ -112,8 +101,8 @@ static double *zeros(size_t n)
 // --- Pieces ---
 
 // y [n, n_out] = x [n, n_in] times rows `first`.. of weight, plus the same part of its bias.
-static double *multiply(const struct reference *r, int layer, const char *name, const double *x, int n,
-                        int n_in, int first, int n_out)
+double *multiply(const struct reference *r, int layer, const char *name, const double *x, int n, int n_in,
+                 int first, int n_out)
 {
     char weight_name[64], bias_name[64];
     snprintf(weight_name, sizeof weight_name, "%s.weight", name);
@@ -159,31 +148,32 @@ static void normalize_by(const struct reference *r, int layer, const char *name,
     free(bias);
 }
 
-static void normalize(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
-                      int width)
+void normalize(const struct reference *r, int layer, const char *name, double *x, int n_vectors, int width)
 {
     normalize_by(r, layer, name, x, n_vectors, width, 1);
 }
 
-static bool has_tensor(const struct reference *r, int layer, const char *name)
+bool has_tensor(const struct reference *r, int layer, const char *name)
 {
     double *items = load(r, layer, name);
     free(items);
     return items != NULL;
 }
 
-static double *copy_vector(const double *x, size_t n)
+double *copy_vector(const double *x, size_t n)
 {
     return memcpy(zeros(n), x, n * sizeof *x);
 }
 
-static bool is_windowed(const struct reference *r, int layer)
+bool is_windowed(const struct reference *r, int layer)
 {
     static const struct {
         const char *family;
         int pattern; // period of the layers that see everything
     } patterns[] = {{"gemma2", 2}, {"gemma3", 6},  {"gpt-oss", 2}, {"cohere2", 4},
                     {"olmo2", 4},  {"exaone4", 4}, {"afmoe", 4},   {"llama4", 4}};
+    if (is_of(r, "gemma3n gemma4"))
+        return layer_number(r, "attention.sliding_window_pattern", layer) != 0.0;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (is_of(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
             return false;
@@ -221,8 +211,8 @@ static double yarn_frequency(const struct reference *r, int i, double base)
 }
 
 // Vectors of `step` items, of which the first n_rope are rotated; `first` of them come before.
-static void rotate(const struct reference *r, double *x, int n_heads, int step, double base,
-                   const double *divisors, bool is_query)
+void rotate(const struct reference *r, double *x, int n_heads, int step, double base, const double *divisors,
+            bool is_query)
 {
     bool halves =
         !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
@@ -248,11 +238,11 @@ static double gelu(double x)
     return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
 }
 
-static double activate(const struct reference *r, double x)
+double activate(const struct reference *r, double x)
 {
     if (r->exact_gelu)
         return 0.5 * x * erfc(-x / sqrt(2.0));
-    if (is_of(r, "gemma gemma2 gemma3 phi2 gpt2 gptneox starcoder2 falcon bloom"))
+    if (is_of(r, "gemma gemma2 gemma3 gemma3n gemma4 phi2 gpt2 gptneox starcoder2 falcon bloom"))
         return gelu(x);
     if (is_of(r, "nemotron arcee"))
         return pow(fmax(x, 0.0), 2.0);
@@ -278,13 +268,6 @@ static double alibi_slope(const struct reference *r, int head)
     return head < power ? pow(2.0, -8.0 * (head + 1) / power)
                         : pow(2.0, -4.0 * (2 * (head - power) + 1) / power);
 }
-
-// One head's queries, keys and values, all heads' of a position one after the other.
-struct heads {
-    const double *q, *k, *v;
-    int n_kv, key, value; // key-value heads and dims of a head
-    const double *gates;  // multiply the heads' results; NULL: none
-};
 
 // out of one query over the keys it sees; a sink is one more logit without a value.
 static void attend_row(const struct reference *r, int layer, int p, int head, const struct heads *heads,
@@ -317,7 +300,7 @@ static void attend_row(const struct reference *r, int layer, int p, int head, co
 }
 
 // The output matrix's product of all heads' results.
-static double *attend(const struct reference *r, int layer, const struct heads *heads)
+double *attend(const struct reference *r, int layer, const struct heads *heads)
 {
     int width = r->n_heads * heads->value;
     double *all = zeros((size_t)r->n * (size_t)width), *sinks = load(r, layer, "attn_sinks.weight");
@@ -581,7 +564,7 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
     return out;
 }
 
-static void add_expert(double *out, const double *y, double weight, int n)
+void add_expert(double *out, const double *y, double weight, int n)
 {
     for (int i = 0; i < n; i++)
         out[i] += weight * y[i];
@@ -620,7 +603,7 @@ static void mix_experts(const struct reference *r, double *route, int *chosen)
 
 // DeepSeek-V3 (arXiv:2412.19437, section 2.1.2): sigmoids, a bias for the choice alone, experts of the best
 // groups by the sum of each's two best; V2: softmax. `route` becomes the probabilities, scaled.
-static void choose_experts(const struct reference *r, int layer, double *route, int *chosen)
+void choose_experts(const struct reference *r, int layer, double *route, int *chosen)
 {
     if (is_of(r, "phimoe")) {
         mix_experts(r, route, chosen);
@@ -774,9 +757,9 @@ static void open_reference(struct reference *r, const char *path)
     bool mini = is_of(r, "minicpm3");
     r->residual_scale = number_of_key(r, "residual_scale", mini ? 1.4 / sqrt(r->n_layers) : 1.0);
     r->embedding_scale = number_of_key(r, "embedding_scale",
-                                       is_of(r, "gemma gemma2 gemma3 afmoe") ? sqrt(r->n_embd)
-                                       : mini                                ? 12.0
-                                                                             : 1.0);
+                                       is_of(r, "gemma gemma2 gemma3 gemma3n gemma4 afmoe") ? sqrt(r->n_embd)
+                                       : mini                                               ? 12.0
+                                                                                            : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
     if (is_of(r, "granite granitemoe minicpm3"))
@@ -796,7 +779,9 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
             x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
                                   (positions ? positions[p * r.n_embd + i] : 0.0);
     normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
-    for (int layer = 0; layer < r.n_layers; layer++)
+    if (is_of(&r, "gemma3n gemma4"))
+        run_gemma(&r, ids, x);
+    for (int layer = 0; layer < r.n_layers && !is_of(&r, "gemma3n gemma4"); layer++)
         run_layer(&r, layer, x);
     normalize(&r, -1, "output_norm", x, n_ids, r.n_embd);
     int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));

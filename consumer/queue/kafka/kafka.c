@@ -17,7 +17,8 @@ enum {
     WATCH_QUIET_MS = 30000,  // a partition is checked after this time without a record
     GAPS_INTERVAL_MS = 200,  // between two queries of log starts
     CLOSE_ASK_MS = 5000,
-    FIGURES_KEPT_MS = 30000, // the next owner may wait this long for a transaction before it has figures
+    CLOSE_CONSUMER_MS = 2000, // librdkafka 2.0.2 does not end one that may not read its topic, for instance
+    FIGURES_KEPT_MS = 30000,  // a scraper's interval; the next owner may wait so long for a transaction
 };
 
 static struct kafka_transport *kafka_of(struct transport *transport)
@@ -283,6 +284,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         kafka_quiet_commit(kafka);
         kafka_quiet_compare(kafka);
         kafka_watch_held(kafka);
+        kafka_past_look(kafka);
         kafka_stall_look(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
@@ -333,7 +335,9 @@ static enum status kafka_release(struct transport *transport, struct job *const 
     struct kafka_transport *kafka = kafka_of(transport);
     for (size_t i = 0; i < n_jobs; i++) {
         struct partition *partition = partition_find(&kafka->partitions, jobs[i]->source.partition);
-        if (!partition || !offset_map_is_running(&partition->map, jobs[i]->source.offset))
+        // a job in doubt stays running in the map until its transaction is decided: it may be published
+        if (!partition || !offset_map_is_running(&partition->map, jobs[i]->source.offset) ||
+            kafka_transaction_has(kafka, jobs[i]))
             continue;
         offset_map_release(&partition->map, jobs[i]->source.offset);
         partition->fetching.rewind = partition->owned;
@@ -375,7 +379,8 @@ static size_t kafka_partition_figures(struct transport *transport, struct partit
                 .committed = partition->committed,
                 .end = find_end(kafka, partition),
                 .n_in_flight = partition->map.n_running - partition->quarantine.n_records,
-                .n_map_covered = partition->map.n_finished,
+                .n_map_covered =
+                    partition->n_past_covered < 0 ? partition->map.n_finished : partition->n_past_covered,
                 .n_deleted = partition->gaps.n_deleted,
                 .n_quarantined = partition->quarantine.n_records,
                 .stalled_s = partition->stall.since_ms ? (clock_ms() - partition->stall.since_ms) / 1000 : 0,
@@ -417,9 +422,14 @@ static void end_transactions(struct kafka_transport *kafka, bool is_answered, in
     kafka_mark_leaving(kafka, NULL);
     if (!is_answered || (!is_open && !kafka_has_to_say_leaving(kafka)))
         return;
-    if (is_open && kafka_transaction_resolve(kafka, deadline_ms, &error) != STATUS_OK)
+    if (is_open && kafka_transaction_hurry(kafka, deadline_ms, &error) != STATUS_OK)
         return;
     kafka_say_leaving(kafka);
+}
+
+static int64_t earlier(int64_t a_ms, int64_t b_ms)
+{
+    return a_ms < b_ms ? a_ms : b_ms;
 }
 
 static void kafka_close(struct transport *transport)
@@ -428,7 +438,6 @@ static void kafka_close(struct transport *transport)
     int64_t deadline_ms = clock_ms() + KAFKA_CLOSE_TIMEOUT_MS;
     bool is_answered = broker_answers(kafka, deadline_ms);
     kafka->intake.events = NULL;
-    kafka->publishing.throttling.patient_until_ms = deadline_ms;
     end_transactions(kafka, is_answered, deadline_ms);
     kafka_stop(kafka, &(struct error){.status = STATUS_RESTART, .code = ERROR_BROKER});
     if (kafka->clients.consumer.rk)
@@ -441,7 +450,7 @@ static void kafka_close(struct transport *transport)
     if (kafka->group.membership)
         rd_kafka_consumer_group_metadata_destroy(kafka->group.membership);
     kafka_group_drop_records(kafka);
-    kafka_handle_close(&kafka->clients.consumer, deadline_ms);
+    kafka_handle_close(&kafka->clients.consumer, earlier(deadline_ms, clock_ms() + CLOSE_CONSUMER_MS));
     kafka_asking_close(&kafka->clients.asking, deadline_ms);
     kafka_publish_close(kafka, deadline_ms);
     kafka_metadata_close(&kafka->hindrance.metadata, deadline_ms);

@@ -48,9 +48,7 @@ enum kafka_outcome kafka_judge(struct kafka_transport *kafka, rd_kafka_error_t *
     bool is_read = needs_read(fault);
     // librdkafka names the topic only in its log.
     if (is_read)
-        error_set(error, STATUS_RETRY, ERROR_BROKER,
-                  "Kafka at %s: %s: %s: the worker needs the right Read on topic %s", kafka->config->brokers,
-                  what, rd_kafka_error_string(fault), kafka->config->topics.jobs);
+        (void)kafka_wait_for_read(kafka, "sending offsets: authorization failed", error);
     else if (rd_kafka_error_code(fault) == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED)
         error_set(error, STATUS_RETRY, ERROR_BROKER,
                   "Kafka at %s: %s: %s: the worker needs the right Write on topics %s and %s",

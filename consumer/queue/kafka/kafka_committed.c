@@ -107,6 +107,13 @@ static enum status set_held(struct kafka_transport *kafka, const rd_kafka_topic_
         kafka->config->brokers, *ids ? "of partition(s) " : some, ids, kafka->config->topics.jobs);
 }
 
+enum status kafka_wait_for_read(const struct kafka_transport *kafka, const char *what, struct error *error)
+{
+    return error_set(error, STATUS_RETRY, ERROR_BROKER,
+                     "Kafka at %s: %s: the worker needs the right Read on topic %s", kafka->config->brokers,
+                     what, kafka->config->topics.jobs);
+}
+
 // While a transaction has pending offsets, librdkafka repeats the request, which the coordinator answers with
 // UNSTABLE_OFFSET_COMMIT, and reports only the timeout. The transaction belongs to the partition's previous
 // owner, or to a dead worker; then the broker aborts it after transaction.timeout.ms. If the coordinator
@@ -119,9 +126,13 @@ enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_p
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
         code = list->elems[i].err;
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR) {
+        kafka->watch.lacks_read = false;
         kafka->group.held_search = (struct kafka_held_search){0}; // the next transaction may hold others
         return STATUS_OK;
     }
+    kafka->watch.lacks_read = code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    if (kafka->watch.lacks_read)
+        return kafka_wait_for_read(kafka, "reading the group's offsets: authorization failed", error);
     enum status status = kafka_is_denial(code) ? STATUS_REFUSE : STATUS_RETRY;
     bool may_be_held =
         code == RD_KAFKA_RESP_ERR__TIMED_OUT || code == RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;

@@ -4,7 +4,8 @@
 // fetch response has the log start. If it is not beyond the position, the log still had all offsets of the
 // gap when it was fetched, and nothing is lost. Otherwise the gap is kept, and the log starts of all
 // partitions with gaps are queried in one call: at most every watch.gaps_interval_ms and, with
-// config->refuse_deleted, before each commit, which would skip the gaps.
+// config->refuse_deleted, before each commit, which would skip the gaps. The offsets of an explained gap are
+// finished in the offset map.
 //
 //   position 500, next record 520     log start   0   nothing lost: markers, aborted or compacted records
 //                                     log start 510   the 10 offsets from 500 to 509 were deleted unread
@@ -67,6 +68,12 @@ static bool was_whole(const struct kafka_transport *kafka, const struct partitio
            low >= 0 && low <= from;
 }
 
+static void skip(struct partition *partition, int64_t from, int64_t to)
+{
+    if (offset_map_skip(&partition->map, from, to))
+        partition->gaps.are_unsaved = partition->changed = true;
+}
+
 void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *partition, int64_t next)
 {
     const struct offset_map *map = &partition->map;
@@ -75,6 +82,7 @@ void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *part
         return;
     if (was_whole(kafka, partition, from)) {
         drop_from(&partition->gaps, from);
+        skip(partition, from, next);
         return;
     }
     int64_t n_finished = map->position == OFFSET_UNKNOWN ? 0 : count_finished(map, from, next);
@@ -118,8 +126,12 @@ static enum status count_deleted_of_gaps(struct kafka_transport *kafka, struct p
                                          int64_t log_start, struct error *error)
 {
     enum status status = STATUS_OK;
-    for (int32_t i = 0; i < partition->gaps.n_items && status == STATUS_OK; i++)
-        status = count_deleted(kafka, partition, &partition->gaps.items[i], log_start, error);
+    for (int32_t i = 0; i < partition->gaps.n_items && status == STATUS_OK; i++) {
+        const struct gap *gap = &partition->gaps.items[i];
+        status = count_deleted(kafka, partition, gap, log_start, error);
+        if (gap->n_delivered == 0) // else jobs between gaps may have been released
+            skip(partition, gap->from, gap->to);
+    }
     partition->gaps.n_items = 0;
     return status;
 }

@@ -75,7 +75,7 @@ void kafka_steer_partitions(struct kafka_transport *kafka)
         struct partition *partition = kafka->partitions.items[i];
         if (!partition || !partition->owned)
             continue;
-        set_paused(kafka, partition, offset_map_is_full(&partition->map));
+        set_paused(kafka, partition, offset_map_is_full(&partition->map) || partition->stall.skip.is_waiting);
         if (!partition->fetching.paused && fault_redelivers())
             rewind_partition(kafka, partition, partition->map.watermark);
         if (partition->fetching.rewind && !partition->fetching.paused)
@@ -164,9 +164,11 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         kafka_gaps_warn_of_others(kafka, committed);
     partition->committed = is_committed ? committed->offset : -1;
     partition->saved_crc = kafka_saved_crc(committed);
+    partition->n_past_covered = -1;
     partition->fetching.end = -1;
     partition->fetching.end_when_assigned = end;
     partition->gaps.n_items = 0; // those above the committed offset are delivered again
+    partition->gaps.are_unsaved = false;
     partition->fetching.at_end = partition->fetching.paused = partition->fetching.rewind =
         partition->fetching.was_rewound = false;
     partition->unsaved = partition->leaving = false;

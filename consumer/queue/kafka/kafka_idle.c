@@ -173,9 +173,7 @@ static bool is_covered(struct kafka_transport *kafka, int32_t n_partitions)
     return is_covered;
 }
 
-// Makes librdkafka notice added partitions. It queries them only every 5 minutes
-// (topic.metadata.refresh.interval.ms), and its group code reads only an answer that lists all topics.
-static void find_added(struct kafka_transport *kafka)
+void kafka_find_added(struct kafka_transport *kafka)
 {
     const rd_kafka_metadata_t *metadata;
     if (rd_kafka_metadata(kafka->clients.consumer.rk, 1, NULL, &metadata, CONFIRM_TIMEOUT_MS) ==
@@ -195,6 +193,6 @@ bool kafka_confirm_drained(struct transport *transport)
         return false;
     if (is_covered(kafka, n_partitions))
         return true;
-    find_added(kafka);
+    kafka_find_added(kafka);
     return false;
 }

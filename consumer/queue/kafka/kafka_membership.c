@@ -288,6 +288,7 @@ enum status kafka_watch_membership(struct kafka_transport *kafka, const struct e
                  kafka->config->brokers,
                  kafka->group.subscribed ? "not yet a member of group" : "reading topic",
                  kafka->group.subscribed ? kafka->config->group.name : kafka->config->topics.control);
-    kafka->outside.time_ms += step_ms < STEP_MS_MAX ? step_ms : STEP_MS_MAX;
+    if (!kafka->watch.lacks_read)
+        kafka->outside.time_ms += step_ms < STEP_MS_MAX ? step_ms : STEP_MS_MAX;
     return kafka->outside.time_ms < kafka->outside.timeout_ms ? STATUS_OK : end_outside(kafka, error);
 }

@@ -5,10 +5,15 @@
 
 enum { IDLE_COMMIT_INTERVAL_MS = 1000, WATCH_TIMEOUT_MS = 1000 };
 
-static bool is_idle(const struct partition *partition)
+// Whether progress waits for a commit although no record follows that would cause one.
+static bool is_behind(const struct partition *partition)
 {
-    return partition && partition->owned && partition->fetching.at_end && partition->map.n_running == 0 &&
-           partition->map.watermark > partition->committed;
+    if (!partition || !partition->owned)
+        return false;
+    bool is_idle = partition->fetching.at_end && partition->map.n_running == 0;
+    bool is_read = partition->fetching.at_end || partition->fetching.paused;
+    return (is_idle && partition->map.watermark > partition->committed) ||
+           (is_read && partition->gaps.are_unsaved && partition->committed >= 0); // else no job was started
 }
 
 void kafka_quiet_commit(struct kafka_transport *kafka)
@@ -17,7 +22,7 @@ void kafka_quiet_commit(struct kafka_transport *kafka)
     if (now_ms - kafka->watch.idle_commit_ms < IDLE_COMMIT_INTERVAL_MS)
         return;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
-        if (!is_idle(kafka->partitions.items[i]))
+        if (!is_behind(kafka->partitions.items[i]))
             continue;
         struct error error;
         kafka->watch.idle_commit_ms = now_ms;

@@ -292,7 +292,10 @@ enum status kafka_settle(struct kafka_transport *kafka, int64_t deadline_ms, str
     status = begin_look(kafka, deadline_ms, error);
     while (status == STATUS_OK) {
         status = look(kafka, deadline_ms, error);
-        if (status != STATUS_RETRY)
+        bool is_denied = status == STATUS_RETRY && settling->undecided->cnt == 0 && kafka->watch.lacks_read;
+        if (is_denied)
+            settling->since_ms = 0; // whether offsets are undecided is not known
+        if (status != STATUS_RETRY || is_denied)
             break;
         if (!is_patient(settling) && may_give_up(kafka)) {
             warn_of_others(kafka);

@@ -14,12 +14,15 @@
 #include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 enum {
-    STALL_INTERVAL_MS = 200,  // between two checks
+    STALL_INTERVAL_MS = 200, // between two checks
+    DENIED_ASK_MS = 5000,    // between two looks whether a denied topic may be read again
+    RIGHT_TIMEOUT_MS = 500,
     STALL_SILENT_MS = 120000, // without a record, an error or a job in flight, until a partition is named
     SEEK_TIMEOUT_MS = 2000,   // answered by librdkafka's own threads
     SHOWN_REASON_BYTES = 200,
@@ -93,19 +96,32 @@ static void deliver_unreadable(struct kafka_transport *kafka, const struct parti
     kafka->intake.events->receive(kafka->intake.events->context, &record);
 }
 
-// Delivers one record for the batch, at the first offset that is not finished. If all are finished, a worker
-// did it before.
+// Whether a commit can show that all of the batch is finished: its end is within the map's window, or no
+// earlier job is running.
+static bool fits(const struct partition *partition)
+{
+    const struct stall_skip *skip = &partition->stall.skip;
+    return skip->high - partition->map.watermark <= OFFSET_MAP_WINDOW ||
+           partition->map.watermark >= skip->first;
+}
+
+// Delivers one record for the batch, at the first offset that is not finished, and marks the others as
+// finished. If all are, a worker did it before.
 static void pass_over(struct kafka_transport *kafka, struct partition *partition)
 {
     int64_t end = partition->stall.skip.high;
     enum delivery delivery = DELIVERY_DONE;
     int64_t offset = partition->stall.skip.first;
+    partition->stall.skip.is_waiting = !fits(partition); // the partition is paused
+    if (partition->stall.skip.is_waiting)
+        return;
     while (offset < end && (delivery = offset_map_deliver(&partition->map, offset)) == DELIVERY_DONE)
         offset++;
+    assert(delivery != DELIVERY_FULL);
     if (delivery == DELIVERY_NEW)
         deliver_unreadable(kafka, partition, offset, end);
-    if (delivery != DELIVERY_FULL)
-        offset_map_reach(&partition->map, end);
+    (void)offset_map_skip(&partition->map, partition->stall.skip.first, end); // committed with the record
+    offset_map_reach(&partition->map, end);
     partition->stall = (struct stall){0};
     partition->fetching.rewind = true; // to the map's position
 }
@@ -209,22 +225,44 @@ static bool is_silent(const struct kafka_transport *kafka, const struct partitio
            high > (partition->map.position < 0 ? 0 : partition->map.position);
 }
 
+// librdkafka leaves the group's assignment when it may not read the topic's metadata; then nothing else asks.
+static void look_for_right(struct kafka_transport *kafka, int64_t now_ms)
+{
+    struct error error;
+    if (!kafka->watch.lacks_read || now_ms - kafka->watch.read_looked_ms < DENIED_ASK_MS)
+        return;
+    kafka->watch.read_looked_ms = now_ms;
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_list_add(list, kafka->config->topics.jobs, 0);
+    if (kafka_read_committed(kafka, list, RIGHT_TIMEOUT_MS, &error) == STATUS_OK)
+        kafka_find_added(kafka);
+    rd_kafka_topic_partition_list_destroy(list);
+}
+
 void kafka_stall_look(struct kafka_transport *kafka)
 {
     int64_t now_ms = clock_ms();
     if (now_ms - kafka->watch.stalls_looked_ms < STALL_INTERVAL_MS)
         return;
     kafka->watch.stalls_looked_ms = now_ms;
+    look_for_right(kafka, now_ms);
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
         struct partition *partition = kafka->partitions.items[i];
         if (!partition)
             continue;
+        if (partition->stall.skip.is_waiting)
+            pass_over(kafka, partition);
         if (!partition->stall.what[0] && !is_silent(kafka, partition)) {
             partition->stall = (struct stall){0};
             continue;
         }
         if (!partition->stall.since_ms)
-            partition->stall.since_ms = now_ms;
+            partition->stall.since_ms = partition->stall.asked_ms = now_ms;
+        // librdkafka reports a denial once, and not its end: at the log's end nothing would be delivered
+        if (partition->stall.is_denied && now_ms - partition->stall.asked_ms >= DENIED_ASK_MS) {
+            partition->stall.asked_ms = now_ms;
+            partition->fetching.rewind = true;
+        }
         if (partition->stall.what[0] || now_ms - partition->stall.since_ms < STALL_SILENT_MS)
             continue;
         partition->stall.offset = partition->map.position < 0 ? 0 : partition->map.position;

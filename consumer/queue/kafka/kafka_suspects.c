@@ -3,6 +3,9 @@
 // `promised` ahead of the records read, so only the first jobs of a partition, and suspects, need a
 // transaction of their own.
 #include "consumer/queue/kafka/kafka_transport.h"
+#include "schemas/base/clock.h"
+
+enum { HURRY_MS = 5000 };
 
 static struct partition *owner_of(const struct kafka_transport *kafka, const struct job *job)
 {
@@ -19,7 +22,7 @@ static void rest_suspects(struct kafka_transport *kafka)
         if (!partition || !partition->owned || partition->suspects.n_items == 0)
             continue;
         suspects_rest(&partition->suspects);
-        partition->unsaved = true;
+        partition->unsaved = partition->changed = true;
     }
     kafka->alone = false;
 }
@@ -47,7 +50,7 @@ enum status kafka_start(struct transport *transport, struct job *const *jobs, si
         if (how != SUSPECT_AMONG_MANY)
             suspects_compute(&partition->suspects, jobs[i]->source.offset, how);
         if (how != SUSPECT_AMONG_MANY || jobs[i]->source.offset >= partition->suspects.promised)
-            partition->unsaved = true;
+            partition->unsaved = partition->changed = true;
     }
     kafka->alone = how == SUSPECT_ALONE;
     if (!is_unsaved(kafka, jobs, n_jobs))
@@ -65,7 +68,7 @@ static void mark_leaving(struct partition *partition)
         return;
     partition->leaving = true;
     // Partitions without computed jobs need no commit.
-    partition->unsaved = partition->suspects.promised > 0;
+    partition->unsaved = partition->changed = partition->suspects.promised > 0;
 }
 
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
@@ -90,6 +93,12 @@ bool kafka_has_to_say_leaving(const struct kafka_transport *kafka)
 void kafka_say_leaving(struct kafka_transport *kafka)
 {
     struct error error;
-    if (kafka_has_to_say_leaving(kafka))
+    struct kafka_throttle *throttle = &kafka->clients.producer.throttle;
+    int64_t until_ms = throttle->until_ms;
+    if (kafka_has_to_say_leaving(kafka) &&
+        (!kafka_is_throttled(kafka) ||
+         kafka_transaction_hurry(kafka, clock_ms() + HURRY_MS, &error) == STATUS_OK))
         (void)!kafka_commit(&kafka->base, NULL, 0, NULL, &error);
+    if (throttle->until_ms < until_ms) // for the records of later transactions
+        throttle->until_ms = until_ms;
 }

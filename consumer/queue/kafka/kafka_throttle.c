@@ -2,7 +2,8 @@
 // and reads nothing from that connection meanwhile (KIP-219). librdkafka 2.0.2 keeps sending: its requests
 // wait there, and fail after socket.timeout.ms. Therefore
 //
-//   - no transaction begins while a broker throttles, because its offsets use the same connection;
+//   - no transaction begins while a broker throttles, because its offsets use the same connection. The last
+//     one of a partition that leaves this worker has offsets alone, and uses a new producer's connections;
 //   - a group of jobs is so large that its records are throttled for about GROUP_MS;
 //   - a producer whose requests would time out is replaced, and the next one has longer timeouts.
 #include "consumer/queue/kafka/kafka_transport.h"
@@ -25,6 +26,11 @@ enum {
 int kafka_throttled_ms(const struct kafka_transport *kafka)
 {
     return kafka_remaining_ms(kafka->clients.producer.throttle.until_ms);
+}
+
+bool kafka_is_throttled(const struct kafka_transport *kafka)
+{
+    return kafka_throttled_ms(kafka) > SHORT_MS;
 }
 
 static void explain(const struct kafka_transport *kafka, char *text, size_t size)
@@ -59,9 +65,9 @@ enum status kafka_throttle_await(struct kafka_transport *kafka, struct error *er
 {
     kafka_handle_serve(&kafka->clients.producer);
     while (kafka_throttled_ms(kafka) > 0 &&
-           kafka_remaining_ms(kafka->publishing.throttling.patient_until_ms) > 0)
+           kafka->clients.producer.throttle.until_ms <= kafka->publishing.throttling.patient_until_ms)
         rd_kafka_poll(kafka->clients.producer.rk, WAIT_MS);
-    if (kafka_throttled_ms(kafka) <= SHORT_MS)
+    if (!kafka_is_throttled(kafka))
         return STATUS_OK;
     warn_sometimes(kafka);
     char text[ERROR_TEXT_BYTES];
@@ -148,7 +154,7 @@ void kafka_commit_advice(struct transport *transport, struct commit_advice *advi
     struct kafka_transport *kafka = (struct kafka_transport *)transport;
     kafka_handle_serve(&kafka->clients.producer);
     *advice = (struct commit_advice){.jobs_max = (size_t)kafka->publishing.throttling.jobs_max};
-    if (kafka_throttled_ms(kafka) > SHORT_MS) {
+    if (kafka_is_throttled(kafka)) {
         advice->not_before_ms = kafka->clients.producer.throttle.until_ms;
         warn_sometimes(kafka);
     }

@@ -68,6 +68,14 @@ static struct transaction_entry *find_unacknowledged(const struct transaction *t
                    compare_entries);
 }
 
+bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job)
+{
+    const struct transaction *transaction = &kafka->publishing.transaction;
+    struct transaction_entry entry = entry_of(job);
+    return transaction->phase != TRANSACTION_NONE && transaction->n_entries > 0 &&
+           bsearch(&entry, transaction->entries, transaction->n_entries, sizeof entry, compare_entries);
+}
+
 static void sort_entries(struct transaction_entry *entries, size_t n_entries)
 {
     if (n_entries > 1)
@@ -103,6 +111,14 @@ static struct partition *runs_in(const struct kafka_transport *kafka, const stru
 static bool is_between_owners(const struct kafka_transport *kafka)
 {
     return kafka->group.assigned || !kafka->group.membership;
+}
+
+static enum status set_between_owners(const struct kafka_transport *kafka, struct error *error)
+{
+    return kafka->watch.lacks_read
+               ? kafka_wait_for_read(kafka, "no partitions", error)
+               : error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
+                           kafka->config->brokers);
 }
 
 // If the group's offsets were reset while a job was computed, it was delivered again: only one copy is
@@ -142,8 +158,7 @@ static enum status choose_actions(struct kafka_transport *kafka, struct job *con
             actions[i] = ACTION_REPORT;
         } else if (partition && is_between_owners(kafka)) {
             clear_transaction(transaction);
-            return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group is being rebalanced",
-                             kafka->config->brokers);
+            return set_between_owners(kafka, error);
         } else if (partition && partition->owned) {
             actions[i] = ACTION_PUBLISH;
             transaction->entries[transaction->n_entries++] = entry_of(jobs[i]);
@@ -214,6 +229,7 @@ static enum status add_offset(struct kafka_transport *kafka, struct partition *p
     }
     buffer_clear(&kafka->publishing.scratch.map);
     offset_map_encode(&map, &kafka->publishing.scratch.map);
+    partition->changed = false;
     partition->promising = suspects_encode(&partition->suspects, &map, kafka->identity.owner,
                                            partition->leaving, &kafka->publishing.scratch.map);
     void *metadata =
@@ -237,7 +253,7 @@ static bool has_progress(const struct transaction *transaction, const struct par
 {
     if (!partition || !partition->owned || partition->map.watermark == OFFSET_UNKNOWN)
         return false;
-    if (partition->map.watermark > partition->committed || partition->unsaved)
+    if (partition->map.watermark > partition->committed || partition->unsaved || partition->gaps.are_unsaved)
         return true;
     for (size_t i = 0; i < transaction->n_entries; i++) {
         if (transaction->entries[i].partition == partition->id)
@@ -276,7 +292,8 @@ static void apply_entries(struct kafka_transport *kafka)
         partition->committed = offset->offset;
         partition->saved_crc = kafka_saved_crc(offset);
         partition->suspects.promised = partition->promising;
-        partition->unsaved = false;
+        partition->unsaved &= partition->changed;
+        partition->gaps.are_unsaved &= partition->changed;
         suspects_prune(&partition->suspects, &partition->map);
     }
     kafka->figures.n_commits++;
@@ -361,17 +378,17 @@ static enum status commit_it(struct kafka_transport *kafka, int64_t deadline_ms,
 {
     kafka->publishing.transaction.phase = TRANSACTION_COMMITTING;
     enum kafka_outcome outcome;
-    bool stranded;
+    bool stranded, is_hopeless;
     do {
         outcome =
             kafka_judge(kafka,
                         rd_kafka_commit_transaction(kafka->clients.producer.rk, kafka_call_ms(deadline_ms)),
                         "committing a transaction", error);
         stranded = is_stranded(kafka, outcome, error);
-    } while (!stranded && kafka_try_again(kafka, outcome, deadline_ms));
+        is_hopeless = outcome == KAFKA_OUTCOME_RETRY && kafka_throttle_outlasts_requests(kafka);
+    } while (!stranded && !is_hopeless && kafka_try_again(kafka, outcome, deadline_ms));
     if (outcome == KAFKA_OUTCOME_RETRY)
         kafka_throttle_explain(kafka, error);
-    bool is_hopeless = outcome == KAFKA_OUTCOME_RETRY && kafka_throttle_outlasts_requests(kafka);
     if (outcome == KAFKA_OUTCOME_DONE || is_hopeless)
         kafka_throttle_learn(kafka);
     if (outcome == KAFKA_OUTCOME_BROKEN || stranded || is_hopeless)
@@ -496,6 +513,23 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
     if (status == STATUS_OK && kafka->watch.is_behind)
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group's offsets are read again",
                          kafka->config->brokers);
+    return status;
+}
+
+// A broker throttles a connection: it reads the new producer's at once.
+enum status kafka_transaction_hurry(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error)
+{
+    struct transaction *transaction = &kafka->publishing.transaction;
+    if (kafka_is_throttled(kafka)) {
+        if (transaction->phase != TRANSACTION_UNKNOWN)
+            transaction->phase = TRANSACTION_BROKEN;
+        kafka->clients.producer.throttle.until_ms = 0;
+    }
+    enum status status;
+    do {
+        status = kafka_transaction_resolve(kafka, deadline_ms, error);
+    } while (status == STATUS_RETRY && transaction->phase == TRANSACTION_BROKEN && !kafka_is_down(kafka) &&
+             kafka_remaining_ms(deadline_ms) > 0);
     return status;
 }
 

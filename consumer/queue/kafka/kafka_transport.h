@@ -16,6 +16,7 @@
 //   kafka_quarantine.c   records that are left unfinished
 //   kafka_suspects.c     jobs that may have killed a worker
 //   kafka_group.c        partitions assigned and revoked
+//   kafka_past.c         figures of partitions that left this worker
 //   kafka_idle.c         whether the queue is empty
 //   kafka_stall.c        partitions whose next record can't be delivered
 //   kafka_hindrance.c    obstacles to the work of a member of the group
@@ -173,10 +174,15 @@ struct kafka_watch {
     int quiet_ms;
     bool is_stuck;  // the consumer does not fetch available records
     bool is_behind; // the group's offsets are older than ours: nothing is committed before they are read
+    // The group's offsets were refused for want of the right Read on the jobs topic: the worker waits for it,
+    // because a restart would not help.
+    bool lacks_read;
+    int64_t read_looked_ms; // last query whether the right is back
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // the last query had no answer for some partition
-    int figures_kept_ms;    // how long a lost partition's figures stay, until its new owner shows its own
+    int figures_kept_ms;    // how long a lost partition's figures stay: longer than a scraper's interval
+    int64_t past_looked_ms; // last query of lost partitions' offsets
     int held_ms;            // a transaction that stays open for longer is reported
     int held_unready_ms;    // one open for longer keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last search for held records
@@ -226,7 +232,7 @@ enum { KAFKA_PATIENCE_MS = 10000 };
 struct kafka_throttling {
     int64_t jobs_max;         // of a transaction; 0: no limit
     int64_t total_ms_before;  // the producer's throttle time when the transaction began
-    int64_t patient_until_ms; // until then a last commit waits for a throttle to end
+    int64_t patient_until_ms; // a last commit waits for a throttle that ends by then
     int64_t warned_ms;
     int socket_timeout_ms;   // the producer's
     bool are_limits_refused; // brokers refuse a longer transaction.timeout.ms
@@ -278,6 +284,8 @@ bool kafka_is_unreachable(rd_kafka_resp_err_t code);
 
 // ---- kafka_committed.c ----
 
+// Sets STATUS_RETRY: "WHAT: the worker needs the right Read on topic ...".
+enum status kafka_wait_for_read(const struct kafka_transport *kafka, const char *what, struct error *error);
 // The group's offsets and metadata of the listed partitions. STATUS_RETRY: temporarily unavailable.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error) WARN_UNUSED;
@@ -349,9 +357,9 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 
 // ---- kafka_quiet.c ----
 
-// Commits the positions of partitions whose jobs are all finished, once a second at most: control records and
-// compaction move the end of a partition beyond its last job; without jobs in flight no commit would follow,
-// and the group's lag would never be 0.
+// Commits the positions of partitions whose jobs are all finished, and the maps of those with gaps after a
+// running job, once a second at most. Control records and compaction move the end of a partition beyond its
+// last job: without this commit they would count as unfinished jobs until the next job is finished.
 void kafka_quiet_commit(struct kafka_transport *kafka);
 // Compares partitions that are quiet for watch.quiet_ms with the log's end: librdkafka may stop fetching a
 // partition (its issue 5591, open). The partition is rewound and, if that does not help, fetched by a new
@@ -389,10 +397,19 @@ enum status kafka_namesake_await(struct kafka_transport *kafka, struct error *er
 // Takes the slot, checks topics and offset maps, opens all clients.
 enum status kafka_connect(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 
+// ---- kafka_past.c ----
+
+// Called in each poll.
+void kafka_past_look(struct kafka_transport *kafka);
+
 // ---- kafka_idle.c ----
 
 // Reports partitions whose records an open transaction holds back. Called in each poll.
 void kafka_watch_held(struct kafka_transport *kafka);
+// Makes librdkafka notice added partitions, or a topic that it may read again. It queries them only every 5
+// minutes (topic.metadata.refresh.interval.ms), and its group code reads only an answer that lists all
+// topics.
+void kafka_find_added(struct kafka_transport *kafka);
 // The transport's is_drained and confirm_drained.
 bool kafka_is_drained(struct transport *transport);
 bool kafka_confirm_drained(struct transport *transport);
@@ -477,10 +494,11 @@ enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *con
 
 // Milliseconds for which a broker still reads nothing from the producer; 0: not throttled.
 int kafka_throttled_ms(const struct kafka_transport *kafka);
+bool kafka_is_throttled(const struct kafka_transport *kafka); // for long enough to matter
 // Puts "throttled by the broker ..." before the error's text while a broker throttles.
 void kafka_throttle_explain(const struct kafka_transport *kafka, struct error *error);
-// Called before a transaction begins. STATUS_RETRY: a broker throttles, and throttling.patient_until_ms has
-// passed.
+// Called before a transaction begins. STATUS_RETRY: a broker throttles, and for longer than until
+// throttling.patient_until_ms.
 enum status kafka_throttle_await(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Called when a transaction begins, and (learn) when its records were sent: limits the number of jobs of the
 // next transactions by the throttle time that this one caused.
@@ -541,9 +559,17 @@ uint32_t kafka_saved_crc(const rd_kafka_topic_partition_t *saved);
 
 enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
                          struct error *error);
+// Whether a transaction whose outcome is not known has the job.
+bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job);
 // Continues a transaction in doubt. STATUS_OK: none is in doubt now.
+// Whether a transaction whose outcome is not known has the job.
+bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job);
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
                                       struct error *error) WARN_UNUSED;
+// The same, but does not wait for a throttle, if there is one: replaces the producer, which the next
+// transaction may use for offsets alone.
+enum status kafka_transaction_hurry(struct kafka_transport *kafka, int64_t deadline_ms,
+                                    struct error *error) WARN_UNUSED;
 // Asks the coordinator, in a transaction that is aborted, whether another process has begun transactions
 // under our id since this process began its own. STATUS_RESTART: one has.
 enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t deadline_ms,

@@ -29,7 +29,7 @@ struct partition *partition_add(struct partition_table *table, int32_t id, int32
         if (!partition)
             return NULL;
         partition->id = id;
-        partition->fetching.end = partition->committed = -1;
+        partition->fetching.end = partition->committed = partition->n_past_covered = -1;
         offset_map_init(&partition->map);
     }
     return partition;

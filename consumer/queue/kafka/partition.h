@@ -20,6 +20,7 @@ struct gaps {
     struct gap items[PARTITION_GAPS_MAX];
     int32_t n_items;
     int64_t n_deleted; // records deleted before they were read, since the start
+    bool are_unsaved;  // the map has explained gaps that are not committed
 };
 
 // Records after the first record of an open transaction are not delivered until it ends.
@@ -38,12 +39,13 @@ struct quarantine {
 
 // The end of a batch that can't be read, searched for by probes (kafka_stall.c).
 struct stall_skip {
-    int64_t first; // its first offset that was not delivered
-    int64_t begin; // first offset of the batch, from the error
-    int64_t low;   // the last offset known to be of it
-    int64_t probe; // offset that is being fetched
-    int64_t high;  // lowest offset known to be after the batch; 0: none
-    int64_t step;  // distance to the next probe; 0: there is no search
+    int64_t first;   // its first offset that was not delivered
+    int64_t begin;   // first offset of the batch, from the error
+    int64_t low;     // the last offset known to be of it
+    int64_t probe;   // offset that is being fetched
+    int64_t high;    // lowest offset known to be after the batch; 0: none
+    int64_t step;    // distance to the next probe; 0: there is no search
+    bool is_waiting; // the batch is known; it is skipped when the map's window has room for it
 };
 
 // The next record can't be delivered.
@@ -52,7 +54,8 @@ struct stall {
     int64_t offset;
     char what[256]; // the error; "": none, but nothing arrives
     bool is_denied, is_reported;
-    bool is_doubted; // a later record arrived, perhaps because librdkafka skipped the batch
+    int64_t asked_ms; // last fetch to see whether it is still denied
+    bool is_doubted;  // a later record arrived, perhaps because librdkafka skipped the batch
     struct stall_skip skip;
 };
 
@@ -70,9 +73,11 @@ struct fetching {
 struct partition {
     int32_t id;
     bool owned; // assigned now: finished jobs may be published
-    // Its figures are shown until this time; INT64_MAX: while it is owned, and during the rebalance that
-    // follows.
+    // Its figures are shown until this time (kafka_past.c); INT64_MAX: while it is owned, and during the
+    // rebalance that follows.
     int64_t figures_until_ms;
+    int32_t
+        n_past_covered; // offsets above `committed` that its next owner has finished; -1: not read, or owned
     struct fetching fetching;
     int64_t committed;  // the group's committed offset; -1: none
     uint32_t saved_crc; // of `committed` and its metadata (kafka_saved_crc)
@@ -82,8 +87,9 @@ struct partition {
     struct quarantine quarantine;
     struct stall stall;
     struct suspects suspects;
-    bool unsaved;      // the state of suspects must be committed
-    bool leaving;      // being revoked: the next commit records that nothing is computed here
+    bool unsaved; // the state of suspects must be committed
+    bool changed; // `unsaved` or gaps.are_unsaved was set after the open transaction's offset was encoded
+    bool leaving; // being revoked: the next commit records that nothing is computed here
     int64_t promising; // `promised` of the open transaction
 };
 

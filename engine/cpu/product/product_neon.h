@@ -439,7 +439,7 @@ ALWAYS_INLINE void blocks_add(block_function *add, const enum tensor_type type, 
             prefetch_lines(planes + PREFETCH_BYTES, format.block_quant_bytes);
         add(type, n_rows, quad, n_quads, planes, group, b, x, some);
         planes += format.block_quant_bytes;
-        if (format.group_blocks == 1)
+        if (b % format.group_blocks == format.group_blocks - 1) // a pass begins with a group
             group += format.group_scale_bytes;
     }
     UNROLL

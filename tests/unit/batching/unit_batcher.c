@@ -120,10 +120,8 @@ TEST(recurrent_states_are_each_sequence_s_own_and_their_slots_are_given_back)
             random_jobs(&bench, 200, 120);
             run_to_end(&bench);
             assert_int_equal(bench.finished.n_jobs, 200);
-            for (const struct job *job = bench.finished.first; job; job = job->next) {
+            for (const struct job *job = bench.finished.first; job; job = job->next)
                 check_answer(job);
-                assert_int_equal(job->figures.cached_tokens, 0);
-            }
             assert_true(fake_model_largest_batch(bench.model) <= limits.n_state_slots);
             bench_close(&bench);
         }
@@ -139,13 +137,13 @@ TEST(cancelled_jobs_give_the_slots_of_their_states_back)
                                                           .page_positions = 4});
     struct step_figures figures;
     struct error error;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 32; i++) { // some right after they have kept a snapshot for the other
         int32_t tokens[20];
         for (int32_t j = 0; j < 20; j++)
             tokens[j] = 20 + i + j;
         batcher_take(bench.batcher, job_of(tokens, 20, 5, "cancelled"));
         batcher_take(bench.batcher, job_of(tokens, 20, 5, "other"));
-        for (int j = 0; j <= i; j++)
+        for (int j = 0; j <= i % 8; j++)
             assert_ok(batcher_round(bench.batcher, &bench.finished, &figures, &error), &error);
         batcher_cancel(bench.batcher, TEXT("test"), TEXT("cancelled"), INT64_MAX);
         run_to_end(&bench);
@@ -165,11 +163,10 @@ TEST(a_shared_prefix_is_computed_once_and_no_prompt_token_twice)
     for (int32_t i = 0; i < 200; i++)
         tokens[i] = 20 + i;
     int64_t generated = 0;
-    for (int j = 0; j < 256; j++) { // 160 shared tokens, 10 of its own
+    for (int j = 0; j < 200; j++) { // 160 shared tokens, 10 of its own
         for (int32_t i = 160; i < 170; i++)
             tokens[i] = 10 + (j * 31 + i * 7) % 200;
-        tokens[160] = 10 + j % 200;
-        tokens[161] = 10 + j / 200;
+        tokens[160] = 10 + j;
         char id[32];
         snprintf(id, sizeof id, "job-%d", j);
         batcher_take(bench.batcher, job_of(tokens, 170, 8, id));
@@ -179,22 +176,22 @@ TEST(a_shared_prefix_is_computed_once_and_no_prompt_token_twice)
         check_answer(job);
         generated += job->result.completion_tokens;
     }
-    assert_int_equal(bench.prefill, 160 + 256 * 10);
+    assert_int_equal(bench.prefill, 160 + 200 * 10);
     // The last token of an answer is never computed; one that stops at the end token has computed all it
     // shows. Ahead, the end token has a row too: nobody knew yet that it was one.
-    assert_true(bench.decode <= generated + (ahead ? 256 : 0));
+    assert_true(bench.decode <= generated + (ahead ? 200 : 0));
     struct prefix_report report;
     batcher_report_prefixes(bench.batcher, &report);
-    assert_int_equal(report.n_lookups, 256);
-    assert_int_equal(report.n_hits, 255);
-    assert_int_equal(report.tokens_saved, 255 * 160);
+    assert_int_equal(report.n_lookups, 200);
+    assert_int_equal(report.n_hits, 199);
+    assert_int_equal(report.tokens_saved, 199 * 160);
     assert_int_equal(report.n_entries, 1);
     assert_int_equal(report.entries[0].n_tokens, 160);
     assert_true(fake_model_largest_batch(bench.model) > 20);
     bench_close(&bench);
 }
 
-TEST(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page)
+TEST(equal_prompts_share_all_but_the_last_token)
 {
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 4, .n_tokens_max = 64, .n_jobs_max = 10, .n_pages = 100, .page_positions = 16});
@@ -204,7 +201,7 @@ TEST(a_prompt_of_whole_pages_shares_all_but_its_last_token_s_page)
     batcher_take(bench.batcher, job_of(tokens, 32, 4, "a"));
     batcher_take(bench.batcher, job_of(tokens, 32, 4, "b"));
     run_to_end(&bench);
-    assert_int_equal(bench.prefill, 32 + 16);
+    assert_int_equal(bench.prefill, 32 + 1);
     check_answer(bench.finished.first);
     check_answer(bench.finished.first->next);
     bench_close(&bench);

@@ -148,7 +148,7 @@ TEST(a_prefix_table_that_cannot_grow_takes_what_it_holds_and_refuses_the_rest)
     enum { MOST = 4096 };
     static struct prefix_node *nodes[MOST];
     assert_ok(page_stack_init(&stack, PAGES, &error), &error);
-    assert_ok(prefix_init(&tree, 1, &stack, &error), &error);
+    assert_ok(prefix_init(&tree, 1, &stack, NULL, &error), &error);
     size_t n_slots = tree.n_slots;
     assert_in_range(n_slots, 2, MOST / 2);
     failing_memory.bytes_max = n_slots * sizeof *tree.slots;

@@ -4,6 +4,7 @@
 #include "engine/cpu/backend.h"
 #include "schemas/base/machine.h"
 #include "tests/support/cases.h"
+#include "tests/support/make_encoder.h"
 #include "tests/unit/batching/plans.h"
 
 #include <sys/resource.h>
@@ -551,7 +552,7 @@ TEST(recurrent_states_have_their_memory_and_limit_the_batch)
     struct limits_wanted wanted = {.n_tokens_max = 64, .n_drafts_max = 8};
     struct limits_plan plan;
     assert_ok(limits_derive(&plan, recurrent, PLENTY, &wanted, &error), &error);
-    assert_int_equal(plan.batch.n_state_slots, plan.batch.n_sequences_max);
+    assert_int_equal(plan.batch.n_state_slots, plan.batch.n_sequences_max * 3 / 2);
     assert_int_equal(plan.forward.n_state_slots, plan.batch.n_state_slots);
     assert_int_equal(plan.state_bytes, (uint64_t)plan.batch.n_state_slots * slot);
     assert_int_equal(plan.batch.n_drafts_max, 0);
@@ -559,8 +560,27 @@ TEST(recurrent_states_have_their_memory_and_limit_the_batch)
     uint64_t available = plan.weight_bytes + plan.matrix_bytes + 40 * slot;
     assert_ok(limits_derive(&plan, recurrent, available, &wanted, &error), &error);
     assert_true(plan.batch.n_sequences_max > 1 && plan.batch.n_sequences_max < n_most);
-    assert_true(plan.state_bytes <= (available - plan.weight_bytes) / 4);
+    int32_t n_sequences = plan.batch.n_sequences_max, n_snapshots = plan.batch.n_state_slots - n_sequences;
+    assert_true((uint64_t)n_sequences * slot <= (available - plan.weight_bytes) / 4);
+    assert_int_equal(n_snapshots, n_sequences / 2);
     assert_true(plan.weight_bytes + plan.matrix_bytes + plan.state_bytes + plan.page_bytes <= available);
+    wanted.no_snapshots = true;
+    assert_ok(limits_derive(&plan, recurrent, available, &wanted, &error), &error);
+    assert_int_equal(plan.batch.n_sequences_max, n_sequences);
+    assert_int_equal(plan.batch.n_state_slots, n_sequences);
+    // A batch that is given keeps its slots; the snapshots get what an eighth of the memory holds, or nothing.
+    wanted = (struct limits_wanted){.n_tokens_max = 64, .n_sequences_max = 2 * n_sequences};
+    uint64_t page_bytes = forward_page_bytes(recurrent, NULL, LIMITS_PAGE_POSITIONS, KV_F32);
+    wanted.page_bytes = page_bytes;
+    assert_ok(limits_derive(&plan, recurrent, available, &wanted, &error), &error);
+    assert_int_equal(plan.batch.n_sequences_max, 2 * n_sequences);
+    n_snapshots = plan.batch.n_state_slots - 2 * n_sequences;
+    assert_true(n_snapshots > 0 && n_snapshots < n_sequences);
+    assert_true((uint64_t)n_snapshots * slot <= (available - plan.weight_bytes) / 8);
+    uint64_t fixed_bytes = plan.weight_bytes + plan.matrix_bytes + 2 * (uint64_t)n_sequences * slot;
+    assert_ok(limits_derive(&plan, recurrent, fixed_bytes + page_bytes, &wanted, &error), &error);
+    assert_int_equal(plan.batch.n_state_slots, 2 * n_sequences);
+    wanted = (struct limits_wanted){.n_tokens_max = 64};
     wanted.n_sequences_max = n_most;
     wanted.n_tokens_max = n_most;
     assert_int_equal(limits_derive(&plan, recurrent, model_weight_bytes(recurrent) + 40 * slot, &wanted,
@@ -571,6 +591,35 @@ TEST(recurrent_states_have_their_memory_and_limit_the_batch)
     assert_ok(limits_derive(&plan, recurrent, PLENTY, &wanted, &error), &error);
     assert_int_equal(plan.state_bytes, slot);
     model_close(recurrent);
+    remove_directory(directory);
+}
+
+TEST(an_encoder_has_pages_of_one_layer_for_its_longest_text)
+{
+    char directory[64], path[96];
+    struct error error = {0};
+    struct model *encoder;
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_encoder(path, &(struct encoder_recipe){.n_layers = 5});
+    assert_ok(model_open(&encoder, path, &error), &error);
+    struct limits_wanted wanted = {.n_tokens_max = 64};
+    struct limits_plan plan;
+    assert_int_equal(limits_derive(&plan, encoder, PLENTY, &wanted, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "(bert) attends in both directions: it generates no text"));
+    limits_set_embedding(&wanted, encoder, 200);
+    assert_ok(limits_derive(&plan, encoder, PLENTY, &wanted, &error), &error);
+    // 200 positions in 13 pages beside a step of 64 rows and texts; 48 floats of keys and of values
+    assert_int_equal(plan.forward.n_pages, 13 + 64 / 16 + plan.forward.n_sequences_max);
+    assert_int_equal(plan.page_bytes, (uint64_t)plan.forward.n_pages * 16 * 2 * 48 * sizeof(float));
+    assert_int_equal(plan.forward.kv_type, KV_F32);
+    assert_true(plan.forward.hidden_only && plan.forward.n_outputs_max == 64);
+    assert_int_equal(limits_derive(&plan, encoder, model_weight_bytes(encoder), &wanted, &error),
+                     STATUS_REFUSE);
+    wanted = (struct limits_wanted){.n_tokens_max = 3}; // fewer rows than texts in a step
+    limits_set_embedding(&wanted, encoder, 200);
+    assert_int_equal(wanted.n_sequences_max, 3);
+    model_close(encoder);
     remove_directory(directory);
 }
 

@@ -21,7 +21,7 @@ static int open_window(void **state)
 {
     window = (struct window){.tree = &tree};
     return page_stack_init(&stack, PAGES, &error) == STATUS_OK &&
-                   prefix_init(&tree, PAGE, &stack, &error) == STATUS_OK
+                   prefix_init(&tree, PAGE, &stack, NULL, &error) == STATUS_OK
                ? 0
                : -1;
 }
@@ -77,8 +77,9 @@ static char admit(void)
     prefix_use(&tree, node);
     window_remove(&window, &waiting->sequence, true);
     int32_t page;
-    prefix_claim(&tree, node, waiting, &page);
-    prefix_computed(node, waiting, 1);
+    struct prefix_found found = {0};
+    prefix_claim(&tree, node, waiting, &found, &page);
+    prefix_computed(&tree, node, waiting, PAGE, true);
     prefix_unuse(&tree, node, waiting);
     char letter = waiting->letter;
     forget_job(waiting);
@@ -234,9 +235,10 @@ TEST(one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one)
     prefix_use(&tree, node);
     window_remove(&window, &first->sequence, true);
     int32_t page;
-    prefix_claim(&tree, node, first, &page); // computing
+    struct prefix_found found = {0};
+    prefix_claim(&tree, node, first, &found, &page); // computing
     assert_ptr_equal(take_next(), low);
-    prefix_computed(node, first, 1);
+    prefix_computed(&tree, node, first, PAGE, true);
     assert_ptr_equal(take_next(), second);
     prefix_unuse(&tree, node, first);
     forget_job(first);

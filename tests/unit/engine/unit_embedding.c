@@ -68,6 +68,7 @@ static void embedder_open(struct embedding_bench *bench, int32_t n_rows, int32_t
     options.model = bench->model;
     options.forward = bench->forward;
     options.limits = limits;
+    options.n_longest = LONGEST;
     if (!options.n_dimensions)
         options.n_dimensions = N_EMBD;
     assert_ok(embedder_create(&bench->embedder, &options, &error), &error);

@@ -286,6 +286,33 @@ static void run_pair(struct forward_bench *bench, const int32_t ids[2][8], const
 
 static const int32_t pair_ids[2][8] = {{1, 2, 3, 4, 5, 6, 7, 8}, {9, 10, 11, 12, 13, 14, 15, 16}};
 
+// Of six layers four have keys and values of their own: three with heads of 16, one with heads of 32
+// dimensions.
+TEST(shared_layers_have_no_pages_and_a_mapped_table_no_memory)
+{
+    struct forward_bench bench;
+    bench_init(&bench, &(struct model_recipe){.family = "gemma4", .seed = 2});
+    assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F32),
+                     16 * 2 * 4 * (3 * (16 + 16) + 32 + 32));
+    assert_int_equal(model_mapped_bytes(bench.model), 300 * 6 * 12 * 4);
+    assert_int_equal(forward_weight_bytes(bench.model, bench.backend),
+                     model_weight_bytes(bench.model) - model_mapped_bytes(bench.model));
+    bench_finish(&bench);
+}
+
+TEST(a_backend_whose_layers_are_alike_refuses_others_by_name)
+{
+    struct forward_bench bench;
+    struct error error = {0};
+    bench_init(&bench, &(struct model_recipe){.family = "gemma3n", .seed = 2});
+    bench.backend->operations.set_columns = NULL;
+    assert_int_equal(forward_create(&bench.forward, bench.model, bench.backend, &usual_limits, NULL, NULL,
+                                    &error),
+                     STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "family gemma3n can't be computed on cpu/"));
+    bench_finish(&bench);
+}
+
 TEST(a_draw_in_a_step_is_the_samplers_draw_from_its_logits)
 {
     struct forward_bench bench;

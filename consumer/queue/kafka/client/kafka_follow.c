@@ -323,7 +323,7 @@ int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topi
 int64_t kafka_standing_unfinished(const struct kafka_standing *standing)
 {
     int64_t from = standing->committed > standing->start ? standing->committed : standing->start;
-    int64_t n = standing->end - from - (standing->map_covered > 0 ? standing->map_covered : 0);
+    int64_t n = standing->end - from - standing->map_covered_in_log;
     return n > 0 ? n : 0;
 }
 
@@ -343,14 +343,20 @@ static enum status read_offsets(struct kafka_follow *follow, const struct follow
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(topic->n_partitions);
     for (int32_t i = 0; i < topic->n_partitions; i++)
         rd_kafka_topic_partition_list_add(list, topic->name, i);
+    rd_kafka_resp_err_t code =
+        kafka_partition_ends(&follow->reader, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
+    for (int i = 0; i < list->cnt; i++)
+        standings[i].start = list->elems[i].offset;
     // librdkafka waits here while a transaction has pending offsets.
-    rd_kafka_resp_err_t code = rd_kafka_committed(follow->reader.rk, list, LOOK_TIMEOUT_MS);
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        code = rd_kafka_committed(follow->reader.rk, list, LOOK_TIMEOUT_MS);
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++) {
         const rd_kafka_topic_partition_t *committed = &list->elems[i];
         struct kafka_standing *standing = &standings[i];
         code = committed->err;
         *standing = (struct kafka_standing){.partition = i,
-                                            .committed = committed->offset < 0 ? -1 : committed->offset};
+                                            .committed = committed->offset < 0 ? -1 : committed->offset,
+                                            .start = standing->start};
         struct offset_map map;
         struct error foreign;
         offset_map_init(&map);
@@ -361,15 +367,12 @@ static enum status read_offsets(struct kafka_follow *follow, const struct follow
                                    &foreign) == STATUS_OK
                     ? map.n_finished
                     : -1;
+        standing->map_covered_in_log = offset_map_count(&map, standing->start);
     }
     if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
         code = kafka_partition_ends(&follow->reader, list, RD_KAFKA_OFFSET_END, LOOK_TIMEOUT_MS);
     for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
         standings[i].end = list->elems[i].offset;
-    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
-        code = kafka_partition_ends(&follow->reader, list, RD_KAFKA_OFFSET_BEGINNING, LOOK_TIMEOUT_MS);
-    for (int i = 0; i < list->cnt && code == RD_KAFKA_RESP_ERR_NO_ERROR; i++)
-        standings[i].start = list->elems[i].offset;
     rd_kafka_topic_partition_list_destroy(list);
     return code == RD_KAFKA_RESP_ERR_NO_ERROR
                ? STATUS_OK

@@ -39,10 +39,11 @@ int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topi
 // Progress of the config's group on one partition of its jobs topic.
 struct kafka_standing {
     int32_t partition;
-    int64_t committed;   // -1: none yet
-    int64_t start, end;  // of the log
-    int32_t map_covered; // finished above `committed`; -1: foreign map
-    char owner[320];     // member's name and host; "": none
+    int64_t committed;          // -1: none yet
+    int64_t start, end;         // of the log
+    int32_t map_covered;        // finished above `committed`; -1: foreign map
+    int32_t map_covered_in_log; // of these, those that retention has not deleted
+    char owner[320];            // member's name and host; "": none
 };
 
 // Jobs that the group has not finished. Transaction markers in the log count, too, until a worker has passed

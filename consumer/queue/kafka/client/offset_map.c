@@ -139,6 +139,29 @@ void offset_map_reach(struct offset_map *map, int64_t offset)
     advance_watermark(map);
 }
 
+bool offset_map_skip(struct offset_map *map, int64_t from, int64_t to)
+{
+    int32_t n_finished = map->n_finished;
+    for (int64_t offset = from > map->watermark ? from : map->watermark;
+         offset < to && in_window(map, offset); offset++) {
+        if (bit_get(map->running, offset) || bit_get(map->finished, offset))
+            continue;
+        bit_set(map->finished, offset);
+        map->n_finished++;
+    }
+    bool is_new = map->n_finished > n_finished;
+    advance_watermark(map);
+    return is_new;
+}
+
+int32_t offset_map_count(const struct offset_map *map, int64_t from)
+{
+    int32_t n_finished = map->n_finished;
+    for (int64_t offset = map->watermark; offset < from && in_window(map, offset); offset++)
+        n_finished -= bit_get(map->finished, offset);
+    return n_finished;
+}
+
 bool offset_map_is_full(const struct offset_map *map)
 {
     return map->watermark != OFFSET_UNKNOWN && !in_window(map, map->position);

@@ -10,8 +10,10 @@
 //   job 100 finishes:  watermark 103, bitmap 0 0 1     101 and 102 are passed, too
 //   job 103 finishes:  watermark 106, no bitmap        the gap 104 and 105 are passed, too
 //
-// Offsets have gaps (control records of transactions, compaction). An offset below `position` that was not
-// delivered never will be, so the watermark passes it.
+// Offsets have gaps (control records of transactions, aborted records, compaction). An offset below `position`
+// that was not delivered never will be, so the watermark passes it. Once it is known that a gap lost no job
+// (kafka_gaps.c), its offsets are marked as finished (offset_map_skip): in the example the bitmap is then
+// 0 1 1 0 1 1. So the number of unfinished jobs is the number of unfinished offsets.
 //
 // A map is plain memory without pointers: copying the struct copies the map. No thread of its own.
 #pragma once
@@ -68,6 +70,11 @@ void offset_map_forget(struct offset_map *map, int64_t offset);
 void offset_map_release(struct offset_map *map, int64_t offset);
 // The end of the partition was reached at `offset`: no undelivered record is below it.
 void offset_map_reach(struct offset_map *map, int64_t offset);
+// No job is at the offsets [from, to), except running ones: those in the window count as finished. Returns
+// whether they did not before.
+bool offset_map_skip(struct offset_map *map, int64_t from, int64_t to);
+// The number of finished offsets at or above the watermark and `from`.
+int32_t offset_map_count(const struct offset_map *map, int64_t from);
 // Whether the next offset is beyond the window.
 bool offset_map_is_full(const struct offset_map *map);
 

@@ -160,6 +160,60 @@ TEST(finished_jobs_that_cannot_be_committed_end_a_leaving_worker_with_an_error)
     sigterm_stage_close(&opened);
 }
 
+// SIGTERM is sent when the first job is finished; the quota allows no commit for so long after it.
+static int quota_ms;
+
+static void advise_by_the_quota(struct transport *transport, struct commit_advice *advice)
+{
+    if (signal_ms == 0) {
+        signal_ms = atomic_load(&now_ms);
+        raise(SIGTERM);
+    }
+    *advice = (struct commit_advice){.not_before_ms = signal_ms + quota_ms};
+}
+
+static enum status poll_by_the_quota(struct transport *transport, int timeout_ms, int n_max,
+                                     const struct transport_events *events, struct error *error)
+{
+    if (signal_ms > 0)
+        atomic_fetch_add(&now_ms, POLL_MS);
+    return script_impl.poll(transport, timeout_ms, n_max, events, error);
+}
+
+static void leave_under_quota(int ms, int *n_answered, long long *took_ms)
+{
+    struct transport_impl impl = script_impl;
+    struct sigterm_stage opened;
+    int n_released;
+    impl.commit_advice = advise_by_the_quota;
+    impl.poll = poll_by_the_quota;
+    sigterm_stage_open(&opened, &impl, 10);
+    struct stage *stage = &opened.stage;
+    quota_ms = ms;
+    signal_ms = 0;
+    atomic_store(&now_ms, POLL_MS);
+    enum status status = stage_run(stage);
+    *took_ms = atomic_exchange(&now_ms, 0) - signal_ms;
+    if (status != STATUS_OK)
+        fail_msg("%s", stage->error.text);
+    check_outcomes(stage->script, n_answered, &n_released);
+    assert_int_equal(n_released, 10 - *n_answered);
+    sigterm_stage_close(&opened);
+}
+
+TEST(finished_jobs_that_a_quota_holds_back_for_longer_than_a_stop_are_released_at_once)
+{
+    int n_answered;
+    long long took_ms;
+    leave_under_quota(WORKER_QUOTA_MS, &n_answered, &took_ms);
+    assert_true(n_answered > 0);
+    assert_in_range(took_ms, WORKER_QUOTA_MS, WORKER_QUOTA_MS + 2 * POLL_MS);
+    leave_under_quota(WORKER_QUOTA_MS + 1 + POLL_MS, &n_answered,
+                      &took_ms); // the signal is read within one poll
+    assert_int_equal(n_answered, 0);
+    assert_true(took_ms < WORKER_QUOTA_MS);
+}
+
 // The step that runs when the signal arrives takes longer than the whole leave.
 static enum status poll_while_a_step_lasts(struct transport *transport, int timeout_ms, int n_max,
                                            const struct transport_events *events, struct error *error)

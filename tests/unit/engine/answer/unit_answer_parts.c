@@ -162,6 +162,10 @@ static const struct {
      "}, {\"name\": \"get\", \"arguments\": {}}]</tool_calls>",
      2},
     {"apertus", "<|tools_prefix|>[{\"get_weather\": " WEATHER "}, {\"get\": {}}]<|tools_suffix|>", 2},
+    {"gemma-4",
+     "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>,days:3}<tool_call|>"
+     "<|tool_call>call:get{}<tool_call|>",
+     2},
     {"functionary", "<function=get_weather>" WEATHER "</function><function=get>{}</function>", 2},
 };
 
@@ -247,6 +251,28 @@ TEST(calls_may_stand_behind_content)
     assert_int_equal(parts.n_calls, 1);
     assert_true(text_equals_string(parts.content, "I look."));
     assert_true(is_answer(&format, job, THINKING_POSSIBLE, text, &error));
+    job_destroy(job);
+}
+
+TEST(marked_strings_hold_any_text_and_values_may_be_nested)
+{
+    struct job *job = make_job("");
+    struct answer_format format = format_of("gemma-4", "");
+    static const char text[] =
+        "<|tool_call>call:get_weather{city:<|\"|>a\"b{,}\n<|\"|>,tags:[<|\"|>x<|\"|>, {deep:"
+        "<|\"|>y<|\"|>,\"q\":true}],days:null,none:{}}<tool_call|>";
+    struct answer_parts parts = parse(&format, job, THINKING_POSSIBLE, text);
+    assert_int_equal(parts.n_calls, 1);
+    assert_true(
+        text_equals_string(parts.calls[0].arguments,
+                           "{\"city\": \"a\\\"b{,}\\n\", \"tags\": [\"x\", {\"deep\": \"y\", \"q\": true}], "
+                           "\"days\": null, \"none\": {}}"));
+    static const char *const broken[] = {"<|tool_call>call:get{a:<|\"|>x}<tool_call|>", // no mark after x
+                                         "<|tool_call>call:get{a:x}<tool_call|>",
+                                         "<|tool_call>call:get{a:{:1}}<tool_call|>",
+                                         "<|tool_call>call:get{a}<tool_call|>"};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
+        assert_int_equal(parse(&format, job, THINKING_POSSIBLE, broken[i]).n_calls, 0);
     job_destroy(job);
 }
 
@@ -521,6 +547,8 @@ static const struct {
     {"unsloth-Apriel-1.5", "apriel", "none"},
     {"meetkai-functionary-medium-v3.1", "functionary", "none"},
     {"google-gemma-2-2b-it", "none", "none"},
+    {"google-gemma-4-31B-it", "gemma-4", "gemma-4"},
+    {"google-gemma-4-31B-it-interleaved", "gemma-4", "gemma-4"},
     {"microsoft-Phi-3.5-mini-instruct", "none", "none"},
     {"llama-cpp-rwkv-world", "none", "think"},
 };

@@ -5,6 +5,7 @@
 #include "schemas/base/hash.h"
 #include "tests/support/cases.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/make_encoder.h"
 #include "tests/support/make_model.h"
 
 #include <fcntl.h>
@@ -59,17 +60,140 @@ static void refuse_model(void **state, const struct model_recipe *recipe, enum e
         fail_msg("got %s: %s", error_code_name(error.code), error.text);
 }
 
+TEST(layers_that_can_not_share_or_be_predicted_are_refused)
+{
+    static const struct {
+        struct model_recipe recipe;
+        enum error_code code;
+        const char *words;
+    } cases[] = {
+        {{.family = "gemma4", .keys = {{"gemma4.attention.shared_kv_layers", GGUF_U32, 5, NULL}}},
+         ERROR_MODEL_FILE,
+         "layer 2: 2 key-value heads for 4 heads, 5 layers share keys and values"},
+        {{.family = "gemma4", .keys = {{"gemma4.attention.shared_kv_layers", GGUF_U32, 6, NULL}}},
+         ERROR_LIMIT_EXCEEDED,
+         "shared_kv_layers: expected 0 to 5, got 6"},
+        {{.family = "gemma4", .drop_tensor = "blk.0.attn_v.weight", .larger = true},
+         ERROR_MODEL_FILE,
+         "tensor blk.0.attn_v.weight is missing"},
+        {{.family = "gemma4", .widen_tensor = "per_layer_model_proj.weight"},
+         ERROR_MODEL_FILE,
+         "tensor per_layer_model_proj.weight: expected 72x64, file has 73x64"},
+        {{.family = "gemma4", .drop_tensor = "blk.5.pre_ffw_norm_2.weight", .larger = true},
+         ERROR_MODEL_FILE,
+         "tensor blk.5.pre_ffw_norm_2.weight is missing"},
+        {{.family = "gemma3n", .keys = {{"gemma3n.altup.num_inputs", GGUF_U32, 17, NULL}}},
+         ERROR_LIMIT_EXCEEDED,
+         "altup.num_inputs: expected 2 to 16, got 17"},
+        {{.family = "gemma3n", .keys = {{"gemma3n.altup.active_idx", GGUF_U32, 3, NULL}}},
+         ERROR_LIMIT_EXCEEDED,
+         "altup.active_idx: expected 0 to 2, got 3"},
+        {{.family = "gemma3n", .n_layers = 4, .keys = {{"gemma3n.block_count", GGUF_U32, 3, NULL}}},
+         ERROR_MODEL_FILE,
+         "expected an integer of 1 to"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuse_model(state, &cases[i].recipe, cases[i].code, cases[i].words);
+}
+
 TEST(every_family_of_the_table_opens)
 {
     const struct family *family;
     for (size_t i = 0; (family = family_at(i)) != NULL; i++) {
-        struct model *model = open_recipe(state, &(struct model_recipe){.family = family->name});
+        if (family->bidirectional)
+            continue;
+        struct model *model =
+            open_recipe(state, &(struct model_recipe){.family = family->name, .n_layers = 4});
         assert_string_equal(model_family_name(model), family->name);
         assert_string_equal(model->name, "made for a test");
-        assert_int_equal(model->shape.n_layers, family->delta ? 4 : 2);
+        assert_int_equal(model->shape.n_layers, 4);
         assert_int_equal(model->shape.n_vocab, 320);
+        assert_true(model_has_logits(model));
         model_close(model);
     }
+}
+
+static struct model *open_encoder(void **state, const struct encoder_recipe *recipe)
+{
+    struct model_files *folder = *state;
+    struct error error = {0};
+    struct model *model;
+    make_encoder(folder->path, recipe);
+    assert_ok(model_open(&model, folder->path, &error), &error);
+    return model;
+}
+
+static void refuse_encoder(void **state, const struct encoder_recipe *recipe, const char *words)
+{
+    struct model_files *folder = *state;
+    struct error error = {0};
+    struct model *model;
+    make_encoder(folder->path, recipe);
+    assert_int_equal(model_open(&model, folder->path, &error), STATUS_REFUSE);
+    if (!strstr(error.text, words))
+        fail_msg("expected \"%s\" in: %s", words, error.text);
+}
+
+TEST(every_encoder_of_the_table_opens)
+{
+    const struct family *family;
+    for (size_t i = 0; (family = family_at(i)) != NULL; i++) {
+        if (!family->bidirectional)
+            continue;
+        struct model *model = open_encoder(state, &(struct encoder_recipe){.family = family->name});
+        assert_string_equal(model_family_name(model), family->name);
+        assert_true(model->shape.bidirectional && !model_has_logits(model));
+        assert_int_equal(model->shape.attention.n_layers, 1);
+        model_close(model);
+    }
+}
+
+TEST(an_encoder_needs_its_tensors_and_may_have_a_head)
+{
+    static const char *const names[] = {
+        "position_embd.weight",         "token_embd_norm.bias", "blk.0.attn_output_norm.weight",
+        "blk.1.layer_output_norm.bias", "blk.2.attn_q.bias",    "blk.0.ffn_up.bias"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char words[128];
+        snprintf(words, sizeof words, "tensor %s is missing", names[i]);
+        refuse_encoder(state, &(struct encoder_recipe){.drop_tensor = names[i]}, words);
+    }
+    model_close(open_encoder(state, &(struct encoder_recipe){.drop_tensor = "token_types.weight"}));
+    model_close(open_encoder(state, &(struct encoder_recipe){.extra_tensor = "cls.output.weight"}));
+    refuse_encoder(state, &(struct encoder_recipe){.extra_tensor = "output_norm.weight"},
+                   "tensor output_norm.weight has no place in family bert");
+    // only the first layer of modern-bert lacks this norm
+    refuse_encoder(state,
+                   &(struct encoder_recipe){.family = "modern-bert", .drop_tensor = "blk.1.attn_norm.weight"},
+                   "tensor blk.1.attn_norm.weight is missing");
+    refuse_encoder(state, &(struct encoder_recipe){.family = "mpnet", .drop_tensor = "attn_rel_b.weight"},
+                   "tensor attn_rel_b.weight is missing");
+}
+
+TEST(the_direction_of_attention_is_the_file_s)
+{
+    struct model_recipe recurrent = {
+        .family = "qwen35", .keys = {{.key = "qwen35.attention.causal", .kind = GGUF_BOOL, .number = 0}}};
+    refuse_model(state, &recurrent, ERROR_MODEL_FILE, "qwen35.attention.causal is false");
+    struct model_recipe both = {.keys = {{.key = "llama.attention.causal", .kind = GGUF_BOOL, .number = 0}}};
+    struct model *model = open_recipe(state, &both);
+    assert_true(model->shape.bidirectional && !model_has_logits(model));
+    model_close(model);
+    both.keys[0].number = 1;
+    model = open_recipe(state, &both);
+    assert_true(!model->shape.bidirectional && model_has_logits(model));
+    model_close(model);
+    refuse_encoder(state, &(struct encoder_recipe){.causal = true}, "bert.attention.causal is true");
+}
+
+TEST(an_activation_is_found_by_its_name)
+{
+    struct encoder_recipe recipe = {.text_key = "bert.hidden_activation", .text = "zebra"};
+    refuse_encoder(state, &recipe, "bert.hidden_activation \"zebra\" is not known");
+    recipe.text = "gelu_new";
+    struct model *model = open_encoder(state, &recipe);
+    assert_int_equal(model->shape.activation, ACTIVATION_GELU_TANH);
+    model_close(model);
 }
 
 TEST(an_unknown_family_is_refused_by_name)
@@ -376,7 +500,6 @@ TEST(arithmetic_that_is_not_built_is_refused_by_its_key)
         {"llama.nextn_predict_layers", GGUF_U32, 1, 0},
         {"llama.expert_group_count", GGUF_U32, 2, 1},
         {"llama.expert_shared_count", GGUF_U32, 1, 0},
-        {"llama.attention.causal", GGUF_BOOL, 0, 1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct model_recipe recipe = {

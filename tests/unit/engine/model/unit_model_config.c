@@ -17,6 +17,7 @@ static void config_to_keys(const char *text, struct folder_config *config, struc
 #define SIZES                                                                                                \
     "\"hidden_size\":2048,\"num_hidden_layers\":2,\"num_attention_heads\":32,\"max_position_embeddings\":"   \
     "131072"
+#define GEMMA4_SIZES "\"hidden_size\":1536,\"num_hidden_layers\":7,\"intermediate_size\":6144"
 
 TEST(llama_3_s_scaling_becomes_divisors)
 {
@@ -100,6 +101,17 @@ TEST(settings_left_out_are_the_model_type_s)
          "gemma3.attention.head_count_kv", 4},
         {"{\"model_type\":\"mistral3\",\"text_config\":{" SIZES ",\"rope_theta\":1e9}}",
          "llama.rope.freq_base", 1e9},
+        {"{\"model_type\":\"gemma4\",\"text_config\":{" GEMMA4_SIZES "}}", "gemma4.attention.key_length",
+         512},
+        {"{\"model_type\":\"gemma4\",\"text_config\":{" GEMMA4_SIZES "}}", "gemma4.attention.key_length_swa",
+         256},
+        {"{\"model_type\":\"gemma4\",\"text_config\":{" GEMMA4_SIZES "}}",
+         "gemma4.embedding_length_per_layer_input", 256},
+        {"{\"model_type\":\"gemma4\",\"text_config\":{" GEMMA4_SIZES "}}", "gemma4.rope.freq_base_swa", 1e4},
+        {"{\"model_type\":\"gemma4_unified\",\"text_config\":{" GEMMA4_SIZES "}}",
+         "gemma4.embedding_length_per_layer_input", 0},
+        {"{\"model_type\":\"gemma3n\",\"text_config\":{" SIZES ",\"num_kv_shared_layers\":0}}",
+         "gemma3n.altup.num_inputs", 4},
         {"{\"model_type\":\"qwen3\"," SIZES "}", "qwen3.attention.key_length", 128},
         {"{\"model_type\":\"phi\"," SIZES "}", "phi2.rope.dimension_count", 32},
         {"{\"model_type\":\"granite\"," SIZES "}", "granite.attention.scale", 1},
@@ -236,6 +248,20 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
          ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"truncate\":false}}",
          "rope_scaling"},
         {"{\"model_type\":\"gpt2\"," SIZES ",\"scale_attn_weights\":false}", "scale_attn_weights"},
+        {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES
+         ",\"per_layer_config\":{\"1\":{\"rms_norm_eps\":1}}}",
+         "per_layer_config"},
+        {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES ",\"per_layer_config\":{\"0\":{\"head_dim\":99}}}",
+         "per_layer_config"},
+        {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES ",\"use_bidirectional_attention\":\"all\"}",
+         "use_bidirectional_attention"},
+        {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES
+         ",\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"linear\"},\"full_attention\":{}}}",
+         "rope_parameters"},
+        {"{\"model_type\":\"gemma3n_text\"," SIZES ",\"altup_correct_scale\":false}", "altup_correct_scale"},
+        {"{\"model_type\":\"gemma3n_text\"," SIZES ",\"intermediate_size\":[7]}", "intermediate_size"},
+        {"{\"model_type\":\"gemma3n_text\"," SIZES ",\"activation_sparsity_pattern\":[0.5,1.0]}",
+         "activation_sparsity_pattern"},
         {"{\"model_type\":\"gemma2\"," SIZES ",\"sliding_window\":8,\"layer_types\":[\"full_attention\"]}",
          "layer_types"},
         {"{\"model_type\":\"gemma2\"," SIZES ",\"sliding_window\":8,\"layer_types\":[\"a\",\"b\"]}",

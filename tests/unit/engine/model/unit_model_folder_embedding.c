@@ -1,7 +1,7 @@
 // Folders of sentence-transformers: what their files say of vectors is read, or refused by its name.
 #include "engine/model/model_folder_parts.h"
 #include "tests/support/cases.h"
-#include "tests/support/gguf_writer.h"
+#include "tests/support/safetensors_writer.h"
 
 #include <sys/stat.h>
 
@@ -35,8 +35,7 @@ static void bench_open(struct sentence_folder *bench)
 
 static enum status bench_read(struct sentence_folder *bench)
 {
-    static const struct value none = {.kind = VALUE_NULL};
-    bench->embedding = (struct folder_embedding){.files = &bench->files, .config = &none};
+    bench->embedding = (struct folder_embedding){.files = &bench->files};
     return folder_read_embedding(&bench->embedding, &bench->error);
 }
 
@@ -64,7 +63,11 @@ TEST(pooling_is_read_as_old_and_new_files_name_it)
         {"{\"pooling_mode\":\"cls\"}", 2, NULL, NULL},
         {"{\"pooling_mode\":[\"lasttoken\"]}", 3, NULL, NULL},
         {"{\"pooling_mode\":\"mean\",\"pooling_mode_cls_token\":true}", 1, NULL, NULL}, // as the library
-        {"{\"pooling_mode\":\"max\"}", 0, "1_Pooling/config.json: pooling_mode \"max\" is not built", NULL},
+        {"{\"pooling_mode\":\"max\"}", 101, NULL, NULL},
+        {"{\"pooling_mode\":\"mean_sqrt_len_tokens\"}", 102, NULL, NULL},
+        {"{\"pooling_mode\":\"weightedmean\"}", 103, NULL, NULL},
+        {"{\"pooling_mode\":\"zebra\"}", 0, "1_Pooling/config.json: pooling_mode \"zebra\" is not built",
+         NULL},
         {"{\"pooling_mode\":[\"mean\",\"cls\"]}", 1, "1_Pooling/config.json: more than one mode is not built",
          NULL},
         {"{\"pooling_mode\":7}", 0, "1_Pooling/config.json: pooling_mode 7 is not built", NULL},
@@ -72,10 +75,11 @@ TEST(pooling_is_read_as_old_and_new_files_name_it)
         {"{\"pooling_mode_cls_token\":true}", 2, NULL, NULL},
         {"{\"pooling_mode_lasttoken\":true,\"include_prompt\":true}", 3, NULL, NULL},
         {"{\"pooling_mode_cls_token\":false,\"word_embedding_dimension\":8}", 1, NULL, NULL},
-        {"{\"pooling_mode_max_tokens\":true}", 0,
-         "1_Pooling/config.json: pooling_mode_max_tokens is not built", NULL},
+        {"{\"pooling_mode_max_tokens\":true}", 101, NULL, NULL},
+        {"{\"pooling_mode_mean_sqrt_len_tokens\":true}", 102, NULL, NULL},
+        {"{\"pooling_mode_weightedmean_tokens\":true}", 103, NULL, NULL},
         {"{\"pooling_mode_mean_tokens\":true,\"pooling_mode_max_tokens\":true}", 1,
-         "1_Pooling/config.json: pooling_mode_max_tokens is not built", NULL},
+         "1_Pooling/config.json: more than one mode is not built", NULL},
         {"{\"pooling_mode_cls_token\":true,\"pooling_mode_lasttoken\":true}", 2,
          "1_Pooling/config.json: more than one mode is not built", NULL},
         {"{\"pooling_mode_mean_tokens\":1}", 0,
@@ -143,6 +147,60 @@ TEST(modules_are_followed_to_their_folders)
         assert_int_equal(bench.embedding.normalizes, rows[i].normalizes);
         bench_close(&bench);
     }
+}
+
+#define DENSE(path) "{\"path\":\"" path "\",\"type\":\"sentence_transformers.models.Dense\"}"
+
+static void put_dense(const struct sentence_folder *bench, const char *folder, const char *config)
+{
+    static const float weight[6] = {1, 2, 3, 4, 5, 6}, bias[2] = {7, 8};
+    static const uint64_t shape[2] = {2, 3};
+    struct safetensors_writer writer = {0};
+    char name[96], path[192];
+    snprintf(name, sizeof name, "%s/config.json", folder);
+    put_file(bench, name, config);
+    put_entry(&writer, "linear.weight", "F32", 2, shape, weight, sizeof weight);
+    put_entry(&writer, "linear.bias", "F32", 1, shape, bias, sizeof bias);
+    snprintf(path, sizeof path, "%s/%s/model.safetensors", bench->directory, folder);
+    write_safetensors(&writer, path);
+}
+
+TEST(linear_layers_are_read_with_their_weights)
+{
+    struct sentence_folder bench;
+    bench_open(&bench);
+    put_file(&bench, "modules.json",
+             "[" TRANSFORMER "," POOLING("1_Pooling") "," DENSE("2_Dense") "," DENSE(
+                 "3_Dense/") ",{\"type\":\"Normalize\"}]");
+    put_file(&bench, "1_Pooling/config.json", "{}");
+    put_dense(&bench, "2_Dense", "{\"in_features\":3,\"out_features\":2,\"bias\":true}");
+    put_dense(&bench, "3_Dense", "{\"activation_function\":\"torch.nn.modules.linear.Identity\"}");
+    assert_ok(bench_read(&bench), &bench.error);
+    assert_refused(bench.embedding.refused, NULL);
+    const struct folder_dense *dense = bench.embedding.dense;
+    assert_int_equal(bench.embedding.n_dense, 2);
+    assert_string_equal(dense[0].activation, "tanh"); // the default
+    assert_null(dense[1].activation);
+    assert_true(text_equals_string(dense[0].weight.name, "dense_2.weight"));
+    assert_true(text_equals_string(dense[1].bias.name, "dense_3.bias"));
+    assert_true(dense[1].weight.dims[0] == 3 && dense[1].weight.dims[1] == 2);
+    assert_true(((const float *)dense[0].weight.data)[5] == 6 && ((const float *)dense[1].bias.data)[1] == 8);
+    put_dense(&bench, "3_Dense", "{\"activation_function\":\"torch.nn.modules.activation.GELU\"}");
+    assert_ok(bench_read(&bench), &bench.error);
+    assert_refused(bench.embedding.refused,
+                   "3_Dense/config.json: torch.nn.modules.activation.GELU is not built");
+    put_dense(&bench, "3_Dense", "{\"surprise\":1}");
+    assert_ok(bench_read(&bench), &bench.error);
+    assert_refused(bench.embedding.refused, "3_Dense/config.json: surprise 1 is not built");
+    put_file(&bench, "3_Dense/config.json", "{}");
+    put_file(&bench, "3_Dense/model.safetensors", "");
+    assert_int_equal(bench_read(&bench), STATUS_REFUSE);
+    assert_non_null(strstr(bench.error.text, "3_Dense"));
+    put_file(&bench, "modules.json",
+             "[" TRANSFORMER "," POOLING("1_Pooling") ",{\"type\":\"Normalize\"}," DENSE("2_Dense") "]");
+    assert_ok(bench_read(&bench), &bench.error);
+    assert_refused(bench.embedding.refused, "modules.json: sentence_transformers.models.Dense is not built");
+    bench_close(&bench);
 }
 
 TEST(a_normalized_part_other_than_the_vector_is_refused)

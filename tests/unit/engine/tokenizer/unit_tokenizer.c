@@ -432,13 +432,41 @@ TEST(keys_name_further_ends_and_additions)
     tokenizer_close(tokenizer);
 }
 
+// What llama.cpp's converter writes for Gemma 4: no text is cut into words, and some settings are not
+// written.
+TEST(gemma4_merges_characters_by_rank_and_keeps_line_breaks_together)
+{
+    struct vocabulary_file file = {0};
+    add_spm_start(&file);
+    static const char *const tokens[] = {"a", "b", BLANK, "\n", "\n\n", "ab", BLANK "a", "b" BLANK};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        add_token(&file, tokens[i], 0, TYPE_NORMAL);
+    int32_t turn = add_token(&file, "<turn|>", 0, TYPE_CONTROL);
+    int32_t answer = add_token(&file, "<|tool_response>", 0, TYPE_USER);
+    add_merge(&file, "b " BLANK);
+    add_merge(&file, BLANK " a");
+    add_merge(&file, "a b");
+    add_key_u32(&file, "tokenizer.ggml.bos_token_id", 1);
+    add_key_u32(&file, "tokenizer.ggml.eos_token_id", 2);
+    add_key_bool(&file, "tokenizer.ggml.add_bos_token", false);
+    add_key_bool(&file, "tokenizer.ggml.add_space_prefix", false);
+    struct tokenizer *tokenizer = open_or_fail(&file, "gemma4", NULL);
+    assert_encodes(tokenizer, "ab ab", 0, "a b" BLANK " ab");
+    assert_encodes(tokenizer, " a", TOKENIZER_ADD_SPECIAL, "<s> " BLANK "a");
+    assert_encodes(tokenizer, "a\n\n\nb\xC3\xA9", 0, "a \n\n \n b <0xC3> <0xA9>");
+    assert_true(tokenizer_ends_generation(tokenizer, turn) && tokenizer_ends_generation(tokenizer, answer));
+    assert_false(tokenizer_is_control(tokenizer, answer) || tokenizer_strips_first_space(tokenizer));
+    tokenizer_close(tokenizer);
+}
+
 // --- What is refused ---
 
 TEST(vocabularies_that_make_no_sense_are_refused)
 {
     struct vocabulary_file file = {0};
     add_token(&file, "a", 0, TYPE_NORMAL);
-    assert_refused(&file, "rwkv", NULL, "unknown tokenizer \"rwkv\", expected llama, gpt2, bert or t5");
+    assert_refused(&file, "rwkv", NULL,
+                   "unknown tokenizer \"rwkv\", expected llama, gpt2, gemma4, bert or t5");
     add_token(&file, "a", 0, TYPE_NORMAL);
     assert_refused(&file, "gpt2", "klingon", "unknown pre-tokenizer \"klingon\"");
     assert_refused(&file, "gpt2", NULL, "tokenizer.ggml.tokens: missing or empty");

@@ -238,13 +238,13 @@ TEST(without_an_answer_of_the_coordinator_none_is_held)
     assert_held(0, 2, "partition(s) 0");
 }
 
-TEST(a_missing_right_ends_the_worker_and_other_errors_pass)
+TEST(a_missing_right_ends_the_worker_unless_it_is_that_to_read_jobs)
 {
     static const struct {
         rd_kafka_resp_err_t code;
         enum status status;
     } cases[] = {{RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED, STATUS_REFUSE},
-                 {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, STATUS_REFUSE},
+                 {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, STATUS_RETRY},
                  {RD_KAFKA_RESP_ERR_NOT_COORDINATOR, STATUS_RETRY},
                  {RD_KAFKA_RESP_ERR__TRANSPORT, STATUS_RETRY}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -255,8 +255,16 @@ TEST(a_missing_right_ends_the_worker_and_other_errors_pass)
             begin_test(NULL);
             coordinator.codes[partition] = cases[i].code;
             assert_not_held(cases[i].status, 0);
+            assert_int_equal(kafka.watch.lacks_read,
+                             cases[i].code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
         }
     }
+    coordinator.codes[1] = RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+    assert_not_held(STATUS_RETRY, 0);
+    assert_non_null(strstr(error.text, "the worker needs the right Read on topic jobs"));
+    coordinator.codes[1] = RD_KAFKA_RESP_ERR_NO_ERROR;
+    assert_int_equal(read_some(0, 2, TIMEOUT_MS), STATUS_OK);
+    assert_false(kafka.watch.lacks_read);
 }
 
 // As brokers answer it, where librdkafka hands it on.

@@ -231,6 +231,58 @@ TEST(what_lies_below_the_log_s_start_was_deleted)
     assert_int_equal(world.n_asked, 1);
 }
 
+static int32_t n_marked(void)
+{
+    return partition->map.n_finished;
+}
+
+TEST(a_gap_that_was_whole_is_finished_in_the_map)
+{
+    world.low[0] = 10;
+    deliver(10);
+    kafka_gaps_note(&kafka, partition, 11);
+    assert_false(partition->gaps.are_unsaved);
+    deliver(14);
+    assert_true(partition->gaps.are_unsaved);
+    assert_int_equal(n_marked(), 3);
+    kafka_gaps_note(&kafka, partition, 17); // the log's end
+    assert_int_equal(n_marked(), 5);
+}
+
+TEST(a_gap_is_not_finished_in_the_map_before_it_is_explained)
+{
+    deliver(10);
+    deliver(15);
+    deliver(20);
+    assert_int_equal(n_marked(), 0);
+    offset_map_release(&partition->map, 10); // delivered again, with the same gap after it
+    deliver(10);
+    for (int64_t i = 11; i < 15; i++)
+        assert_false(offset_map_is_finished(&partition->map, i));
+    world.code = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    world.starts[0] = -1;
+    explain(STATUS_RETRY);
+    assert_int_equal(n_marked(), 0);
+    assert_false(partition->gaps.are_unsaved);
+    world.code = RD_KAFKA_RESP_ERR_NO_ERROR;
+    world.starts[0] = 13;
+    explain(STATUS_OK);
+    assert_int_equal(n_marked(), 8);
+    assert_true(partition->gaps.are_unsaved);
+    assert_int_equal(partition->gaps.n_deleted, 2);
+}
+
+TEST(jobs_between_gaps_are_not_finished_with_them)
+{
+    world.low[0] = 100000;
+    for (int64_t i = 0; i < PARTITION_GAPS_MAX + 2; i++)
+        deliver(11 + 2 * i);
+    offset_map_release(&partition->map, 11 + 2 * PARTITION_GAPS_MAX); // in the last item
+    explain(STATUS_OK);
+    assert_int_equal(n_marked(), PARTITION_GAPS_MAX - 2); // the first one is below the first job
+    assert_false(offset_map_is_finished(&partition->map, 11 + 2 * PARTITION_GAPS_MAX));
+}
+
 TEST(a_gap_that_starts_at_or_above_the_log_s_start_lost_nothing)
 {
     world.low[0] = 1000;

@@ -399,6 +399,17 @@ TEST(a_worker_that_stays_outside_ends_and_says_what_the_coordinator_says)
     }
 }
 
+TEST(a_worker_that_waits_for_the_right_to_read_does_not_end)
+{
+    kafka.outside.time_ms = 29000;
+    kafka.watch.lacks_read = true;
+    assert_int_equal(watch_at(4999, "it needs the right Read"), STATUS_OK);
+    assert_int_equal(kafka.outside.time_ms, 29000);
+    assert_string_equal(kafka.outside.waiting, "it needs the right Read");
+    kafka.watch.lacks_read = false;
+    assert_int_equal(watch_at(6000, ""), STATUS_RESTART);
+}
+
 TEST(a_coordinator_that_does_not_answer_starts_the_time_again)
 {
     static const rd_kafka_resp_err_t codes[] = {

@@ -139,6 +139,25 @@ TEST(only_partitions_that_are_idle_are_committed)
     assert_int_equal(commit_after(1000), 1);
 }
 
+TEST(gaps_after_a_running_job_are_committed_when_no_record_follows)
+{
+    struct partition *partition = partition_of(1);
+    partition->map.n_running = 1;
+    partition->gaps.are_unsaved = true;
+    assert_int_equal(commit_after(1000), 0); // the next records cause a commit
+    partition->fetching.paused = true;
+    assert_int_equal(commit_after(1000), 1);
+    partition->fetching.paused = false;
+    partition->fetching.at_end = true;
+    assert_int_equal(commit_after(999), 0);
+    assert_int_equal(commit_after(1), 1);
+    partition->committed = -1; // no job was started yet
+    assert_int_equal(commit_after(1000), 0);
+    partition->committed = POSITION;
+    partition->owned = false;
+    assert_int_equal(commit_after(1000), 0);
+}
+
 // ---- fetching ----
 
 static void compare_after(int64_t pause_ms)

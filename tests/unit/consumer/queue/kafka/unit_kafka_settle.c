@@ -348,6 +348,23 @@ TEST(missing_rights_stop_the_transport)
     assert_int_equal(world.n_stopped, 1);
 }
 
+// Whether a transaction holds them is not known.
+TEST(offsets_that_may_not_be_read_are_not_swept)
+{
+    world.reading = STATUS_RETRY;
+    kafka.watch.lacks_read = true;
+    assert_int_equal(settle_for(60000), STATUS_RETRY);
+    assert_string_equal(world.steps, "flr");
+    assert_int_equal(world.now_ms, NOW_MS);
+    kafka_settle_finish(&kafka);
+    kafka_settle_begin(&kafka);
+    world.n_ours = 1; // results are read with another right
+    assert_int_equal(settle_for(PATIENCE_MS + 500), STATUS_RETRY);
+    assert_int_equal(world.n_aborted, 1);
+    world.reading = STATUS_OK;
+    assert_int_equal(settle_for(9000), STATUS_OK);
+}
+
 TEST(an_abort_without_an_answer_is_continued)
 {
     world.n_ours = 1;

@@ -5,7 +5,7 @@
 
 #include <time.h>
 
-enum { LOG_MAX = 400 };
+enum { LOG_MAX = OFFSET_MAP_WINDOW + 400 };
 
 static struct {
     int64_t now_ms, end, fetched_from;
@@ -14,6 +14,8 @@ static struct {
     int n_delivered[LOG_MAX], n_letters[LOG_MAX];
     int n_fetches, n_letters_total, n_warnings, n_waiting;
     bool cannot_seek;
+    enum status reading; // the group's offsets
+    int n_reads, n_finds;
     char warnings[ERROR_TEXT_BYTES];
 } world;
 
@@ -42,6 +44,20 @@ rd_kafka_resp_err_t __wrap_rd_kafka_get_watermark_offsets(rd_kafka_t *rk, const 
 size_t __wrap_rd_kafka_queue_length(rd_kafka_queue_t *queue)
 {
     return (size_t)world.n_waiting;
+}
+
+enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
+                                        int timeout_ms, struct error *error)
+{
+    assert_int_equal(list->cnt, 1);
+    assert_string_equal(list->elems[0].topic, "jobs");
+    world.n_reads++;
+    return world.reading == STATUS_OK ? STATUS_OK : error_set(error, world.reading, ERROR_BROKER, "denied");
+}
+
+void __wrap_kafka_find_added(struct kafka_transport *of)
+{
+    world.n_finds++;
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
@@ -177,6 +193,80 @@ TEST(offsets_of_the_batch_that_are_finished_have_no_second_letter)
     assert_int_equal(world.n_letters[2], 1);
 }
 
+// A worker that begins at the committed offset.
+static void restart(void)
+{
+    struct buffer text = {0};
+    struct error error;
+    int64_t offset = partition.map.watermark;
+    offset_map_encode(&partition.map, &text);
+    offset_map_init(&partition.map);
+    assert_ok(offset_map_restart(&partition.map, offset, (struct text){text.data, text.size}, &error),
+              &error);
+    buffer_finish(&text);
+    world.fetched_from = offset;
+}
+
+TEST(a_batch_after_a_running_job_is_finished_as_a_whole)
+{
+    add_batch(1, false);
+    add_batch(4, true); // at the partition's end
+    read_all();
+    assert_int_equal(world.n_letters[1], 1);
+    assert_int_equal(partition.map.n_running, 2);
+    assert_int_equal(partition.map.n_finished, 3);
+    restart(); // before its letter is published
+    read_all();
+    assert_int_equal(world.n_letters[1], 2);
+    offset_map_finish(&partition.map, 1);
+    for (int i = 0; i < 3; i++) {
+        restart();
+        assert_int_equal(partition.map.n_finished, 4);
+        read_all();
+    }
+    assert_int_equal(world.n_letters_total, 2);
+    offset_map_finish(&partition.map, 0);
+    assert_int_equal(partition.map.watermark, world.end);
+}
+
+TEST(a_batch_beyond_the_window_waits_for_the_jobs_before_it)
+{
+    add_batch(OFFSET_MAP_WINDOW - 2, false);
+    assert_int_equal(offset_map_deliver(&partition.map, 0), DELIVERY_NEW); // the others are finished
+    assert_true(offset_map_skip(&partition.map, 1, world.end));
+    offset_map_reach(&partition.map, world.end);
+    int64_t first = world.fetched_from = world.end;
+    add_batch(3, true);
+    add_batch(1, false);
+    for (int i = 0; i < 20; i++)
+        fetch();
+    for (int i = 0; i < 2; i++, world.now_ms += 1000)
+        kafka_stall_look(&kafka);
+    assert_true(partition.stall.skip.is_waiting);
+    assert_int_equal(world.n_letters_total, 0);
+    offset_map_finish(&partition.map, 0);
+    kafka_stall_look(&kafka);
+    assert_false(partition.stall.skip.is_waiting);
+    assert_true(partition.fetching.rewind);
+    read_all();
+    assert_int_equal(world.n_letters[first], 1);
+    offset_map_finish(&partition.map, first);
+    assert_int_equal(partition.map.watermark, first + 3);
+    assert_int_equal(world.n_delivered[first + 3], 1);
+}
+
+TEST(a_batch_of_the_whole_window_does_not_wait)
+{
+    add_batch(OFFSET_MAP_WINDOW, true);
+    read_all();
+    assert_int_equal(world.n_letters[0], 1);
+    offset_map_finish(&partition.map, 0);
+    add_batch(1, false); // while nothing runs before it
+    add_batch(OFFSET_MAP_WINDOW / 64, true);
+    read_all();
+    assert_int_equal(world.n_letters_total, 2);
+}
+
 TEST(without_the_option_the_partition_waits_and_is_named_once)
 {
     char text[ERROR_TEXT_BYTES] = "";
@@ -236,6 +326,46 @@ TEST(a_denial_is_of_all_partitions_and_ends_with_a_record)
     message.err = RD_KAFKA_RESP_ERR_GROUP_AUTHORIZATION_FAILED;
     assert_false(kafka_stall_note(&kafka, &message));
     assert_false(note(RD_KAFKA_RESP_ERR__TRANSPORT, 0, "away"));
+}
+
+// librdkafka says once that a topic may not be read, and never that it may be again.
+TEST(a_denied_partition_is_fetched_again_every_few_seconds)
+{
+    partition.fetching.at_end = true;
+    assert_true(note(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, 0, "denied"));
+    for (int i = 0; i < 2; i++) {
+        kafka_stall_look(&kafka);
+        world.now_ms += 4999;
+        kafka_stall_look(&kafka);
+        assert_false(partition.fetching.rewind);
+        world.now_ms += 201;
+        kafka_stall_look(&kafka);
+        assert_true(partition.fetching.rewind);
+        partition.fetching.rewind = false;
+    }
+    fetch(); // the log's end, which was reached before
+    assert_string_equal(partition.stall.what, "");
+}
+
+TEST(a_worker_without_partitions_asks_whether_it_may_read_again)
+{
+    kafka.watch.lacks_read = true;
+    kafka.partitions.n_items = 0;
+    world.reading = STATUS_RETRY;
+    for (int i = 0; i < 3; i++, world.now_ms += 5000) {
+        kafka_stall_look(&kafka);
+        kafka_stall_look(&kafka);
+        assert_int_equal(world.n_reads, i);
+    }
+    assert_int_equal(world.n_finds, 0);
+    world.reading = STATUS_OK;
+    kafka_stall_look(&kafka);
+    assert_int_equal(world.n_reads, 3);
+    assert_int_equal(world.n_finds, 1);
+    kafka.watch.lacks_read = false;
+    world.now_ms += 5000;
+    kafka_stall_look(&kafka);
+    assert_int_equal(world.n_reads, 3);
 }
 
 TEST(a_partition_that_delivers_nothing_is_named_after_two_minutes)

@@ -1,6 +1,7 @@
 // Crash accounting in commits: which starts of jobs cost a commit, what it says, and what a worker that
 // leaves says (consumer/queue/kafka/kafka_suspects.c). Commits are this program's.
 #include "consumer/queue/kafka/kafka_transport.h"
+#include "schemas/base/clock.h"
 #include "tests/support/cases.h"
 
 enum { FIRST = 50, N_PARTITIONS = 3, N_JOBS = 4, PROMISED = FIRST + 2 };
@@ -10,6 +11,8 @@ static struct {
     enum status status;
     bool is_saved[N_PARTITIONS];    // by a commit that succeeds
     bool was_unsaved[N_PARTITIONS]; // when it was called
+    int n_hurries;
+    enum status hurrying;
 } world;
 
 static struct kafka_transport kafka;
@@ -38,6 +41,16 @@ enum status __wrap_kafka_commit(struct transport *transport, struct job *const *
             partition_of(i)->unsaved = false;
     }
     return world.status == STATUS_OK ? STATUS_OK : error_set(fault, world.status, ERROR_BROKER, "commit");
+}
+
+enum status __wrap_kafka_transaction_hurry(struct kafka_transport *of, int64_t deadline_ms,
+                                           struct error *fault)
+{
+    assert_ptr_equal(of, &kafka);
+    assert_int_equal(world.n_commits, 0);
+    world.n_hurries++;
+    kafka.clients.producer.throttle.until_ms = 0;
+    return world.hurrying == STATUS_OK ? STATUS_OK : error_set(fault, world.hurrying, ERROR_BROKER, "away");
 }
 
 static int begin(void **state)
@@ -241,6 +254,26 @@ TEST(leaving_is_said_once_and_only_where_something_was_computed)
     assert_int_equal(world.n_commits, 1);
     kafka_say_leaving(&kafka);
     assert_int_equal(world.n_commits, 1);
+    assert_int_equal(world.n_hurries, 0);
+}
+
+TEST(leaving_is_said_by_a_new_producer_while_a_broker_throttles)
+{
+    int64_t until_ms = clock_ms() + 60000;
+    kafka.clients.producer.throttle.until_ms = until_ms;
+    kafka_say_leaving(&kafka);
+    assert_int_equal(world.n_hurries, 0); // there is nothing to say
+    kafka_mark_leaving(&kafka, NULL);
+    world.hurrying = STATUS_RETRY;
+    kafka_say_leaving(&kafka);
+    assert_int_equal(world.n_hurries, 1);
+    assert_int_equal(world.n_commits, 0);
+    world.hurrying = STATUS_OK;
+    kafka_say_leaving(&kafka);
+    assert_int_equal(world.n_hurries, 2);
+    assert_int_equal(world.n_commits, 1);
+    assert_int_equal(kafka.clients.producer.throttle.until_ms,
+                     until_ms); // of the quota, whatever the producer
 }
 
 TEST_FIXTURE(begin, end);

@@ -597,6 +597,22 @@ TEST(a_group_stands_where_it_committed)
     }
 }
 
+// Else as many unread jobs would count as finished.
+TEST(finished_offsets_that_were_deleted_are_not_subtracted_from_what_is_in_the_log)
+{
+    struct kafka_standing standings[4];
+    open_well();
+    commit_map(0, 70, 10); // finished: 71 to 80
+    commit_map(1, 70, 10);
+    world.log_ends[0] = world.log_ends[1] = 100;
+    world.log_starts[0] = 75;
+    world.log_starts[1] = 90;
+    assert_int_equal(read_standings(standings), STATUS_OK);
+    assert_int_equal(standings[0].map_covered, 10);
+    assert_int_equal(kafka_standing_unfinished(&standings[0]), 19);
+    assert_int_equal(kafka_standing_unfinished(&standings[1]), 10);
+}
+
 TEST(a_group_is_looked_at_without_reading_a_record)
 {
     assert_ok(kafka_follow_open(&follow, &config, topics, N_TOPICS, NULL, NULL, &error), &error);

@@ -67,6 +67,53 @@ TEST(gaps_do_not_hold_the_watermark_up)
     assert_int_equal(map.n_finished, 0);
 }
 
+TEST(offsets_without_a_job_are_finished_and_known_to_the_next_owner)
+{
+    struct buffer buffer = {0};
+    struct offset_map next;
+    deliver(&map, 100, 101);
+    offset_map_finish(&map, 101);
+    assert_true(offset_map_skip(&map, 102, 104)); // markers
+    deliver(&map, 104, 104);
+    assert_true(offset_map_skip(&map, 99, 106)); // all but what runs
+    offset_map_reach(&map, 106);
+    assert_false(offset_map_skip(&map, 102, 106));
+    assert_int_equal(map.watermark, 100);
+    assert_int_equal(map.n_running, 2);
+    assert_int_equal(map.n_finished, 4); // 101, 102, 103, 105
+    for (int64_t from = 99; from < 108; from++)
+        assert_int_equal(offset_map_count(&map, from), from < 102    ? 4
+                                                       : from > 105  ? 0
+                                                       : from == 102 ? 3
+                                                                     : 1 + (from < 104));
+    offset_map_init(&next);
+    restart(&next, map.watermark, encode_map(&map, &buffer));
+    assert_int_equal(next.n_finished, 4);
+    deliver(&next, 100, 100);
+    offset_map_reach(&next, 104);
+    deliver(&next, 104, 104);
+    offset_map_finish(&next, 100);
+    assert_int_equal(next.watermark, 104);
+    offset_map_finish(&next, 104);
+    assert_int_equal(next.watermark, 106);
+    buffer_finish(&buffer);
+}
+
+TEST(offsets_without_a_job_beyond_the_window_are_left)
+{
+    assert_false(offset_map_skip(&map, 0, 10)); // where it starts is not known
+    deliver(&map, 0, 0);
+    assert_true(offset_map_skip(&map, 1, INT64_MAX));
+    assert_int_equal(map.n_finished, OFFSET_MAP_WINDOW - 1);
+    assert_int_equal(offset_map_count(&map, INT64_MAX), 0);
+    assert_false(offset_map_is_finished(&map, OFFSET_MAP_WINDOW));
+    offset_map_finish(&map, 0);
+    assert_int_equal(map.watermark, OFFSET_MAP_WINDOW);
+    assert_int_equal(map.n_finished, 0);
+    assert_true(offset_map_skip(&map, OFFSET_MAP_WINDOW, OFFSET_MAP_WINDOW + 1)); // while nothing runs
+    assert_int_equal(map.watermark, OFFSET_MAP_WINDOW + 1);
+}
+
 TEST(the_end_of_the_partition_moves_an_idle_watermark)
 {
     deliver(&map, 0, 1);
@@ -352,6 +399,11 @@ static void model_deliver(struct map_model *model, struct offset_map *tested)
         offset++;
     if (offset == N_OFFSETS)
         return;
+    if (offset % 2) { // it is known that the gap lost no job
+        offset_map_skip(tested, model->position, offset);
+        for (int64_t i = model->position; i < offset && i - model->watermark < OFFSET_MAP_WINDOW; i++)
+            model->state[i] = FINISHED;
+    }
     model->position = offset;
     model_advance(model);
     enum delivery expected = DELIVERY_FULL;

@@ -1,0 +1,185 @@
+#pragma once
+
+// Defaults of settings that config.json may omit, from each model's configuration_*.py. Defaults shared by
+// all models are in model_folder_config.c.
+#define GEMMA_DEFAULTS "{\"head_dim\":256,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":8192}"
+#define GEMMA2_DEFAULTS                                                                                      \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
+    "\"max_position_embeddings\":8192,\"query_pre_attn_scalar\":256,\"sliding_window\":4096,"                \
+    "\"final_logit_softcapping\":30.0,\"attn_logit_softcapping\":50.0}"
+#define GEMMA3_DEFAULTS                                                                                      \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
+    "\"max_position_embeddings\":131072,\"query_pre_attn_scalar\":256,\"sliding_window\":4096,"              \
+    "\"rope_theta\":1000000.0,\"rope_local_base_freq\":10000.0}"
+#define GPT_OSS_DEFAULTS                                                                                     \
+    "{\"head_dim\":64,\"num_attention_heads\":64,\"num_key_value_heads\":8,\"sliding_window\":128,"          \
+    "\"rms_norm_eps\":1e-5,\"rope_theta\":150000.0,\"max_position_embeddings\":131072,"                      \
+    "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"swiglu_limit\":7.0,\"rope_scaling\":"             \
+    "{\"rope_type\":\"yarn\",\"factor\":32.0,\"beta_fast\":32.0,\"beta_slow\":1.0,\"truncate\":false,"       \
+    "\"original_max_position_embeddings\":4096}}"
+#define DEEPSEEK_SIZES                                                                                       \
+    "\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"kv_lora_rank\":512,"
+#define DEEPSEEK2_DEFAULTS                                                                                   \
+    "{" DEEPSEEK_SIZES "\"rms_norm_eps\":1e-6,\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\","      \
+    "\"first_k_dense_replace\":0,\"max_position_embeddings\":2048}"
+#define DEEPSEEK3_DEFAULTS                                                                                   \
+    "{" DEEPSEEK_SIZES "\"rms_norm_eps\":1e-6,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\","    \
+    "\"first_k_dense_replace\":3,\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"n_group\":8,"       \
+    "\"topk_group\":4,\"n_shared_experts\":1,\"max_position_embeddings\":4096}"
+#define GLM4_MOE_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"scoring_func\":\"sigmoid\",\"n_group\":1,"       \
+    "\"topk_group\":1,\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,\"first_k_dense_replace\":1,"     \
+    "\"num_key_value_heads\":8,\"n_shared_experts\":1,\"max_position_embeddings\":131072}"
+#define DOTS1_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-6,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,"        \
+    "\"topk_group\":1,\"norm_topk_prob\":false,\"first_k_dense_replace\":0,\"max_position_embeddings\":"     \
+    "2048}"
+#define GRANITE_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1."  \
+    "0,"                                                                                                     \
+    "\"attention_multiplier\":1.0,\"max_position_embeddings\":2048,\"num_local_experts\":0}"
+#define GRANITE_MOE_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1."  \
+    "0,"                                                                                                     \
+    "\"attention_multiplier\":1.0,\"max_position_embeddings\":2048,\"num_local_experts\":8,"                 \
+    "\"num_experts_per_tok\":2}"
+#define RMS_6(context)   "{\"rms_norm_eps\":1e-6,\"max_position_embeddings\":" #context "}"
+#define RMS_5(context)   "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
+#define LAYER_5(context) "{\"layer_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
+#define MISTRAL_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"max_position_embeddings\":131072}"
+#define MIXTRAL_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"num_local_experts\":8,"     \
+    "\"num_experts_per_tok\":2,\"max_position_embeddings\":131072}"
+#define MINISTRAL3_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"max_position_embeddings\":262144,"  \
+    "\"rope_scaling\":{\"rope_type\":\"yarn\",\"rope_theta\":1000000.0,\"factor\":16.0,\"mscale\":1.0,"      \
+    "\"original_max_position_embeddings\":16384,\"mscale_all_dim\":1.0,\"llama_4_scaling_beta\":0.1}}"
+#define QWEN2_MOE_DEFAULTS                                                                                   \
+    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-6,\"num_key_value_heads\":16,\"num_experts\":60,"         \
+    "\"num_experts_per_tok\":4,\"moe_intermediate_size\":1408,"                                              \
+    "\"shared_expert_intermediate_size\":5632,\"max_position_embeddings\":32768}"
+#define QWEN3_DEFAULTS "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"max_position_embeddings\":32768}"
+#define QWEN3_MOE_DEFAULTS                                                                                   \
+    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"num_experts\":128,"         \
+    "\"num_experts_per_tok\":8,\"moe_intermediate_size\":768,\"max_position_embeddings\":32768}"
+#define QWEN3_DELTA                                                                                          \
+    "\"rms_norm_eps\":1e-6,\"head_dim\":256,\"partial_rotary_factor\":0.25,\"linear_conv_kernel_dim\":4,"    \
+    "\"linear_key_head_dim\":128,\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,"                 \
+    "\"linear_num_value_heads\":32,\"max_position_embeddings\":32768"
+#define QWEN3_NEXT_DEFAULTS                                                                                  \
+    "{" QWEN3_DELTA ",\"num_key_value_heads\":2,\"num_experts\":512,\"num_experts_per_tok\":10,"             \
+    "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,\"norm_topk_prob\":true}"
+#define QWEN3_5_DEFAULTS "{" QWEN3_DELTA ",\"num_key_value_heads\":4}"
+#define QWEN3_5_MOE_DEFAULTS                                                                                 \
+    "{" QWEN3_DELTA ",\"num_key_value_heads\":2,\"num_experts\":256,\"num_experts_per_tok\":8,"              \
+    "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512}"
+#define PHI_DEFAULTS                                                                                         \
+    "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":2048}"
+#define GPT2_DEFAULTS                                                                                        \
+    "{\"n_embd\":768,\"n_layer\":12,\"n_head\":12,\"n_positions\":1024,\"layer_norm_epsilon\":1e-5}"
+#define NEOX_DEFAULTS "{\"layer_norm_eps\":1e-5,\"rotary_pct\":0.25,\"max_position_embeddings\":2048}"
+#define STARCODER2_DEFAULTS                                                                                  \
+    "{\"norm_epsilon\":1e-5,\"num_key_value_heads\":2,\"max_position_embeddings\":4096}"
+#define STABLELM_DEFAULTS                                                                                    \
+    "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.25,\"max_position_embeddings\":4096}"
+#define FALCON_DEFAULTS "{\"layer_norm_epsilon\":1e-5,\"max_position_embeddings\":2048}"
+#define BLOOM_DEFAULTS                                                                                       \
+    "{\"layer_norm_epsilon\":1e-5,\"n_layer\":2,\"n_head\":8,\"max_position_embeddings\":2048}"
+#define GLM4_DEFAULTS                                                                                        \
+    "{\"rms_norm_eps\":1.5625e-7,\"head_dim\":128,\"num_key_value_heads\":2,\"partial_rotary_factor\":0.5,"  \
+    "\"max_position_embeddings\":131072}"
+#define SMOLLM3_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"rope_theta\":2000000.0,"                             \
+    "\"max_position_embeddings\":32768}"
+#define SEED_OSS_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"max_position_embeddings\":524288}"
+#define ERNIE_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":2,\"rope_theta\":500000.0,"             \
+    "\"max_position_embeddings\":131072}"
+#define COHERE_DEFAULTS "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"max_position_embeddings\":8192}"
+#define COHERE2_DEFAULTS                                                                                     \
+    "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
+    "\"max_position_embeddings\":8192}"
+#define BERT_DEFAULTS                                                                                        \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
+    "\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,\"pad_token_id\":0}"
+#define ROBERTA_DEFAULTS                                                                                     \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
+    "\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,\"pad_token_id\":1}"
+#define DISTILBERT_DEFAULTS                                                                                  \
+    "{\"dim\":768,\"n_layers\":6,\"n_heads\":12,\"hidden_dim\":3072,\"layer_norm_eps\":1e-12,"               \
+    "\"max_position_embeddings\":512}"
+#define NOMIC_DEFAULTS                                                                                       \
+    "{\"layer_norm_eps\":1e-12,\"rotary_emb_base\":1000.0,\"max_position_embeddings\":2048}"
+#define MODERNBERT_DEFAULTS                                                                                  \
+    "{\"hidden_size\":768,\"num_hidden_layers\":22,\"num_attention_heads\":12,\"intermediate_size\":1152,"   \
+    "\"norm_eps\":1e-5,\"max_position_embeddings\":8192,\"global_rope_theta\":160000.0,"                     \
+    "\"local_rope_theta\":10000.0,\"local_attention\":128,\"global_attn_every_n_layers\":3}"
+#define OLMO3_DEFAULTS     "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"max_position_embeddings\":2048}"
+#define INTERNLM2_DEFAULTS "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"max_position_embeddings\":2048}"
+#define PHIMOE_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"num_local_experts\":16,"    \
+    "\"num_experts_per_tok\":2,\"max_position_embeddings\":131072}"
+#define EXAONE4_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"sliding_window_pattern\":4,"                           \
+    "\"max_position_embeddings\":2048}"
+#define MINIMAX_M2_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":5000000.0,"            \
+    "\"num_local_experts\":256,\"num_experts_per_tok\":8,\"scoring_func\":\"sigmoid\",\"topk_method\":"      \
+    "\"noaux_tc\",\"max_position_embeddings\":196608}"
+#define ERNIE_MOE_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":4,\"rope_theta\":500000.0,\"moe_num_experts\":64,"       \
+    "\"moe_k\":6,\"moe_num_shared_experts\":2,\"moe_layer_start_index\":1,\"moe_intermediate_size\":1536,"   \
+    "\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\",\"max_position_embeddings\":131072}"
+#define OLMOE_DEFAULTS                                                                                       \
+    "{\"norm_topk_prob\":false,\"rms_norm_eps\":1e-5,\"num_experts\":64,\"num_experts_per_tok\":8,"          \
+    "\"max_position_embeddings\":4096}"
+#define HUNYUAN_MOE_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-5,\"num_experts\":1,\"moe_topk\":1,\"num_shared_expert\":1,"                       \
+    "\"max_position_embeddings\":2048}"
+#define APERTUS_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"llama3\","   \
+    "\"rope_theta\":12000000.0,\"factor\":8.0,\"original_max_position_embeddings\":8192,"                    \
+    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
+#define AFMOE_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_experts\":64,\"num_experts_per_tok\":6,"                  \
+    "\"moe_intermediate_size\":1408,\"num_shared_experts\":2,\"num_dense_layers\":1,\"route_scale\":1.0,"    \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,"                     \
+    "\"sliding_window\":1024,\"mup_enabled\":false,\"max_position_embeddings\":16384}"
+#define LLAMA4_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":500000.0,"             \
+    "\"num_local_experts\":16,\"num_experts_per_tok\":1,\"intermediate_size_mlp\":16384,"                    \
+    "\"interleave_moe_layer_step\":1,\"use_qk_norm\":true,\"attn_temperature_tuning\":true,"                 \
+    "\"floor_scale\":8192,\"attn_scale\":0.1,\"attention_chunk_size\":8192,\"max_position_embeddings\":131072}"
+#define NEMOTRON_DEFAULTS "{\"norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":4096}"
+#define MINICPM3_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-5,\"kv_lora_rank\":256,\"q_lora_rank\":768,"                                       \
+    "\"qk_nope_head_dim\":64,\"qk_rope_head_dim\":32,\"scale_emb\":12,\"scale_depth\":1.4,"                  \
+    "\"dim_model_base\":256,\"max_position_embeddings\":32768}"
+#define GLM4_LITE_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"kv_lora_rank\":512,\"q_lora_rank\":768,\"qk_nope_head_dim\":192,"              \
+    "\"qk_rope_head_dim\":64,\"v_head_dim\":256,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\","  \
+    "\"n_group\":1,\"topk_group\":1,\"norm_topk_prob\":true,\"routed_scaling_factor\":1.8,"                  \
+    "\"n_routed_experts\":64,\"n_shared_experts\":1,\"num_experts_per_tok\":4,"                              \
+    "\"moe_intermediate_size\":1536,\"first_k_dense_replace\":1,\"max_position_embeddings\":202752}"
+#define QWEN3_VL_MOE_DEFAULTS                                                                                \
+    "{\"rms_norm_eps\":1e-6,\"num_experts\":60,\"num_experts_per_tok\":4,\"moe_intermediate_size\":1408,"    \
+    "\"norm_topk_prob\":true,\"max_position_embeddings\":128000}"
+#define GEMMA4_SETTINGS                                                                                      \
+    "\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"            \
+    "\"global_head_dim\":512,\"num_kv_shared_layers\":0,\"rope_parameters\":{\"sliding_attention\":"         \
+    "{\"rope_theta\":10000.0},\"full_attention\":{\"rope_type\":\"proportional\","                           \
+    "\"partial_rotary_factor\":0.25,\"rope_theta\":1000000.0}},"
+#define GEMMA4_DEFAULTS                                                                                      \
+    "{" GEMMA4_SETTINGS "\"sliding_window\":512,\"max_position_embeddings\":131072,"                         \
+    "\"hidden_size_per_layer_input\":256}"
+#define GEMMA4_UNIFIED_DEFAULTS                                                                              \
+    "{" GEMMA4_SETTINGS "\"sliding_window\":1024,\"max_position_embeddings\":262144}"
+#define GEMMA3N_DEFAULTS                                                                                     \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":2,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
+    "\"intermediate_size\":16384,\"num_kv_shared_layers\":15,\"sliding_window\":512,"                        \
+    "\"max_position_embeddings\":32768,\"final_logit_softcapping\":30.0,\"rope_theta\":1000000.0,"           \
+    "\"hidden_size_per_layer_input\":256,\"altup_num_inputs\":4,\"altup_active_idx\":0}"
+
+// model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults

@@ -1,0 +1,134 @@
+// Tensor names of encoders' folders, for the families of model_folder_names.c. Models with a head (masked
+// language model, classifier) have a prefix, which is absent in the encoder alone.
+#include "engine/model/model_folder_parts.h"
+
+#include <string.h>
+
+// Older checkpoints name a norm's weight and bias gamma and beta.
+#define NORM(from, to)                                                                                       \
+    {from, to, FORM_AS_IS}, {"=" from ".gamma", to ".weight", FORM_AS_IS},                                   \
+    {                                                                                                        \
+        "=" from ".beta", to ".bias", FORM_AS_IS                                                             \
+    }
+#define EMBEDDINGS(prefix)                                                                                   \
+    {prefix "embeddings.word_embeddings", "token_embd", FORM_AS_IS},                                         \
+        {prefix "embeddings.position_embeddings", "position_embd", FORM_POSITIONS},                          \
+        {prefix "embeddings.token_type_embeddings", "token_types", FORM_AS_IS},                              \
+        NORM(prefix "embeddings.LayerNorm", "token_embd_norm")
+#define END                                                                                                  \
+    {                                                                                                        \
+        0                                                                                                    \
+    }
+
+#define BERT_ATTENTION(prefix)                                                                               \
+    {prefix "encoder.layer.*.attention.self.query", "attn_q", FORM_AS_IS},                                   \
+        {prefix "encoder.layer.*.attention.self.key", "attn_k", FORM_AS_IS},                                 \
+        {prefix "encoder.layer.*.attention.self.value", "attn_v", FORM_AS_IS},                               \
+        {prefix "encoder.layer.*.attention.output.dense", "attn_output", FORM_AS_IS},                        \
+        NORM(prefix "encoder.layer.*.attention.output.LayerNorm", "attn_output_norm")
+#define BERT_MLP(prefix)                                                                                     \
+    {prefix "encoder.layer.*.intermediate.dense", "ffn_up", FORM_AS_IS},                                     \
+        {prefix "encoder.layer.*.output.dense", "ffn_down", FORM_AS_IS},                                     \
+        NORM(prefix "encoder.layer.*.output.LayerNorm", "layer_output_norm")
+
+const struct folder_rule folder_bert_globals[] = {EMBEDDINGS("bert."), EMBEDDINGS(""), END};
+const struct folder_rule folder_bert_layers[] = {BERT_ATTENTION("bert."), BERT_MLP("bert."),
+                                                 BERT_ATTENTION(""), BERT_MLP(""), END};
+const struct folder_rule folder_roberta_globals[] = {EMBEDDINGS("roberta."), EMBEDDINGS(""), END};
+const struct folder_rule folder_roberta_layers[] = {BERT_ATTENTION("roberta."), BERT_MLP("roberta."),
+                                                    BERT_ATTENTION(""), BERT_MLP(""), END};
+
+#define DISTILBERT_LAYER(prefix)                                                                             \
+    {prefix "transformer.layer.*.attention.q_lin", "attn_q", FORM_AS_IS},                                    \
+        {prefix "transformer.layer.*.attention.k_lin", "attn_k", FORM_AS_IS},                                \
+        {prefix "transformer.layer.*.attention.v_lin", "attn_v", FORM_AS_IS},                                \
+        {prefix "transformer.layer.*.attention.out_lin", "attn_output", FORM_AS_IS},                         \
+        {prefix "transformer.layer.*.sa_layer_norm", "attn_output_norm", FORM_AS_IS},                        \
+        {prefix "transformer.layer.*.ffn.lin1", "ffn_up", FORM_AS_IS},                                       \
+        {prefix "transformer.layer.*.ffn.lin2", "ffn_down", FORM_AS_IS},                                     \
+    {                                                                                                        \
+        prefix "transformer.layer.*.output_layer_norm", "layer_output_norm", FORM_AS_IS                      \
+    }
+const struct folder_rule folder_distilbert_globals[] = {EMBEDDINGS("distilbert."), EMBEDDINGS(""), END};
+const struct folder_rule folder_distilbert_layers[] = {DISTILBERT_LAYER("distilbert."), DISTILBERT_LAYER(""),
+                                                       END};
+
+#define MPNET_GLOBALS(prefix)                                                                                \
+    EMBEDDINGS(prefix),                                                                                      \
+    {                                                                                                        \
+        prefix "encoder.relative_attention_bias", "attn_rel_b", FORM_AS_IS                                   \
+    }
+#define MPNET_ATTENTION(prefix)                                                                              \
+    {prefix "encoder.layer.*.attention.attn.q", "attn_q", FORM_AS_IS},                                       \
+        {prefix "encoder.layer.*.attention.attn.k", "attn_k", FORM_AS_IS},                                   \
+        {prefix "encoder.layer.*.attention.attn.v", "attn_v", FORM_AS_IS},                                   \
+        {prefix "encoder.layer.*.attention.attn.o", "attn_output", FORM_AS_IS},                              \
+        NORM(prefix "encoder.layer.*.attention.LayerNorm", "attn_output_norm")
+const struct folder_rule folder_mpnet_globals[] = {MPNET_GLOBALS("mpnet."), MPNET_GLOBALS(""), END};
+const struct folder_rule folder_mpnet_layers[] = {MPNET_ATTENTION("mpnet."), BERT_MLP("mpnet."),
+                                                  MPNET_ATTENTION(""), BERT_MLP(""), END};
+
+// One matrix for gate and up: the first half of its rows is activated.
+#define JINA_MLP(prefix)                                                                                     \
+    {prefix "encoder.layer.*.mlp.gated_layers", "ffn_up", FORM_AS_IS},                                       \
+        {prefix "encoder.layer.*.mlp.wo", "ffn_down", FORM_AS_IS},                                           \
+        NORM(prefix "encoder.layer.*.mlp.layernorm", "layer_output_norm")
+const struct folder_rule folder_jina_layers[] = {BERT_ATTENTION("bert."), JINA_MLP("bert."),
+                                                 BERT_ATTENTION(""), JINA_MLP(""), END};
+
+// The authors' names, then the names of transformers' NomicBertModel.
+const struct folder_rule folder_nomic_globals[] = {EMBEDDINGS(""),
+                                                   {"emb_ln", "token_embd_norm", FORM_AS_IS},
+                                                   END};
+const struct folder_rule folder_nomic_layers[] = {
+    {"encoder.layers.*.attn.Wqkv", "attn_qkv", FORM_AS_IS},
+    {"encoder.layers.*.attn.out_proj", "attn_output", FORM_AS_IS},
+    {"encoder.layers.*.norm1", "attn_output_norm", FORM_AS_IS},
+    {"encoder.layers.*.mlp.fc11", "ffn_up", FORM_AS_IS},
+    {"encoder.layers.*.mlp.fc12", "ffn_gate", FORM_AS_IS},
+    {"encoder.layers.*.mlp.fc2", "ffn_down", FORM_AS_IS},
+    {"encoder.layers.*.norm2", "layer_output_norm", FORM_AS_IS},
+    {"layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},
+    {"layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},
+    {"layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},
+    {"layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},
+    {"layers.*.post_attention_layernorm", "attn_output_norm", FORM_AS_IS},
+    {"layers.*.mlp.gate_proj", "ffn_gate", FORM_AS_IS},
+    {"layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
+    {"layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+    {"layers.*.post_mlp_layernorm", "layer_output_norm", FORM_AS_IS},
+    END};
+
+const struct folder_rule folder_modernbert_globals[] = {
+    {"model.embeddings.tok_embeddings", "token_embd", FORM_AS_IS},
+    {"model.embeddings.norm", "token_embd_norm", FORM_AS_IS},
+    {"model.final_norm", "output_norm", FORM_AS_IS},
+    END};
+// Wi: gate and up, as JINA_MLP.
+const struct folder_rule folder_modernbert_layers[] = {{"model.layers.*.attn_norm", "attn_norm", FORM_AS_IS},
+                                                       {"model.layers.*.attn.Wqkv", "attn_qkv", FORM_AS_IS},
+                                                       {"model.layers.*.attn.Wo", "attn_output", FORM_AS_IS},
+                                                       {"model.layers.*.mlp_norm", "ffn_norm", FORM_AS_IS},
+                                                       {"model.layers.*.mlp.Wi", "ffn_up", FORM_AS_IS},
+                                                       {"model.layers.*.mlp.Wo", "ffn_down", FORM_AS_IS},
+                                                       END};
+
+bool folder_is_head(struct text name)
+{
+    static const char *const prefixes[] = {
+        "pooler.",          "classifier.",       "pre_classifier.", "cls.", "lm_head.", "head.", "decoder.",
+        "vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
+    static const char *const models[] = {"bert.", "roberta.", "mpnet."};
+    static const char positions[] = "embeddings.position_ids";
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        size_t size = strlen(models[i]);
+        if (name.size > size && memcmp(name.data, models[i], size) == 0)
+            name = (struct text){name.data + size, name.size - size};
+    }
+    if (text_equals_string(name, positions))
+        return true;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (name.size > strlen(prefixes[i]) && memcmp(name.data, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}

@@ -1,0 +1,127 @@
+// The tensors of no layer: embeddings and their norm, inputs of the layers, the output, linear layers after the
+// pooling.
+#include "engine/model/tensor_search.h"
+
+#include <stdio.h>
+
+// The tables of the layers' inputs: of each token (for tokens of a tower's vocabulary it may have no rows),
+// and the projection of the embedding.
+static enum status take_layer_inputs(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const struct tensor *table = gguf_tensor(model->gguf, "per_layer_token_embd.weight");
+    int64_t width = model->shape.n_layer_input * (int64_t)model->shape.n_layers,
+            n_vocab = model->shape.n_vocab;
+    if (model->shape.n_layer_input == 0)
+        return STATUS_OK;
+    if (table && table->dims[1] >= 1 && table->dims[1] < (uint64_t)n_vocab)
+        n_vocab = (int64_t)table->dims[1];
+    enum status status = take_tensor(search, "per_layer_token_embd.weight", true,
+                                     (int64_t[3]){width, n_vocab, 1}, &model->layer_embd);
+    if (status == STATUS_OK)
+        status = take_matrix(search, "per_layer_model_proj.weight", true,
+                             (int64_t[3]){search->widths[EMBD], width, 1}, &model->layer_embd_proj);
+    if (status == STATUS_OK)
+        status = take_vector(search, "per_layer_proj_norm.weight", true, model->shape.n_layer_input,
+                             &model->layer_embd_norm);
+    return status;
+}
+
+static enum status take_altup(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    int64_t n_embd = search->widths[EMBD], dims[3] = {n_embd, n_embd, model->shape.altup.n - 1};
+    enum status status = STATUS_OK;
+    if (model->shape.altup.n)
+        status = take_matrix(search, "altup_proj.weight", true, dims, &model->altup_proj);
+    if (model->shape.altup.n && status == STATUS_OK)
+        status = take_matrix(search, "altup_unembd_proj.weight", true, dims, &model->altup_unembd_proj);
+    return status;
+}
+
+static enum status take_token_types(struct tensor_search *search)
+{
+    const struct tensor *found = gguf_tensor(search->model->gguf, "token_types.weight");
+    const int64_t dims[3] = {search->widths[EMBD], found ? (int64_t)found->dims[1] : 1, 1};
+    return take_tensor(search, "token_types.weight", false, dims, &search->model->token_types);
+}
+
+static enum status take_relative_bias(struct tensor_search *search)
+{
+    const struct tensor *found = gguf_tensor(search->model->gguf, "attn_rel_b.weight");
+    const int64_t dims[3] = {search->widths[HEADS], found ? (int64_t)found->dims[1] : 32, 1};
+    enum status status = take_tensor(search, "attn_rel_b.weight", true, dims, &search->model->relative_bias);
+    if (status == STATUS_OK && (dims[1] < 4 || dims[1] % 4 != 0))
+        return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "tensor attn_rel_b.weight: %lld buckets; expected a multiple of 4",
+                         (long long)dims[1]);
+    return status;
+}
+
+// Linear layers after the pooling, dense_2 and so on: the outputs of each are the inputs of the next.
+static enum status take_dense(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    int64_t n_inputs = search->widths[EMBD];
+    enum status status = STATUS_OK;
+    for (int i = 0; i < MODEL_DENSE_MAX && status == STATUS_OK; i++) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "dense_%d.weight", MODEL_DENSE_FIRST + i);
+        const struct tensor *found = gguf_tensor(model->gguf, name);
+        if (!found)
+            break;
+        const int64_t dims[3] = {n_inputs, (int64_t)found->dims[1], 1};
+        if (dims[1] < 1 || dims[1] > MODEL_WIDTH_MAX)
+            return error_set(search->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                             "tensor %s: expected 1 to %d rows, file has %llu", name, MODEL_WIDTH_MAX,
+                             (unsigned long long)found->dims[1]);
+        status = take_tensor(search, name, true, dims, &model->dense[i].weight);
+        snprintf(name, sizeof name, "dense_%d.bias", MODEL_DENSE_FIRST + i);
+        if (status == STATUS_OK)
+            status = take_vector(search, name, false, dims[1], &model->dense[i].bias);
+        n_inputs = dims[1];
+    }
+    return status;
+}
+
+enum status take_globals(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const struct family *family = model->family;
+    int64_t n_embd = search->widths[EMBD], n_vocab = search->widths[VOCABULARY];
+    int64_t table[3] = {n_embd, n_vocab, 1}, positions[3] = {n_embd, search->widths[CONTEXT], 1};
+    bool norm_biased = (family->biased & (SLOT(ATTN_NORM) | SLOT(ATTN_POST_NORM))) != 0;
+    enum status status = take_tensor(search, "token_embd.weight", true, table, &model->token_embd);
+    if (status == STATUS_OK && family->has_position_embd)
+        status = take_tensor(search, "position_embd.weight", true, positions, &model->position_embd);
+    if (status == STATUS_OK && family->has_token_types)
+        status = take_token_types(search);
+    if (status == STATUS_OK && family->has_relative_bias)
+        status = take_relative_bias(search);
+    if (status == STATUS_OK && family->has_embd_norm)
+        status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
+    if (status == STATUS_OK && family->has_embd_norm)
+        status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
+    if (status == STATUS_OK && !family->normed_after_sum)
+        status = take_vector(search, "output_norm.weight", true, n_embd, &model->output_norm);
+    if (status == STATUS_OK && !family->normed_after_sum && family->norm == NORM_LAYER)
+        status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
+    if (status == STATUS_OK)
+        status = take_dense(search);
+    if (status == STATUS_OK && !family->bidirectional)
+        status = take_matrix(search, "output.weight", false, table, &model->output);
+    if (status == STATUS_OK && !family->bidirectional)
+        status = take_vector(search, "output.bias", family->has_output_bias, n_vocab, &model->output_bias);
+    if (status == STATUS_OK && !model->output.data)
+        model->output = model->token_embd; // tied
+    if (status == STATUS_OK)
+        status = take_layer_inputs(search);
+    if (status == STATUS_OK)
+        status = take_altup(search);
+    const struct tensor *rope; // read before, by model_read_rope
+    static const char *const ropes[] = {"rope_freqs.weight", "rope_factors_short.weight",
+                                        "rope_factors_long.weight"};
+    for (int i = 0; i < 3 && status == STATUS_OK && family->rope_style != ROPE_NONE; i++)
+        status = find_tensor(search, ropes[i], false, &rope);
+    return status;
+}

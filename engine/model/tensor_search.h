@@ -1,0 +1,74 @@
+// The search for a model's tensors in its file: shared by model_tensors.c, model_globals.c and tensor_search.c.
+// Private to these. Errors: STATUS_REFUSE with the tensor's name.
+#pragma once
+
+#include "engine/model/family.h"
+#include "engine/model/model_parts.h"
+
+enum width {
+    ONE,
+    EMBD,
+    VOCABULARY,
+    CONTEXT,
+    QUERY,
+    KEY,
+    VALUE,
+    HEADS_OUT,
+    FF,
+    EXPERTS,
+    FF_EXPERT,
+    FF_SHARED,
+    KEY_DIM,
+    HEADS,
+    LATENT, // from here on: latent attention
+    LATENT_ROPE,
+    LATENT_KEY,
+    LATENT_VALUE,
+    QUERY_LATENT,
+    HEADS_KEY_VALUE,
+    INPUT, // a layer's own input
+    ALTUP,
+    ALTUP_SQUARE,
+    LAUREL,
+    DELTA_CHANNELS, // from here on: recurrent layers
+    DELTA_INNER,
+    DELTA_HEADS,
+    DELTA_HEADS_TWICE,
+    DELTA_VALUE,
+    DELTA_TAPS,
+    WIDTH_COUNT
+};
+
+enum { NAME_BYTES = 96 };
+
+// The search over one file; `found` collects the file's tensors that got a place.
+struct tensor_search {
+    struct model *model;
+    struct error *error;
+    int64_t widths[WIDTH_COUNT];
+    const struct tensor **found;
+    size_t n_found;
+};
+
+bool has_dims(const struct tensor *tensor, const int64_t dims[3]);
+// Finds a tensor and records it in `found`. *tensor is NULL if it is absent, which is an error only if
+// `required`.
+enum status find_tensor(struct tensor_search *search, const char *name, bool required,
+                        const struct tensor **tensor) WARN_UNUSED;
+// Finds a tensor and checks its dims. If it is absent and not required, *out is unchanged.
+enum status take_tensor(struct tensor_search *search, const char *name, bool required, const int64_t dims[3],
+                        struct tensor *out) WARN_UNUSED;
+// A matrix, with the factors in a tensor of their own if it has these.
+enum status take_matrix(struct tensor_search *search, const char *name, bool required, const int64_t dims[3],
+                        struct tensor *out) WARN_UNUSED;
+// Vectors are read item by item, so a type with blocks of several items is refused. n_vectors above 1: one
+// per expert.
+enum status take_vectors(struct tensor_search *search, const char *name, bool required, int64_t n_items,
+                         int64_t n_vectors, struct tensor *out) WARN_UNUSED;
+enum status take_vector(struct tensor_search *search, const char *name, bool required, int64_t n_items,
+                        struct tensor *out) WARN_UNUSED;
+enum status wrong_shape(struct tensor_search *search, const struct tensor *tensor,
+                        const int64_t dims[3]) WARN_UNUSED;
+
+// model_globals.c: the tensors of no layer.
+enum status take_globals(struct tensor_search *search) WARN_UNUSED;

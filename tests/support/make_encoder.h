@@ -1,0 +1,22 @@
+// Writes small encoders with seeded random weights as GGUF files, with the keys and tensor names that
+// llama.cpp's converter writes. Families: bert, mpnet, nomic-bert, jina-bert-v2, modern-bert, eurobert,
+// gemma-embedding; qwen2 is a decoder that attends in both directions.
+#pragma once
+
+#include "engine/file/gguf.h"
+
+// Zero means the default in brackets.
+struct encoder_recipe {
+    const char *family;    // ["bert"]
+    enum tensor_type type; // of the matrices [TENSOR_F32]
+    uint64_t seed;
+    int32_t n_layers, n_embd, n_heads, n_ff; // [3, 48, 4, 56]
+    int32_t n_vocab, n_context, window;      // [200, 200, 32]
+    int32_t n_dense; // linear layers after the pooling, [0]; odd ones have a bias and tanh
+    const char *drop_tensor, *extra_tensor; // left out; added
+    const char *text_key, *text;            // a further key
+    bool causal;                            // in attention.causal
+};
+
+// Ends the test when the file can't be written.
+void make_encoder(const char *path, const struct encoder_recipe *recipe);

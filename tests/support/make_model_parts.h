@@ -1,0 +1,53 @@
+// A model in the making: private to make_model.c and make_model_gemma.c.
+#pragma once
+
+#include "engine/file/tensor.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/make_model.h"
+
+enum { TENSORS_MAX = 1024, NAME_BYTES = 64 };
+
+enum made_kind { MADE_MATRIX, MADE_PLAIN_MATRIX, MADE_NORM, MADE_BIAS, MADE_DIVISORS, MADE_DECAY };
+
+struct made_tensor {
+    char name[NAME_BYTES];
+    enum made_kind kind;
+    enum tensor_type type;
+    uint32_t n_dims;
+    uint64_t dims[3];
+    uint64_t size, offset;
+};
+
+struct maker {
+    struct model_recipe recipe;
+    const char *base; // general.architecture
+    int32_t head_dim;
+    bool layer_norm;
+    struct buffer keys;
+    uint64_t n_keys;
+    struct made_tensor tensors[TENSORS_MAX];
+    int n_tensors;
+};
+
+// Whether the family is one of several names, separated by blanks.
+static inline bool is_of(const struct maker *maker, const char *families)
+{
+    char padded[64], list[256];
+    snprintf(padded, sizeof padded, " %s ", maker->recipe.family);
+    snprintf(list, sizeof list, " %s ", families);
+    return strstr(list, padded) != NULL;
+}
+
+void add_key(struct maker *maker, const char *suffix, enum gguf_kind kind, double number);
+void add_tensor(struct maker *maker, const char *name, enum made_kind kind, uint64_t n_cols, uint64_t n_rows,
+                uint64_t n_matrices);
+void add_vector(struct maker *maker, const char *prefix, const char *name, enum made_kind kind, uint64_t n);
+void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t n);
+void add_matrix(struct maker *maker, const char *prefix, const char *name, int32_t n_rows, int32_t n_cols,
+                bool bias);
+
+// Families whose layers differ (make_model_gemma.c).
+#define GEMMA_FAMILIES "gemma3n gemma4"
+void add_gemma_keys(struct maker *maker);
+void add_gemma_globals(struct maker *maker);
+void add_gemma_layer(struct maker *maker, const char *prefix, int32_t layer);

@@ -1,0 +1,294 @@
+#include "tests/support/reference_encoder.h"
+
+#include "engine/file/gguf.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct double_encoder {
+    struct gguf *gguf;
+    char family[32];
+    int n, n_layers, n_embd, n_heads, n_kv, head_dim, n_ff, window;
+    double epsilon;
+    bool rms;
+};
+
+static void give_up(const char *what)
+{
+    fprintf(stderr, "reference_encoder: %s\n", what);
+    abort();
+}
+
+static bool is_of(const struct double_encoder *e, const char *families)
+{
+    char padded[64], list[128];
+    snprintf(padded, sizeof padded, " %s ", e->family);
+    snprintf(list, sizeof list, " %s ", families);
+    return strstr(list, padded) != NULL;
+}
+
+// --- Reading ---
+
+static double read_key(const struct double_encoder *e, const char *suffix, double otherwise)
+{
+    char key[128];
+    struct error error;
+    uint32_t integer = 0;
+    float number = 0.0f;
+    bool found = false;
+    snprintf(key, sizeof key, "%s.%s", e->family, suffix);
+    if (gguf_u32(e->gguf, key, &integer, &found, &error) == STATUS_OK)
+        return found ? integer : otherwise;
+    if (gguf_f32(e->gguf, key, &number, &found, &error) == STATUS_OK)
+        return (double)number;
+    return otherwise;
+}
+
+static double *allocate(size_t n)
+{
+    double *items = calloc(n, sizeof *items);
+    if (!items)
+        give_up("no memory");
+    return items;
+}
+
+// A tensor as doubles; NULL: absent. `layer` below 0: a name without layer.
+static double *load(const struct double_encoder *e, int layer, const char *name, const char *kind)
+{
+    char whole[128];
+    if (layer < 0)
+        snprintf(whole, sizeof whole, "%s.%s", name, kind);
+    else
+        snprintf(whole, sizeof whole, "blk.%d.%s.%s", layer, name, kind);
+    const struct tensor *tensor = gguf_tensor(e->gguf, whole);
+    if (!tensor)
+        return NULL;
+    size_t n = (size_t)(tensor->dims[0] * tensor_n_rows(tensor));
+    float *items = malloc(n * sizeof *items);
+    double *wide = allocate(n);
+    if (!items)
+        give_up("no memory");
+    tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
+    for (size_t i = 0; i < n; i++)
+        wide[i] = (double)items[i];
+    free(items);
+    return wide;
+}
+
+// --- Pieces ---
+
+// out [n, n_out] = x [n, n_in] times rows first, first + 1, ... of the matrix, plus its bias.
+static double *multiply(const struct double_encoder *e, int layer, const char *name, const double *x,
+                        int n_in, int first, int n_out)
+{
+    double *weight = load(e, layer, name, "weight"), *bias = load(e, layer, name, "bias"),
+           *out = allocate((size_t)e->n * (size_t)n_out);
+    if (!weight)
+        give_up(name);
+    for (int p = 0; p < e->n; p++)
+        for (int o = 0; o < n_out; o++) {
+            const double *row = weight + (size_t)(first + o) * (size_t)n_in;
+            double sum = bias ? bias[first + o] : 0.0;
+            for (int i = 0; i < n_in; i++)
+                sum += row[i] * x[(size_t)p * (size_t)n_in + (size_t)i];
+            out[(size_t)p * (size_t)n_out + (size_t)o] = sum;
+        }
+    free(weight);
+    free(bias);
+    return out;
+}
+
+// Each of n_vectors by itself, in place. An absent norm does nothing.
+static void normalize(const struct double_encoder *e, int layer, const char *name, double *x, int n_vectors,
+                      int width)
+{
+    double *weight = load(e, layer, name, "weight"), *bias = load(e, layer, name, "bias");
+    for (int v = 0; weight && v < n_vectors; v++, x += width) {
+        double mean = 0.0, square = 0.0;
+        for (int i = 0; i < width && !e->rms; i++)
+            mean += x[i] / width;
+        for (int i = 0; i < width; i++)
+            square += (x[i] - mean) * (x[i] - mean) / width;
+        for (int i = 0; i < width; i++)
+            x[i] = (x[i] - mean) / sqrt(square + e->epsilon) * weight[i] + (bias ? bias[i] : 0.0);
+    }
+    free(weight);
+    free(bias);
+}
+
+// ModernBERT: every third layer from the first on sees all; Gemma: every sixth, the last of each.
+static bool is_local(const struct double_encoder *e, int layer)
+{
+    return e->window > 0 && (is_of(e, "modern-bert") ? layer % 3 != 0 : layer % 6 != 5);
+}
+
+static void rotate(const struct double_encoder *e, int layer, double *x, int n_heads)
+{
+    double base = read_key(e, is_local(e, layer) ? "rope.freq_base_swa" : "rope.freq_base", 1e4);
+    int half = e->head_dim / 2;
+    for (int p = 0; p < e->n; p++)
+        for (int h = 0; h < n_heads; h++, x += e->head_dim)
+            for (int i = 0; i < half; i++) {
+                double angle = p * pow(base, -2.0 * i / e->head_dim), a = x[i], b = x[i + half];
+                x[i] = a * cos(angle) - b * sin(angle);
+                x[i + half] = a * sin(angle) + b * cos(angle);
+            }
+}
+
+// T5's buckets for 32 buckets and distances up to 128: 8 exact ones, then 8 in logarithmic steps, for each side.
+static int bucket_of(int d)
+{
+    int distance = abs(d), bucket = distance;
+    if (distance >= 8)
+        bucket = 8 + (int)(log(distance / 8.0) / log(16.0) * 8.0 + 1e-9);
+    return (bucket > 15 ? 15 : bucket) + (d > 0 ? 16 : 0);
+}
+
+// Added to the score of key j and query p.
+static double bias_of(const struct double_encoder *e, const double *buckets, int head, int j, int p)
+{
+    if (is_of(e, "jina-bert-v2")) // ALiBi for a power of two of heads
+        return -pow(2.0, -8.0 * (head + 1) / e->n_heads) * abs(j - p);
+    return buckets ? buckets[bucket_of(j - p) * e->n_heads + head] : 0.0;
+}
+
+static double *attend(const struct double_encoder *e, int layer, const double *q, const double *k,
+                      const double *v)
+{
+    int d = e->head_dim, group = e->n_heads / e->n_kv;
+    double *heads = allocate((size_t)(e->n * e->n_heads * d)), *scores = allocate((size_t)e->n);
+    double *buckets = load(e, -1, "attn_rel_b", "weight");
+    for (int p = 0; p < e->n; p++)
+        for (int h = 0; h < e->n_heads; h++) {
+            double sum = 0.0, largest = -INFINITY, *out = heads + (p * e->n_heads + h) * d;
+            for (int j = 0; j < e->n; j++) {
+                double dot = 0.0;
+                for (int i = 0; i < d; i++)
+                    dot += q[(p * e->n_heads + h) * d + i] * k[(j * e->n_kv + h / group) * d + i];
+                bool seen = !is_local(e, layer) || abs(j - p) <= e->window / 2;
+                scores[j] = seen ? dot / sqrt(d) + bias_of(e, buckets, h, j, p) : -INFINITY;
+                largest = fmax(largest, scores[j]);
+            }
+            for (int j = 0; j < e->n; j++)
+                sum += scores[j] = exp(scores[j] - largest);
+            for (int j = 0; j < e->n; j++)
+                for (int i = 0; i < d; i++)
+                    out[i] += scores[j] / sum * v[(j * e->n_kv + h / group) * d + i];
+        }
+    double *out = multiply(e, layer, "attn_output", heads, e->n_heads * d, 0, e->n_embd);
+    free(heads);
+    free(scores);
+    free(buckets);
+    return out;
+}
+
+static double *attention(const struct double_encoder *e, int layer, const double *x)
+{
+    int q_width = e->n_heads * e->head_dim, kv_width = e->n_kv * e->head_dim;
+    bool fused = is_of(e, "nomic-bert modern-bert");
+    double *q = multiply(e, layer, fused ? "attn_qkv" : "attn_q", x, e->n_embd, 0, q_width);
+    double *k =
+        multiply(e, layer, fused ? "attn_qkv" : "attn_k", x, e->n_embd, fused ? q_width : 0, kv_width);
+    double *v = multiply(e, layer, fused ? "attn_qkv" : "attn_v", x, e->n_embd,
+                         fused ? q_width + kv_width : 0, kv_width);
+    normalize(e, layer, "attn_q_norm", q, e->n * e->n_heads, e->head_dim);
+    normalize(e, layer, "attn_k_norm", k, e->n * e->n_kv, e->head_dim);
+    if (!is_of(e, "bert mpnet jina-bert-v2")) {
+        rotate(e, layer, q, e->n_heads);
+        rotate(e, layer, k, e->n_kv);
+    }
+    double *out = attend(e, layer, q, k, v);
+    free(q);
+    free(k);
+    free(v);
+    return out;
+}
+
+static double activate(const struct double_encoder *e, double x)
+{
+    if (is_of(e, "nomic-bert eurobert qwen2"))
+        return x / (1.0 + exp(-x));
+    if (is_of(e, "gemma-embedding"))
+        return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
+}
+
+static double *mlp(const struct double_encoder *e, int layer, const double *x)
+{
+    bool fused = is_of(e, "jina-bert-v2 modern-bert"), plain = is_of(e, "bert mpnet");
+    double *up = multiply(e, layer, "ffn_up", x, e->n_embd, fused ? e->n_ff : 0, e->n_ff), *gate = NULL;
+    if (!plain)
+        gate = multiply(e, layer, fused ? "ffn_up" : "ffn_gate", x, e->n_embd, 0, e->n_ff);
+    for (int i = 0; i < e->n * e->n_ff; i++)
+        up[i] = plain ? activate(e, up[i]) : activate(e, gate[i]) * up[i];
+    double *out = multiply(e, layer, "ffn_down", up, e->n_ff, 0, e->n_embd);
+    free(up);
+    free(gate);
+    return out;
+}
+
+static void add(double *x, double *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] += y[i];
+    free(y);
+}
+
+static void run_layer(const struct double_encoder *e, int layer, double *x)
+{
+    size_t n = (size_t)e->n * (size_t)e->n_embd;
+    double *input = allocate(n), *branch;
+    memcpy(input, x, n * sizeof *x);
+    normalize(e, layer, "attn_norm", input, e->n, e->n_embd);
+    branch = attention(e, layer, input);
+    normalize(e, layer, "post_attention_norm", branch, e->n, e->n_embd);
+    add(x, branch, n);
+    normalize(e, layer, "attn_output_norm", x, e->n, e->n_embd);
+    memcpy(input, x, n * sizeof *x);
+    normalize(e, layer, "ffn_norm", input, e->n, e->n_embd);
+    branch = mlp(e, layer, input);
+    normalize(e, layer, "post_ffw_norm", branch, e->n, e->n_embd);
+    add(x, branch, n);
+    normalize(e, layer, "layer_output_norm", x, e->n, e->n_embd);
+    free(input);
+}
+
+void reference_hidden(const char *path, const int32_t *ids, const int32_t *types, int32_t n_ids,
+                      double *hidden)
+{
+    struct double_encoder e = {.n = n_ids};
+    struct error error;
+    struct text family = {0};
+    if (gguf_open(&e.gguf, path, &error) != STATUS_OK ||
+        gguf_text(e.gguf, "general.architecture", &family, NULL, &error) != STATUS_OK)
+        give_up(error.text);
+    snprintf(e.family, sizeof e.family, "%.*s", (int)family.size, family.data);
+    e.n_layers = (int)read_key(&e, "block_count", 0);
+    e.n_embd = (int)read_key(&e, "embedding_length", 0);
+    e.n_heads = (int)read_key(&e, "attention.head_count", 1);
+    e.n_kv = (int)read_key(&e, "attention.head_count_kv", e.n_heads);
+    e.head_dim = e.n_embd / e.n_heads;
+    e.n_ff = (int)read_key(&e, "feed_forward_length", 0);
+    e.window = (int)read_key(&e, "attention.sliding_window", 0);
+    e.rms = is_of(&e, "eurobert gemma-embedding qwen2");
+    e.epsilon = read_key(&e, e.rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 0);
+    double *table = load(&e, -1, "token_embd", "weight"),
+           *positions = load(&e, -1, "position_embd", "weight"),
+           *type_rows = load(&e, -1, "token_types", "weight");
+    double scale = is_of(&e, "gemma-embedding") ? sqrt(e.n_embd) : 1.0;
+    for (int p = 0; p < n_ids; p++)
+        for (int i = 0; i < e.n_embd; i++)
+            hidden[p * e.n_embd + i] = table[(size_t)ids[p] * (size_t)e.n_embd + (size_t)i] * scale +
+                                       (positions ? positions[p * e.n_embd + i] : 0.0) +
+                                       (type_rows ? type_rows[(types ? types[p] : 0) * e.n_embd + i] : 0.0);
+    normalize(&e, -1, "token_embd_norm", hidden, n_ids, e.n_embd);
+    for (int layer = 0; layer < e.n_layers; layer++)
+        run_layer(&e, layer, hidden);
+    normalize(&e, -1, "output_norm", hidden, n_ids, e.n_embd);
+    free(table);
+    free(positions);
+    free(type_rows);
+    gguf_close(e.gguf);
+}
