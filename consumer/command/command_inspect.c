@@ -81,6 +81,45 @@ static void print_outside(const char *name, const char *text)
     buffer_finish(&shown);
 }
 
+// What the tokenizer adds to a text and to a pair, and whether it is cased.
+static void print_input(const struct tokenizer *tokenizer)
+{
+    struct buffer texts[3] = {{0}}, shown = {0};
+    if (!tokenizer)
+        return;
+    tokenizer_describe_case(tokenizer, &texts[0]);
+    if (texts[0].size)
+        printf("letters     %.*s\n", (int)texts[0].size, texts[0].data);
+    for (size_t i = 1; i <= 2; i++) {
+        tokenizer_describe_input(tokenizer, i, &texts[i]);
+        buffer_clear(&shown);
+        buffer_add_printable(&shown, (struct text){texts[i].data, texts[i].size}, 0);
+        printf("%s%.*s%s", i == 1 ? "input       " : "; of a pair ", (int)shown.size, shown.data,
+               i == 2 ? "\n" : "");
+    }
+    for (size_t i = 0; i < 3; i++)
+        buffer_finish(&texts[i]);
+    buffer_finish(&shown);
+}
+
+static void add_input(const struct tokenizer *tokenizer, struct buffer *out)
+{
+    static const char *const names[] = {"letters", "input", "input_pair"};
+    for (size_t i = 0; tokenizer && i < 3; i++) {
+        struct buffer text = {0};
+        if (i)
+            tokenizer_describe_input(tokenizer, i, &text);
+        else
+            tokenizer_describe_case(tokenizer, &text);
+        if (text.size) {
+            buffer_add_format(out, "\"%s\":", names[i]);
+            json_encode_string((struct text){text.data, text.size}, out);
+            buffer_add_byte(out, ',');
+        }
+        buffer_finish(&text);
+    }
+}
+
 // The heads of windowed and of other layers, and how many layers read an earlier layer's keys and values.
 static void print_layers(const struct model *model)
 {
@@ -160,45 +199,6 @@ static void add_embedding(struct buffer *out, const struct model *model)
     buffer_add_string(out, ",\"prompts\":");
     buffer_add_text(out, facts.prompts.size ? facts.prompts : TEXT("{}"));
     buffer_add_string(out, "},");
-}
-
-// What the tokenizer adds to a text and to a pair, and whether it is cased.
-static void print_input(const struct tokenizer *tokenizer)
-{
-    struct buffer texts[3] = {{0}}, shown = {0};
-    if (!tokenizer)
-        return;
-    tokenizer_describe_case(tokenizer, &texts[0]);
-    if (texts[0].size)
-        printf("letters     %.*s\n", (int)texts[0].size, texts[0].data);
-    for (size_t i = 1; i <= 2; i++) {
-        tokenizer_describe_input(tokenizer, i, &texts[i]);
-        buffer_clear(&shown);
-        buffer_add_printable(&shown, (struct text){texts[i].data, texts[i].size}, 0);
-        printf("%s%.*s%s", i == 1 ? "input       " : "; of a pair ", (int)shown.size, shown.data,
-               i == 2 ? "\n" : "");
-    }
-    for (size_t i = 0; i < 3; i++)
-        buffer_finish(&texts[i]);
-    buffer_finish(&shown);
-}
-
-static void add_input(const struct tokenizer *tokenizer, struct buffer *out)
-{
-    static const char *const names[] = {"letters", "input", "input_pair"};
-    for (size_t i = 0; tokenizer && i < 3; i++) {
-        struct buffer text = {0};
-        if (i)
-            tokenizer_describe_input(tokenizer, i, &text);
-        else
-            tokenizer_describe_case(tokenizer, &text);
-        if (text.size) {
-            buffer_add_format(out, "\"%s\":", names[i]);
-            json_encode_string((struct text){text.data, text.size}, out);
-            buffer_add_byte(out, ',');
-        }
-        buffer_finish(&text);
-    }
 }
 
 static void print_text(const struct runtime *runtime, const struct type_count *counts,

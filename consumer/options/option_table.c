@@ -44,7 +44,7 @@ static const struct command commands[] = {
      "Lists, deletes, renames datasets of a store, or queues their failed and cancelled jobs again."},
     {"inspect", INSPECT, 1, 1, 0, "MODEL [--json]",
      "Family, shape, tensor types, tokenizer, template, memory needed."},
-    {"tokenize", TOKENIZE, 1, 1, 0, "MODEL [--special]",
+    {"tokenize", TOKENIZE, 1, 1, 0, "MODEL [--special] [--add-special-tokens]",
      "Standard input: lines {\"text\": ...}. Standard output: an array of token ids per line."},
     {"grammar", GRAMMAR, 1, 2, 0,
      "MODEL (--json-schema FILE | --regex R | --choice A,B | --grammar FILE) "

@@ -353,8 +353,10 @@ static struct text replace_text(struct arena *arena, const struct decoder_step *
     for (size_t at = 0; made && at < text.size;) {
         bool found =
             text.size - at >= step->from.size && !memcmp(text.data + at, step->from.data, step->from.size);
-        memcpy(made + size, found ? step->to.data : text.data + at, found ? step->to.size : 1);
-        size += found ? step->to.size : 1;
+        struct text put = found ? step->to : (struct text){text.data + at, 1};
+        if (put.size)
+            memcpy(made + size, put.data, put.size);
+        size += put.size;
         at += found ? step->from.size : 1;
     }
     return (struct text){made, made ? size : 0};

@@ -415,9 +415,10 @@ static enum status read_model(struct vocabulary_source *source, const char *pre)
     source->is_gemma4 = text_equals_string(model, "gemma4");
     if (source->is_gemma4 || gguf_set_pieces(vocabulary, model))
         return STATUS_OK;
-    return error_set(source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                     "key tokenizer.ggml.model: unknown tokenizer \"%.*s\", expected llama, gpt2, gemma4, bert or t5",
-                     model.size < 100 ? (int)model.size : 100, model.data ? model.data : "");
+    return error_set(
+        source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+        "key tokenizer.ggml.model: unknown tokenizer \"%.*s\", expected llama, gpt2, gemma4, bert or t5",
+        model.size < 100 ? (int)model.size : 100, model.data ? model.data : "");
 }
 
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,

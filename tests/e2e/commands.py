@@ -791,6 +791,10 @@ def options_of_the_model_can_be_seen_before_work(test):
     assert printed["family"] == "llama" and printed["context"] == 256 and printed["template"] == "yes", printed
     ids = test.run("tokenize", "tiny.gguf", stdin='{"text": "the winter"}\n{"text": ""}\n').out.splitlines()
     assert len(json.loads(ids[0])) > 0 and json.loads(ids[1]) == [], ids
+    added = test.run("tokenize", "tiny.gguf", "--add-special-tokens", stdin='{"text": "the winter"}\n{"text": "the winter", "pair": ""}\n').out
+    assert added.splitlines() == ['{"ids": %s, "types": [%s]}' % (ids[0], ", ".join("0" for _ in json.loads(ids[0])))] * 2, added
+    pair = test.run("tokenize", "tiny.gguf", stdin='{"text": "a", "pair": "b"}\n', status=None)
+    assert pair.status != 0 and "needs --add-special-tokens" in pair.err, pair.err
     special = test.run("tokenize", "tiny.gguf", "--special", stdin='{"text": "<|im_start|>the winter"}\n').out
     assert json.loads(special) == [tiny_model.TOKENS.index("<|im_start|>")] + json.loads(ids[0]), special
     prompt = test.run("template", "tiny.gguf", stdin='{"messages": [{"role": "user", "content": "hi"}],'

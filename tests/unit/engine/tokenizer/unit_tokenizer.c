@@ -465,7 +465,8 @@ TEST(vocabularies_that_make_no_sense_are_refused)
 {
     struct vocabulary_file file = {0};
     add_token(&file, "a", 0, TYPE_NORMAL);
-    assert_refused(&file, "rwkv", NULL, "unknown tokenizer \"rwkv\", expected llama, gpt2, gemma4, bert or t5");
+    assert_refused(&file, "rwkv", NULL,
+                   "unknown tokenizer \"rwkv\", expected llama, gpt2, gemma4, bert or t5");
     add_token(&file, "a", 0, TYPE_NORMAL);
     assert_refused(&file, "gpt2", "klingon", "unknown pre-tokenizer \"klingon\"");
     assert_refused(&file, "gpt2", NULL, "tokenizer.ggml.tokens: missing or empty");
