@@ -43,11 +43,16 @@ enum status store_step_cost(struct store *store, struct step_cost *cost, struct 
         " max(workers.n_sequences_max), max(workers.n_tokens_max), total(x),"
         " total(y), total(x * x), total(x * y), total(y * y), total(s.n_sequences),"
         " (SELECT count(*) FROM jobs WHERE worker IN " ALIKE " AND finished_at_us IS NOT NULL),"
-        // steps at their token limit were full of prompts; other steps had room for more sequences
-        " coalesce(avg(s.n_sequences) FILTER (WHERE s.waiting > 0 AND x < workers.n_tokens_max),"
-        " max(workers.n_sequences_max))"
-        " FROM (SELECT worker, n_sequences, waiting, prefill_tokens, generated, CAST(n_tokens AS REAL) AS x,"
-        " prepare_ms + plan_ms + compute_ms + finish_ms AS y FROM steps WHERE worker IN " ALIKE ") s"
+        // Steps at their token limit were full of prompts; others, while sequences waited, had no room for more. But
+        // at first few sequences compute a prefix that all others wait for: until the batch or the pages are half
+        // used, and if they never were, only where that is a quarter of all steps.
+        " coalesce(CASE WHEN max(first) IS NOT NULL OR 4 * count(*) FILTER (WHERE s.waiting > 0 AND"
+        " x < workers.n_tokens_max) > count(*) THEN avg(s.n_sequences) FILTER (WHERE s.waiting > 0 AND"
+        " x < workers.n_tokens_max AND s.id >= coalesce(first, 0)) END, max(workers.n_sequences_max))"
+        " FROM (SELECT t.id, worker, n_sequences, waiting, t.prefill_tokens, generated, CAST(t.n_tokens AS REAL) AS x,"
+        " prepare_ms + plan_ms + compute_ms + finish_ms AS y,"
+        " min(t.id) FILTER (WHERE 2 * n_sequences > n_sequences_max OR 2 * pages_used > n_pages) OVER () AS first"
+        " FROM steps t JOIN workers w ON w.id = t.worker WHERE worker IN " ALIKE ") s"
         " JOIN workers ON workers.id = s.worker",
         error);
     if (!select)
