@@ -254,7 +254,7 @@ static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input
         pass->operations->products(pass->backend, products, 2, input, pass->n_rows);
         pass->operations->sparsify(pass->backend, m->gate, pass->n_rows, sparsity);
         pass->operations->activate(pass->backend, m->gate, m->gate, m->up, pass->n_rows,
-                                   pass->forward->model->family->activation);
+                                   pass->shape->activation);
     } else if (gated) {
         multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
     } else {

@@ -48,8 +48,7 @@ void inputs_project(const struct pass *pass, int32_t index, const struct matrix 
         own = m->own_outputs;
     }
     operations->products(pass->backend, &gate, 1, x, pass->n_rows);
-    operations->activate(pass->backend, m->gate, m->gate, own, pass->n_rows,
-                         pass->forward->model->family->activation);
+    operations->activate(pass->backend, m->gate, m->gate, own, pass->n_rows, pass->shape->activation);
     operations->products(pass->backend, &out, 1, m->gate, pass->n_rows);
     normalize(pass, branch, weights[SLOT_INPUT_POST_NORM], 1);
 }

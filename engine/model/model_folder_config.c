@@ -399,9 +399,6 @@ static void refuse_unknown(struct config *config)
     if (is_model_type(config, "smollm3") || is_model_type(config, "llama4_text"))
         check_unrotated(config);
     check_sparse_layers(config);
-    if (layers_vary(config) && is_text(find_setting(config, "use_bidirectional_attention"), "all"))
-        refuse_setting(config, ERROR_MODEL_FILE, "use_bidirectional_attention",
-                       find_setting(config, "use_bidirectional_attention"));
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
     const struct value *named = find_setting(config, activation);
@@ -424,7 +421,8 @@ static void refuse_unknown(struct config *config)
 static void read_direction(struct config *config)
 {
     const char *both = "use_bidirectional_attention", *causal = "is_causal";
-    bool wanted = read_truth(config, both, false) || !read_truth(config, causal, true);
+    bool of_images = layers_vary(config) && is_text(find_setting(config, both), "vision"); // texts are causal
+    bool wanted = (!of_images && read_truth(config, both, false)) || !read_truth(config, causal, true);
     const struct value *names = find_in(config->json, "architectures");
     char name[128];
     for (size_t i = 0; names && names->kind == VALUE_ARRAY && i < names->array.n_items; i++) {

@@ -18,8 +18,7 @@ struct reference {
         logit_cap;
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
-    int n_dense; // first layers without experts
-    int n;       // positions
+    int n; // positions
 };
 
 // One head's queries, keys and values, all heads' of a position one after the other.

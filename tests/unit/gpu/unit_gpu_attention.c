@@ -48,6 +48,24 @@ const struct device_facts *device_facts(const struct device *device)
     return &facts;
 }
 
+static struct {
+    const unsigned char *to, *from;
+    size_t n_rows, row_bytes, stride_bytes;
+} copied[2];
+static int n_copied;
+
+void device_copy_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
+                      size_t stride_bytes)
+{
+    assert_ptr_equal(device, &facts);
+    assert_in_range(n_copied, 0, 1);
+    copied[n_copied].to = to;
+    copied[n_copied].from = from;
+    copied[n_copied].n_rows = n_rows;
+    copied[n_copied].row_bytes = row_bytes;
+    copied[n_copied++].stride_bytes = stride_bytes;
+}
+
 // ---- searches ----
 
 static void check_pages(const struct attention_pages *pages)
@@ -156,13 +174,14 @@ static int begin(void **state)
 {
     static unsigned char pages[16], upload[256], partials[16];
     enqueues = true;
-    n_stored = n_attended = scratch.n = 0;
+    n_stored = n_attended = n_copied = scratch.n = 0;
     n_runs_wanted = 14;
     reads_saved = 0;
     step_found = NULL;
     facts = (struct device_facts){.shared_bytes_max = SHARED_BYTES, .n_multiprocessors = MULTIPROCESSORS};
     memset(&backend, 0, sizeof backend);
     backend.stream = &backend;
+    backend.device = (struct device *)&facts;
     backend.kv = (struct kv_shape){LAYERS, KV_HEADS, KEY_DIM, VALUE_DIM, PAGE, PAGES, KV_F16, HEADS, 0};
     backend.pages = (struct device_scratch){pages, sizeof pages};
     backend.memory.upload.memory = upload;
@@ -206,6 +225,28 @@ TEST(the_scratch_is_for_the_positions_of_all_pages_or_of_the_longest_sequence)
     backend.kv.n_heads = 0; // not known: neither shared prefixes nor split-KV
     assert_int_equal(gpu_attention_scratch_bytes(&backend), 0);
     assert_int_equal(scratch.n, 0);
+}
+
+// ---- copies of pages ----
+
+TEST(a_page_is_copied_in_every_layer)
+{
+    static unsigned char pages[LAYERS * PAGES * 7];
+    static const struct page_copy copies[] = {{.from = 0, .to = 9}, {.from = 4, .to = 3}};
+    struct step step = {.copies = copies, .n_copies = 2};
+    backend.pages = (struct device_scratch){pages, sizeof pages};
+    gpu_copy_pages(&backend, &step);
+    assert_int_equal(n_copied, 2);
+    for (int i = 0; i < 2; i++) {
+        assert_ptr_equal(copied[i].from, pages + (ptrdiff_t)copies[i].from * 7);
+        assert_ptr_equal(copied[i].to, pages + (ptrdiff_t)copies[i].to * 7);
+        assert_int_equal(copied[i].n_rows, LAYERS);
+        assert_int_equal(copied[i].row_bytes, 7);
+        assert_int_equal(copied[i].stride_bytes, PAGES * 7);
+    }
+    backend.pages.memory = NULL; // none yet
+    gpu_copy_pages(&backend, &step);
+    assert_int_equal(n_copied, 2);
 }
 
 // ---- shared prefixes ----

@@ -19,7 +19,7 @@ TEST(operations_on_rows_are_launched_with_the_step_s_inputs)
     for (int captured = 0; captured < 2; captured++) {
         if (captured)
             is_captured();
-        gpu_embed(&backend.base, &x, &table, 2, NULL);
+        gpu_embed(&backend.base, &x, &table, 2, NULL, NULL);
         expect(captured ? "embed x:96 4x64 table[up+16] *2 + -[up+32]\n"
                         : "embed x:96 3x64 table[up+16] *2 + -[up+32]\n");
         gpu_activate(&backend.base, &x, &y, &z, N_TOKENS, ACTIVATION_GELU);
@@ -35,7 +35,7 @@ TEST(operations_on_rows_are_launched_with_the_step_s_inputs)
         gpu_gather(&backend.base, &x, &y); // its rows are the padded outputs
         expect("gather x:96 <- y:64[up+48] 4x64\n");
     }
-    gpu_embed(&backend.base, &x, &table, 1, &table);
+    gpu_embed(&backend.base, &x, &table, 1, &table, NULL);
     expect("embed x:96 4x64 table[up+16] *1 + table[up+32]\n");
     gpu_activate(&backend.base, &x, &y, NULL, N_TOKENS, ACTIVATION_SILU);
     expect("activate x:96 <- y:64 - 4x64 0\n");
@@ -61,7 +61,7 @@ TEST(a_step_that_failed_or_is_replayed_launches_nothing)
     for (int i = 0; i < 2; i++) {
         backend.fault.failed = i == 0;
         backend.submitted.slot->part->way = i == 0 ? STEP_EAGER : STEP_REPLAYS;
-        gpu_embed(&backend.base, &x, &table, 1, NULL);
+        gpu_embed(&backend.base, &x, &table, 1, NULL, NULL);
         gpu_norm(&backend.base, &x, &y, N_TOKENS, &norm);
         gpu_rope(&backend.base, &x, N_TOKENS, 4, 16, 4, ROPE_HALVES, 0);
         gpu_activate(&backend.base, &x, &y, &z, N_TOKENS, ACTIVATION_SILU);

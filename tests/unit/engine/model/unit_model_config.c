@@ -108,6 +108,9 @@ TEST(settings_left_out_are_the_model_type_s)
         {"{\"model_type\":\"gemma4\",\"text_config\":{" GEMMA4_SIZES "}}",
          "gemma4.embedding_length_per_layer_input", 256},
         {"{\"model_type\":\"gemma4\",\"text_config\":{" GEMMA4_SIZES "}}", "gemma4.rope.freq_base_swa", 1e4},
+        {"{\"model_type\":\"gemma4\",\"text_config\":{" GEMMA4_SIZES
+         ",\"use_bidirectional_attention\":\"vision\"}}",
+         "gemma4.embedding_length_per_layer_input", 256},
         {"{\"model_type\":\"gemma4_unified\",\"text_config\":{" GEMMA4_SIZES "}}",
          "gemma4.embedding_length_per_layer_input", 0},
         {"{\"model_type\":\"gemma3n\",\"text_config\":{" SIZES ",\"num_kv_shared_layers\":0}}",
@@ -255,6 +258,9 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
          "per_layer_config"},
         {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES ",\"use_bidirectional_attention\":\"all\"}",
          "use_bidirectional_attention"},
+        {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES
+         ",\"sliding_window\":512,\"use_bidirectional_attention\":true}",
+         "sliding_window"},
         {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES
          ",\"rope_parameters\":{\"sliding_attention\":{\"rope_type\":\"linear\"},\"full_attention\":{}}}",
          "rope_parameters"},
