@@ -438,7 +438,7 @@ TEST(gemma4_merges_characters_by_rank_and_keeps_line_breaks_together)
 {
     struct vocabulary_file file = {0};
     add_spm_start(&file);
-    static const char *const tokens[] = {"a", "b", BLANK, "\n", "\n\n", "ab", BLANK "a", "b" BLANK};
+    static const char *const tokens[] = {"a", "b", BLANK, "\n", "\n\n", "ab", (BLANK "a"), ("b" BLANK)};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
         add_token(&file, tokens[i], 0, TYPE_NORMAL);
     int32_t turn = add_token(&file, "<turn|>", 0, TYPE_CONTROL);
