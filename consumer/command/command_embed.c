@@ -92,9 +92,10 @@ static enum status tokenize_text(struct command_embed *embed, struct text text, 
         text = (struct text){embed->prefixed.data, embed->prefixed.size};
     }
     // An encoder's authors find its special tokens in texts; nothing in a vector can be taken for an instruction.
-    unsigned flags = TOKENIZER_ADD_SPECIAL |
-                     (embed->runtime->model->shape.bidirectional ? TOKENIZER_PARSE_SPECIAL : 0);
-    enum status status = tokenizer_encode(embed->runtime->tokenizer, text, flags, &embed->group.ids, &grouped->error);
+    unsigned flags =
+        TOKENIZER_ADD_SPECIAL | (embed->runtime->model->shape.bidirectional ? TOKENIZER_PARSE_SPECIAL : 0);
+    enum status status =
+        tokenizer_encode(embed->runtime->tokenizer, text, flags, &embed->group.ids, &grouped->error);
     grouped->n_ids = embed->group.ids.n_ids - grouped->first_id;
     if (status != STATUS_OK)
         return status;

@@ -41,7 +41,7 @@ struct tokenizer {
     struct text *pieces; // their decoded text; empty for unused tokens
     struct token_symbols symbols;
     struct merge_table merges;
-    struct pieces piece_model; // model other than VOCABULARY_BPE
+    struct piece_model piece_model; // model other than VOCABULARY_BPE
     struct special_matcher specials;
     struct special_matcher normalized; // tokens matched in normalized text
     size_t special_bytes_max;          // longest token of both matchers
