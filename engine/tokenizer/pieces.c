@@ -153,7 +153,7 @@ static bool reserve_paths(struct piece_scratch *scratch, size_t n)
     return true;
 }
 
-// Of equal sums the first path found stays, as in both libraries: the one whose last piece is longest.
+// The first of paths with equal sums stays, as in both libraries: its last piece is longest.
 static void offer_path(const struct piece_model *pieces, struct piece_path *path, double score, size_t start,
                        int32_t id)
 {

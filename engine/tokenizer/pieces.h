@@ -1,6 +1,6 @@
 // The models that choose among pieces instead of merging: WordPiece (BERT), which takes the longest piece from
 // left to right, and Unigram (Kudo 2018, arxiv.org/abs/1804.10959), which takes the pieces with the highest sum
-// of scores. Both give the ids of the tokenizers library, Unigram also those of SentencePiece. Immutable once
+// of scores. Both give the ids of the tokenizers library, Unigram also the ids of SentencePiece. Immutable once
 // built.
 #pragma once
 

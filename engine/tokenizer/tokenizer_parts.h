@@ -65,9 +65,4 @@ static inline bool tokenizer_is_space(uint32_t codepoint)
     return codepoint_is_space(codepoint) && !(codepoint >= 0x1C && codepoint < 0x20);
 }
 
-// Completes templates that the vocabulary does not give.
-void tokenizer_complete_templates(struct tokenizer *tokenizer);
-// Appends the template's tokens before its first text, or after its last.
-void tokenizer_add_around(const struct token_template *of, bool after, struct token_array *ids);
-
 void tokenizer_find_bound(struct tokenizer *tokenizer); // sets `bound`; call it last
