@@ -187,6 +187,7 @@ static const struct folder_key keys[] = {
     {"tokenizer_config.json", KEY_NO_PART,
      "additional_special_tokens extra_special_tokens model_specific_special_tokens sep_token cls_token "
      "mask_token image_token audio_token boi_token eoi_token do_lower_case clean_up_tokenization_spaces "
+     "tokenize_chinese_chars strip_accents do_basic_tokenize never_split "
      "spaces_between_special_tokens padding_side errors use_default_system_prompt",
      NULL},
     {"tokenizer_config.json", KEY_NO_PART,

@@ -1,11 +1,10 @@
 #include "engine/tokenizer/charsmap.h"
 
 #include "engine/tokenizer/special.h"
+#include "engine/tokenizer/unicode_form.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include <utf8proc.h>
 
 #define BLANK "\xE2\x96\x81" // U+2581
 
@@ -151,12 +150,11 @@ size_t charsmap_find(const struct charsmap *charsmap, struct text text, bool lon
 static size_t end_of_cluster(struct text text, size_t at)
 {
     uint32_t before, after;
-    utf8proc_int32_t state = 0;
+    int32_t state = 0;
     at += utf8_decode(text.data + at, text.size - at, &before);
     for (size_t size; at < text.size; at += size, before = after) {
         size = utf8_decode(text.data + at, text.size - at, &after);
-        if (size == 0 ||
-            utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)after, &state))
+        if (size == 0 || unicode_cluster_ends(before, after, &state))
             break;
     }
     return at;

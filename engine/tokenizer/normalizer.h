@@ -67,6 +67,3 @@ void bert_normalize_nmt(struct text text, struct buffer *out);
 bool bert_is_punctuation(uint32_t codepoint);
 // \w of Rust's regular expressions.
 bool bert_is_of_word(uint32_t codepoint);
-// Appends a normal form, or the text itself if it is not UTF-8; `options` of utf8proc. False: no memory.
-bool normalizer_put_form(struct text text, int options, struct buffer *out);
-void normalizer_put_lowercase(struct text text, struct buffer *out);

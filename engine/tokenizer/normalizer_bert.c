@@ -1,9 +1,9 @@
 // Characters as the tokenizers library classes them for BERT, and the steps made of them. Categories are
-// utf8proc's (Unicode 15), but the library's tables of marks, punctuation and format characters are those of
-// Unicode 8, of combining marks those of Unicode 9 (crates unicode_categories, unicode-normalization-alignments).
+// utf8proc's (Unicode 15); the library has tables of Unicode 8 for marks, punctuation and format characters, of
+// Unicode 9 for combining marks (crates unicode_categories, unicode-normalization-alignments).
 #include "engine/tokenizer/normalizer.h"
 
-#include <utf8proc.h>
+#include "engine/tokenizer/unicode_form.h"
 
 struct character_range {
     uint32_t first, last;
@@ -54,18 +54,13 @@ static bool is_newer(uint32_t codepoint)
     return is_in(since_unicode_8, COUNT(since_unicode_8), codepoint);
 }
 
-static utf8proc_category_t category_of(uint32_t codepoint)
-{
-    return utf8proc_category((utf8proc_int32_t)codepoint);
-}
-
 bool bert_is_punctuation(uint32_t codepoint)
 {
     if (codepoint < 0x80)
         return codepoint > ' ' && codepoint < 0x7F && !(codepoint >= '0' && codepoint <= '9') &&
                !((codepoint | 0x20) >= 'a' && (codepoint | 0x20) <= 'z');
-    utf8proc_category_t category = category_of(codepoint);
-    if (category >= UTF8PROC_CATEGORY_PC && category <= UTF8PROC_CATEGORY_PO)
+    enum unicode_category category = unicode_category_of(codepoint);
+    if (category >= CATEGORY_PC && category <= CATEGORY_PO)
         return !is_newer(codepoint);
     return codepoint == 0x166D || codepoint == 0x111C9;
 }
@@ -73,14 +68,13 @@ bool bert_is_punctuation(uint32_t codepoint)
 // Alphabetic, marks, decimal numbers, connectors and joiners (UTS #18, annex C).
 bool bert_is_of_word(uint32_t codepoint)
 {
-    utf8proc_category_t category = category_of(codepoint);
-    if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL)
+    enum unicode_category category = unicode_category_of(codepoint);
+    if (category >= CATEGORY_LU && category <= CATEGORY_NL)
         return true;
     bool is_alphabetic_symbol =
         (codepoint >= 0x24B6 && codepoint <= 0x24E9) || (codepoint >= 0x1F130 && codepoint <= 0x1F149) ||
         (codepoint >= 0x1F150 && codepoint <= 0x1F169) || (codepoint >= 0x1F170 && codepoint <= 0x1F189);
-    return category == UTF8PROC_CATEGORY_PC || codepoint == 0x200C || codepoint == 0x200D ||
-           is_alphabetic_symbol;
+    return category == CATEGORY_PC || codepoint == 0x200C || codepoint == 0x200D || is_alphabetic_symbol;
 }
 
 // --- BertNormalizer ---
@@ -89,11 +83,11 @@ static bool is_dropped(uint32_t codepoint)
 {
     if (codepoint == '\t' || codepoint == '\n' || codepoint == '\r')
         return false;
-    switch (category_of(codepoint)) {
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CO:
+    switch (unicode_category_of(codepoint)) {
+    case CATEGORY_CC:
+    case CATEGORY_CO:
         return true;
-    case UTF8PROC_CATEGORY_CF:
+    case CATEGORY_CF:
         return !is_newer(codepoint);
     default:
         return codepoint == 0xFFFD;
@@ -102,9 +96,9 @@ static bool is_dropped(uint32_t codepoint)
 
 static bool is_blank(uint32_t codepoint)
 {
-    utf8proc_category_t category = category_of(codepoint);
+    enum unicode_category category = unicode_category_of(codepoint);
     return codepoint == '\t' || codepoint == '\n' || codepoint == '\r' ||
-           (category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP);
+           (category >= CATEGORY_ZS && category <= CATEGORY_ZP);
 }
 
 static bool is_chinese(uint32_t codepoint)
@@ -179,7 +173,7 @@ static void clean(struct text text, unsigned options, struct buffer *out)
 
 static bool is_accent(uint32_t codepoint)
 {
-    return codepoint == 0x1734 || (category_of(codepoint) == UTF8PROC_CATEGORY_MN && !is_newer(codepoint));
+    return codepoint == 0x1734 || (unicode_category_of(codepoint) == CATEGORY_MN && !is_newer(codepoint));
 }
 
 static void add_without(struct text text, bool (*is_dropped_one)(uint32_t), struct buffer *out)
@@ -199,12 +193,12 @@ static void add_other(struct text run, unsigned options, struct buffer scratch[2
     if (options & BERT_ACCENTS) {
         buffer_clear(&scratch[0]);
         buffer_clear(&scratch[1]);
-        out->failed |= !normalizer_put_form(run, UTF8PROC_DECOMPOSE, &scratch[0]);
+        out->failed |= !unicode_put_form(run, FORM_NFD, &scratch[0]);
         add_without((struct text){scratch[0].data, scratch[0].size}, is_accent, &scratch[1]);
         run = (struct text){scratch[1].data, scratch[1].size};
     }
     if (options & BERT_LOWERCASE)
-        normalizer_put_lowercase(run, out);
+        unicode_put_lowercase(run, out);
     else
         buffer_add_text(out, run);
 }
@@ -258,8 +252,8 @@ void bert_normalize(struct text text, unsigned options, struct buffer *out)
 
 static bool is_combining(uint32_t codepoint)
 {
-    utf8proc_category_t category = category_of(codepoint);
-    bool is_mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+    enum unicode_category category = unicode_category_of(codepoint);
+    bool is_mark = category >= CATEGORY_MN && category <= CATEGORY_ME;
     return (is_mark && !is_in(since_unicode_9, COUNT(since_unicode_9), codepoint)) || codepoint == 0x1CF2 ||
            codepoint == 0x1CF3;
 }

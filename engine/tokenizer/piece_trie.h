@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct trie_node {
-    uint32_t first; // its first child; the children end where those of the next node start
+    uint32_t first; // its first child; the next node's first child ends the children
     int32_t id;     // of the piece that ends here; -1: none
 };
 

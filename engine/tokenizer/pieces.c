@@ -16,7 +16,7 @@ static bool is_piece(const struct vocabulary *vocabulary, size_t id)
     return flags & TOKEN_OF_MODEL;
 }
 
-static bool build_word_pieces(struct pieces *pieces, const struct vocabulary *vocabulary)
+static bool build_word_pieces(struct piece_model *pieces, const struct vocabulary *vocabulary)
 {
     struct text prefix = vocabulary->pieces.prefix;
     bool marks_starts = vocabulary->pieces.marks_starts;
@@ -45,7 +45,7 @@ static bool build_word_pieces(struct pieces *pieces, const struct vocabulary *vo
 }
 
 // SentencePiece's limits of scores are floats of normal pieces; FLT_MIN is its start for the highest.
-static void find_limits(struct pieces *pieces, const struct vocabulary *vocabulary)
+static void find_limits(struct piece_model *pieces, const struct vocabulary *vocabulary)
 {
     double least = pieces->single ? FLT_MAX : INFINITY, most = FLT_MIN;
     for (size_t i = 0; i < vocabulary->n_tokens; i++) {
@@ -60,7 +60,7 @@ static void find_limits(struct pieces *pieces, const struct vocabulary *vocabula
     pieces->bonus = most;
 }
 
-static bool build_unigram(struct pieces *pieces, const struct vocabulary *vocabulary)
+static bool build_unigram(struct piece_model *pieces, const struct vocabulary *vocabulary)
 {
     struct trie_piece *all = calloc(vocabulary->n_tokens, sizeof *all);
     size_t n = 0;
@@ -79,25 +79,25 @@ static bool build_unigram(struct pieces *pieces, const struct vocabulary *vocabu
     return done;
 }
 
-bool pieces_build(struct pieces *pieces, const struct vocabulary *vocabulary, const int32_t *byte_ids,
+bool pieces_build(struct piece_model *pieces, const struct vocabulary *vocabulary, const int32_t *byte_ids,
                   const uint16_t *flags)
 {
-    *pieces = (struct pieces){.model = vocabulary->model,
-                              .characters_max = vocabulary->pieces.characters_max,
-                              .single = vocabulary->pieces.is_sentencepiece,
-                              .byte_fallback = !vocabulary->rules.no_byte_tokens,
-                              .unknown = vocabulary->ids.unknown,
-                              .byte_ids = byte_ids,
-                              .flags = flags};
+    *pieces = (struct piece_model){.model = vocabulary->model,
+                                   .characters_max = vocabulary->pieces.characters_max,
+                                   .single = vocabulary->pieces.is_sentencepiece,
+                                   .byte_fallback = !vocabulary->rules.no_byte_tokens,
+                                   .unknown = vocabulary->ids.unknown,
+                                   .byte_ids = byte_ids,
+                                   .flags = flags};
     return (vocabulary->model == VOCABULARY_UNIGRAM ? build_unigram : build_word_pieces)(pieces, vocabulary);
 }
 
-void pieces_finish(struct pieces *pieces)
+void pieces_finish(struct piece_model *pieces)
 {
     piece_trie_finish(&pieces->starts);
     piece_trie_finish(&pieces->continues);
     free(pieces->scores);
-    *pieces = (struct pieces){0};
+    *pieces = (struct piece_model){0};
 }
 
 void piece_scratch_finish(struct piece_scratch *scratch)
@@ -119,7 +119,7 @@ static bool is_longer(struct text word, size_t limit)
     return n > limit;
 }
 
-static void encode_word_pieces(const struct pieces *pieces, struct text word, struct token_array *ids)
+static void encode_word_pieces(const struct piece_model *pieces, struct text word, struct token_array *ids)
 {
     size_t before = ids->n_ids, size = 0;
     bool is_known = !is_longer(word, pieces->characters_max);
@@ -153,8 +153,8 @@ static bool reserve_paths(struct piece_scratch *scratch, size_t n)
     return true;
 }
 
-// Of equal sums the first path found stays, as in both libraries: the one whose last piece is longest.
-static void offer_path(const struct pieces *pieces, struct piece_path *path, double score, size_t start,
+// The first of paths with equal sums stays, as in both libraries: its last piece is longest.
+static void offer_path(const struct piece_model *pieces, struct piece_path *path, double score, size_t start,
                        int32_t id)
 {
     if (pieces->single)
@@ -163,7 +163,7 @@ static void offer_path(const struct pieces *pieces, struct piece_path *path, dou
         *path = (struct piece_path){score, (uint32_t)start, id};
 }
 
-static double score_of(const struct pieces *pieces, int32_t id, size_t size)
+static double score_of(const struct piece_model *pieces, int32_t id, size_t size)
 {
     if (pieces->single && pieces->flags[id] & TOKEN_USER_DEFINED)
         return (float)size * (float)pieces->bonus - 0.1;
@@ -178,8 +178,8 @@ static size_t character_size(struct text text, size_t at)
 }
 
 // Extends the best path that ends at `at` by each piece and, if no piece is its one character, by an unknown one.
-static void extend_path(const struct pieces *pieces, struct piece_path *paths, struct text word, size_t at,
-                        size_t size)
+static void extend_path(const struct piece_model *pieces, struct piece_path *paths, struct text word,
+                        size_t at, size_t size)
 {
     double score = paths[at].score;
     bool has_character = false;
@@ -201,7 +201,7 @@ static void extend_path(const struct pieces *pieces, struct piece_path *paths, s
 
 // A run of unknown characters: byte tokens, else one unknown token. In tokenizers a run that happens to be a
 // piece is this piece.
-static void add_unknown(const struct pieces *pieces, struct text run, struct token_array *ids)
+static void add_unknown(const struct piece_model *pieces, struct text run, struct token_array *ids)
 {
     int32_t id = pieces->single ? -1 : piece_trie_find(&pieces->starts, run);
     bool has_bytes = pieces->byte_fallback && id < 0;
@@ -222,12 +222,12 @@ static void link_forward(struct piece_path *paths, size_t end)
     }
 }
 
-static bool is_unknown(const struct pieces *pieces, const struct piece_path *path)
+static bool is_unknown(const struct piece_model *pieces, const struct piece_path *path)
 {
     return path->id == pieces->unknown;
 }
 
-static bool encode_unigram(const struct pieces *pieces, struct piece_scratch *scratch, struct text word,
+static bool encode_unigram(const struct piece_model *pieces, struct piece_scratch *scratch, struct text word,
                            struct token_array *ids)
 {
     if (word.size >= UINT32_MAX || !reserve_paths(scratch, word.size + 1))
@@ -251,7 +251,7 @@ static bool encode_unigram(const struct pieces *pieces, struct piece_scratch *sc
     return true;
 }
 
-bool pieces_encode(const struct pieces *pieces, struct piece_scratch *scratch, struct text word,
+bool pieces_encode(const struct piece_model *pieces, struct piece_scratch *scratch, struct text word,
                    struct token_array *ids)
 {
     if (pieces->model == VOCABULARY_UNIGRAM)

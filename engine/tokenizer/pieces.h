@@ -1,6 +1,6 @@
 // The models that choose among pieces instead of merging: WordPiece (BERT), which takes the longest piece from
 // left to right, and Unigram (Kudo 2018, arxiv.org/abs/1804.10959), which takes the pieces with the highest sum
-// of scores. Both give the ids of the tokenizers library, Unigram also those of SentencePiece. Immutable once
+// of scores. Both give the ids of the tokenizers library, Unigram also the ids of SentencePiece. Immutable once
 // built.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 
-struct pieces {
+struct piece_model {
     enum vocabulary_model model;
     struct piece_trie starts;    // Unigram: all pieces; WordPiece: those that start a word
     struct piece_trie continues; // WordPiece: those inside a word, without their prefix
@@ -38,11 +38,11 @@ struct piece_scratch {
 
 // Builds from a vocabulary whose scores are numbers and whose unknown token exists; `byte_ids` and `flags` must
 // outlive the pieces. False: no memory.
-bool pieces_build(struct pieces *pieces, const struct vocabulary *vocabulary, const int32_t *byte_ids,
+bool pieces_build(struct piece_model *pieces, const struct vocabulary *vocabulary, const int32_t *byte_ids,
                   const uint16_t *flags);
-void pieces_finish(struct pieces *pieces);
+void pieces_finish(struct piece_model *pieces);
 void piece_scratch_finish(struct piece_scratch *scratch);
 
 // Appends the ids of a word. Time: the word's size times the longest piece's. False: no memory.
-bool pieces_encode(const struct pieces *pieces, struct piece_scratch *scratch, struct text word,
+bool pieces_encode(const struct piece_model *pieces, struct piece_scratch *scratch, struct text word,
                    struct token_array *ids) WARN_UNUSED;

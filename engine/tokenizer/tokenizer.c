@@ -6,39 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// --- Token arrays ---
-
-static __attribute__((noinline)) bool grow_ids(struct token_array *array, size_t extra)
-{
-    while (array->capacity - array->n_ids < extra) {
-        size_t capacity = array->capacity ? 2 * array->capacity : 512;
-        int32_t *ids =
-            capacity <= SIZE_MAX / sizeof *ids ? realloc(array->ids, capacity * sizeof *ids) : NULL;
-        if (!ids) {
-            array->failed = true;
-            return false;
-        }
-        array->ids = ids;
-        array->capacity = capacity;
-    }
-    return true;
-}
-
 static inline bool reserve_ids(struct token_array *array, size_t extra)
 {
-    return array->capacity - array->n_ids >= extra || grow_ids(array, extra);
-}
-
-void token_array_add(struct token_array *array, int32_t id)
-{
-    if (!array->failed && (array->n_ids < array->capacity || reserve_ids(array, 1)))
-        array->ids[array->n_ids++] = id;
-}
-
-void token_array_finish(struct token_array *array)
-{
-    free(array->ids);
-    *array = (struct token_array){0};
+    return array->capacity - array->n_ids >= extra || token_array_grow(array, extra);
 }
 
 // --- Encoding ---
@@ -501,6 +471,17 @@ static void encode_plain(struct encoder *encoder, struct text text, bool is_firs
         encode_normalized(encoder, normalized, is_first);
 }
 
+// Appends the template's tokens before its first text, or after its last.
+static void add_around(const struct token_template *of, bool after, struct token_array *ids)
+{
+    bool is_after = false;
+    for (size_t i = 0; i < of->n_items; i++)
+        if (of->items[i].text >= 0)
+            is_after = true;
+        else if (is_after == after)
+            token_array_add(ids, of->items[i].token);
+}
+
 enum status tokenizer_encode(const struct tokenizer *tokenizer, struct text text, unsigned flags,
                              struct token_array *ids, struct error *error)
 {
@@ -517,12 +498,12 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
     struct encoder encoder = {
         .tokenizer = tokenizer, .ids = ids, .start = text.data, .continues = flags & TOKENIZER_CONTINUES};
     if (flags & TOKENIZER_ADD_SPECIAL)
-        tokenizer_add_around(&tokenizer->templates[0], false, ids);
+        add_around(&tokenizer->templates[0], false, ids);
     encoder.controls = (struct special_controls){flags & TOKENIZER_PARSE_SPECIAL, plain};
     if (text.size)
         encode_between(&encoder, &tokenizer->specials, text, true, encoder.controls, encode_plain);
     if (flags & TOKENIZER_ADD_SPECIAL)
-        tokenizer_add_around(&tokenizer->templates[0], true, ids);
+        add_around(&tokenizer->templates[0], true, ids);
     merge_scratch_finish(&encoder.scratch);
     piece_scratch_finish(&encoder.pieces);
     buffer_finish(&encoder.prepared);

@@ -29,6 +29,8 @@ struct token_array {
 };
 
 void token_array_add(struct token_array *array, int32_t id);
+// Makes room for `extra` more. False: no memory, `failed` is set.
+bool token_array_grow(struct token_array *array, size_t extra);
 void token_array_finish(struct token_array *array);
 
 // `pre` (may be NULL) overrides tokenizer.ggml.pre. An unknown tokenizer model or split pattern is refused,

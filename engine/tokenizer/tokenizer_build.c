@@ -519,6 +519,31 @@ static bool build_tokenizer(struct builder *builder)
     return find_whole_words(builder) && make_pieces(builder) && add_specials(builder);
 }
 
+// --- Templates ---
+
+static void add_item(struct token_template *template, int32_t text, int32_t token, int32_t type)
+{
+    assert(template->n_items < TEMPLATE_ITEMS_MAX);
+    template->items[template->n_items++] = (struct template_item){text, token, type};
+}
+
+// As transformers' classes with add_bos_token and add_eos_token, LlamaTokenizerFast.update_post_processor.
+static void complete_templates(struct tokenizer *tokenizer)
+{
+    for (int32_t n_texts = 1; n_texts <= 2; n_texts++) {
+        struct token_template *template = &tokenizer->templates[n_texts - 1];
+        if (template->n_items)
+            continue;
+        for (int32_t text = 0; text < n_texts; text++) {
+            if (tokenizer->rules.adds_bos)
+                add_item(template, -1, tokenizer->ids.bos, text);
+            add_item(template, text, -1, text);
+            if (tokenizer->rules.adds_eos)
+                add_item(template, -1, tokenizer->ids.eos, text);
+        }
+    }
+}
+
 // --- Open, close ---
 
 void tokenizer_close(struct tokenizer *tokenizer)
@@ -548,7 +573,7 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
         created->model = vocabulary->model;
         created->ids = vocabulary->ids;
         memcpy(created->templates, vocabulary->templates, sizeof created->templates);
-        tokenizer_complete_templates(created);
+        complete_templates(created);
         created->strips_first = vocabulary->decoder.is_given
                                     ? vocabulary->decoder.strips_first
                                     : vocabulary->rules.adds_space && !vocabulary->rules.byte_level;

@@ -5,39 +5,6 @@
 
 // --- Templates ---
 
-static void add_item(struct token_template *template, int32_t text, int32_t token, int32_t type)
-{
-    assert(template->n_items < TEMPLATE_ITEMS_MAX);
-    template->items[template->n_items++] = (struct template_item){text, token, type};
-}
-
-// As transformers' classes with add_bos_token and add_eos_token, LlamaTokenizerFast.update_post_processor.
-void tokenizer_complete_templates(struct tokenizer *tokenizer)
-{
-    for (int32_t n_texts = 1; n_texts <= 2; n_texts++) {
-        struct token_template *template = &tokenizer->templates[n_texts - 1];
-        if (template->n_items)
-            continue;
-        for (int32_t text = 0; text < n_texts; text++) {
-            if (tokenizer->rules.adds_bos)
-                add_item(template, -1, tokenizer->ids.bos, text);
-            add_item(template, text, -1, text);
-            if (tokenizer->rules.adds_eos)
-                add_item(template, -1, tokenizer->ids.eos, text);
-        }
-    }
-}
-
-void tokenizer_add_around(const struct token_template *of, bool after, struct token_array *ids)
-{
-    bool is_after = false;
-    for (size_t i = 0; i < of->n_items; i++)
-        if (of->items[i].text >= 0)
-            is_after = true;
-        else if (is_after == after)
-            token_array_add(ids, of->items[i].token);
-}
-
 size_t tokenizer_n_added(const struct tokenizer *tokenizer, size_t n_texts)
 {
     assert(n_texts == 1 || n_texts == 2);

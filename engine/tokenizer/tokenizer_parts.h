@@ -41,7 +41,7 @@ struct tokenizer {
     struct text *pieces; // their decoded text; empty for unused tokens
     struct token_symbols symbols;
     struct merge_table merges;
-    struct pieces piece_model; // model other than VOCABULARY_BPE
+    struct piece_model piece_model; // model other than VOCABULARY_BPE
     struct special_matcher specials;
     struct special_matcher normalized; // tokens matched in normalized text
     size_t special_bytes_max;          // longest token of both matchers
@@ -64,10 +64,5 @@ static inline bool tokenizer_is_space(uint32_t codepoint)
 {
     return codepoint_is_space(codepoint) && !(codepoint >= 0x1C && codepoint < 0x20);
 }
-
-// Completes templates that the vocabulary does not give.
-void tokenizer_complete_templates(struct tokenizer *tokenizer);
-// Appends the template's tokens before its first text, or after its last.
-void tokenizer_add_around(const struct token_template *of, bool after, struct token_array *ids);
 
 void tokenizer_find_bound(struct tokenizer *tokenizer); // sets `bound`; call it last

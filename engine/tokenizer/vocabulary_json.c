@@ -274,14 +274,6 @@ static enum status check_model(struct json_source *source, const struct value *m
     return STATUS_OK;
 }
 
-int32_t json_id_of(const struct vocabulary *vocabulary, struct text text)
-{
-    for (size_t i = 0; text.size && i < vocabulary->n_tokens; i++)
-        if (text_equal(vocabulary->texts[i], text))
-            return (int32_t)i;
-    return -1;
-}
-
 // A token's text: a string, or an object with "content".
 static struct text token_of(const struct value *object, const char *name)
 {

@@ -1,7 +1,6 @@
-// Declarations shared by vocabulary_json.c (tokens, merges, settings), vocabulary_json_split.c (normalizer,
-// pre-tokenizer), vocabulary_json_decoder.c (decoder, added tokens in normalized text),
-// vocabulary_json_pieces.c (WordPiece, Unigram), vocabulary_json_processor.c (post-processor) and vocabulary_tekken.c. Private to these files. Format: github.com/huggingface/tokenizers, tokenizers/src
-// (serde of each component).
+// Declarations shared by vocabulary_json.c (tokens, merges, settings), vocabulary_json_source.c (helpers), the files
+// of its parts, vocabulary_json_*.c, and vocabulary_tekken.c. Private to these files. Format:
+// github.com/huggingface/tokenizers, tokenizers/src (serde of each component).
 #pragma once
 
 #include "engine/tokenizer/vocabulary.h"
@@ -27,16 +26,8 @@ enum status json_out_of_memory(struct json_source *source);
 // The token with that text; -1: none.
 int32_t json_id_of(const struct vocabulary *vocabulary, struct text text);
 
-// Adds a step of the normalizer.
-enum status json_add_step(struct json_source *source, struct normalizer_step step) WARN_UNUSED;
-enum status json_add_expression_step(struct json_source *source, struct text expression,
-                                     struct text to) WARN_UNUSED;
-
-// vocabulary_json_pieces.c: the model's settings, after the tokens have been read; steps of the normalizer that
-// came with WordPiece and Unigram.
+// The model's settings; call it after the tokens have been read. WordPiece and Unigram.
 enum status json_read_pieces(struct json_source *source, const struct value *model) WARN_UNUSED;
-enum status json_read_pieces_normalizer(struct json_source *source,
-                                        const struct value *normalizer) WARN_UNUSED;
 
 // Sets normalizer, byte_level, adds_space and related rules.
 enum status json_read_normalizer(struct json_source *source, const struct value *normalizer) WARN_UNUSED;

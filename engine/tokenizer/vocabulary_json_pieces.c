@@ -1,7 +1,5 @@
-// WordPiece and Unigram of tokenizer.json, and the normalizers that came with them. Source:
-// github.com/huggingface/tokenizers, tokenizers/src/models and tokenizers/src/normalizers.
+// WordPiece and Unigram of tokenizer.json. Source: github.com/huggingface/tokenizers, tokenizers/src/models.
 #include "engine/tokenizer/vocabulary_json.h"
-#include "schemas/base/base64.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +15,6 @@ static struct text string_of(const struct value *object, const char *name)
     const struct value *value = value_get(object, name);
     return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
 }
-
-// --- Models ---
 
 static enum status read_word_piece(struct json_source *source, const struct value *model)
 {
@@ -111,73 +107,4 @@ static enum status read_unigram(struct json_source *source, const struct value *
 enum status json_read_pieces(struct json_source *source, const struct value *model)
 {
     return (source->vocabulary->model == VOCABULARY_UNIGRAM ? read_unigram : read_word_piece)(source, model);
-}
-
-// --- Normalizers ---
-
-static unsigned option(const struct value *normalizer, const char *name, bool otherwise, unsigned bit)
-{
-    return json_truth(normalizer, name, otherwise) ? bit : 0;
-}
-
-static enum status read_bert(struct json_source *source, const struct value *normalizer)
-{
-    unsigned lowercase = option(normalizer, "lowercase", true, BERT_LOWERCASE);
-    unsigned options = lowercase | option(normalizer, "clean_text", true, BERT_CLEAN) |
-                       option(normalizer, "handle_chinese_chars", true, BERT_CHINESE) |
-                       option(normalizer, "strip_accents", lowercase, BERT_ACCENTS);
-    return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_BERT, .options = options});
-}
-
-static enum status read_strip(struct json_source *source, const struct value *normalizer)
-{
-    unsigned options = option(normalizer, "strip_left", true, STRIP_LEFT) |
-                       option(normalizer, "strip_right", true, STRIP_RIGHT);
-    return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_STRIP, .options = options});
-}
-
-static enum status read_precompiled(struct json_source *source, const struct value *normalizer)
-{
-    struct normalizer_step step = {.kind = NORMALIZE_PRECOMPILED};
-    struct buffer bytes = {0};
-    struct text encoded = string_of(normalizer, "precompiled_charsmap");
-    bool decodes = base64_decode(encoded, &bytes);
-    step.from =
-        (struct text){arena_copy(source->arena, bytes.data ? bytes.data : "", bytes.size), bytes.size};
-    buffer_finish(&bytes);
-    if (!decodes || encoded.size == 0)
-        return error_set(source->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                         "tokenizer.json: precompiled_charsmap is missing or no base64");
-    if (!step.from.data)
-        return json_out_of_memory(source);
-    enum status status = charsmap_open(&step.charsmap, step.from, source->error);
-    return status == STATUS_OK ? json_add_step(source, step) : error_prefix(source->error, "tokenizer.json");
-}
-
-enum status json_add_expression_step(struct json_source *source, struct text expression, struct text to)
-{
-    struct normalizer_step step = {.kind = NORMALIZE_REPLACE_PATTERN, .from = expression, .to = to};
-    enum status status = split_pattern_open(&step.pattern, expression, source->error);
-    if (status != STATUS_OK)
-        return error_prefix(source->error, "tokenizer.json: Replace");
-    status = json_add_step(source, step);
-    if (status != STATUS_OK)
-        split_pattern_close(step.pattern);
-    return status;
-}
-
-enum status json_read_pieces_normalizer(struct json_source *source, const struct value *normalizer)
-{
-    struct text type = json_type(normalizer);
-    if (text_equals_string(type, "BertNormalizer"))
-        return read_bert(source, normalizer);
-    if (text_equals_string(type, "Strip"))
-        return read_strip(source, normalizer);
-    if (text_equals_string(type, "Precompiled"))
-        return read_precompiled(source, normalizer);
-    if (text_equals_string(type, "StripAccents"))
-        return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_STRIP_ACCENTS});
-    if (text_equals_string(type, "Nmt"))
-        return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_NMT});
-    return json_refuse(source, "normalizer", type);
 }

@@ -1,3 +1,4 @@
+// The "pre_tokenizer" of tokenizer.json. Source: github.com/huggingface/tokenizers, tokenizers/src/pre_tokenizers.
 #include "engine/tokenizer/split_stage.h"
 #include "engine/tokenizer/vocabulary_json.h"
 
@@ -5,126 +6,16 @@
 
 #define BLANK "\xE2\x96\x81" // U+2581
 
-struct text json_type(const struct value *component)
-{
-    const struct value *type = component ? value_get(component, "type") : NULL;
-    return type && type->kind == VALUE_STRING ? type->text : (struct text){0};
-}
-
-bool json_truth(const struct value *object, const char *name, bool otherwise)
-{
-    const struct value *value = value_get(object, name);
-    return value && value->kind == VALUE_BOOL ? value->boolean : otherwise;
-}
-
-enum status json_refuse(struct json_source *source, const char *what, struct text name)
-{
-    return error_set(source->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                     "tokenizer.json: %s \"%.*s\" is not known", what, name.size < 200 ? (int)name.size : 200,
-                     name.data ? name.data : "");
-}
-
-enum status json_out_of_memory(struct json_source *source)
-{
-    return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
-}
-
-enum status json_parse_file(struct json_source *source, const char *name, struct text text,
-                            struct value *value)
-{
-    *value = (struct value){.kind = VALUE_NULL};
-    if (text.size == 0)
-        return STATUS_OK;
-    if (json_decode_document(text, source->arena, value, source->error) == STATUS_OK)
-        return STATUS_OK;
-    source->error->status = STATUS_REFUSE;
-    return error_prefix(source->error, "%s", name);
-}
-
 static struct text string_of(const struct value *object, const char *name)
 {
     const struct value *value = value_get(object, name);
     return value && value->kind == VALUE_STRING ? value->text : (struct text){0};
 }
 
-// --- Normalizer ---
-
 static bool is_of_words(const struct json_source *source)
 {
     return source->vocabulary->model != VOCABULARY_BPE;
 }
-
-enum status json_add_step(struct json_source *source, struct normalizer_step step)
-{
-    struct normalizer *normalizer = &source->vocabulary->normalizer;
-    if (source->vocabulary->rules.normalizes_blanks) // replacing blanks must be the last step
-        return json_refuse(source, "normalizer", TEXT("another one after that of blanks"));
-    if (normalizer->n_steps == NORMALIZER_STEPS_MAX)
-        return error_set(source->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                         "tokenizer.json: more than %d steps of normalization", NORMALIZER_STEPS_MAX);
-    normalizer->steps[normalizer->n_steps++] = step;
-    return STATUS_OK;
-}
-
-// Replacing blanks with U+2581 is the preparation of such vocabularies anyway: only normalizes_blanks is set.
-static enum status read_replace(struct json_source *source, const struct value *normalizer)
-{
-    const struct value *pattern = value_get(normalizer, "pattern");
-    struct text from = pattern ? string_of(pattern, "String") : (struct text){0},
-                to = string_of(normalizer, "content");
-    struct text expression = pattern ? string_of(pattern, "Regex") : (struct text){0};
-    if (expression.size)
-        return json_add_expression_step(source, expression, to);
-    if (from.size == 0)
-        return json_refuse(source, "Replace pattern", from);
-    if (!is_of_words(source) && text_equals_string(from, " ") && text_equals_string(to, BLANK)) {
-        source->vocabulary->rules.normalizes_blanks = source->replaces_blanks = true;
-        return STATUS_OK;
-    }
-    return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_REPLACE, .from = from, .to = to});
-}
-
-static enum status read_normalizer(struct json_source *source, const struct value *normalizer)
-{
-    static const struct {
-        const char *name;
-        enum normalizer_kind kind;
-    } simple[] = {{"NFC", NORMALIZE_NFC},
-                  {"NFD", NORMALIZE_NFD},
-                  {"NFKC", NORMALIZE_NFKC},
-                  {"NFKD", NORMALIZE_NFKD},
-                  {"Lowercase", NORMALIZE_LOWERCASE}};
-    struct text type = json_type(normalizer);
-    for (size_t i = 0; i < sizeof simple / sizeof *simple; i++)
-        if (text_equals_string(type, simple[i].name))
-            return json_add_step(source, (struct normalizer_step){.kind = simple[i].kind});
-    if (text_equals_string(type, "Replace"))
-        return read_replace(source, normalizer);
-    if (!text_equals_string(type, "Prepend"))
-        return json_read_pieces_normalizer(source, normalizer);
-    struct text prefix = string_of(normalizer, "prepend");
-    if (is_of_words(source) || !text_equals_string(prefix, BLANK))
-        return json_add_step(source, (struct normalizer_step){.kind = NORMALIZE_PREPEND, .to = prefix});
-    source->vocabulary->rules.adds_space = source->vocabulary->rules.normalizes_blanks = true;
-    return STATUS_OK;
-}
-
-enum status json_read_normalizer(struct json_source *source, const struct value *normalizer)
-{
-    if (!normalizer || normalizer->kind == VALUE_NULL)
-        return STATUS_OK;
-    const struct value *list = value_get(normalizer, "normalizers");
-    bool is_list = text_equals_string(json_type(normalizer), "Sequence");
-    enum status status = is_list ? STATUS_OK : read_normalizer(source, normalizer);
-    for (size_t i = 0;
-         is_list && list && list->kind == VALUE_ARRAY && i < list->array.n_items && status == STATUS_OK; i++)
-        status = read_normalizer(source, &list->array.items[i]);
-    if (status == STATUS_OK && source->vocabulary->rules.normalizes_blanks && !source->replaces_blanks)
-        return json_refuse(source, "normalizer", TEXT("Prepend of U+2581, without Replace of blanks"));
-    return status;
-}
-
-// --- Pre-tokenizer ---
 
 struct stages {
     struct json_source *source;

@@ -94,7 +94,9 @@ TEST(word_pieces_are_the_longest_from_left_to_right)
 {
     struct tokenizer *tokenizer = create_or_fail(UNCASED);
     ASSERT_ALL(tokenizer, {"UNAFF", "4 5"}, {"unaffable", "1"}, {"ababc", "9 10"}, {"ab z ab", "9 1 9"},
-               {"aaaaaa", "7 20 20 20 20 20"}, {"aaaaaaa", "1"}, {"[SEP]a", "3 7"}, {"", ""});
+               {"aaaaaa", "7 20 20 20 20 20"}, {"aaaaaaa", "1"},
+               {"\u03c3\u03c3\u03c3\u03c3\u03c3\u03c3", "17 18 18 18 18 18"},
+               {"\u03c3\u03c3\u03c3\u03c3\u03c3\u03c3\u03c3", "1"}, {"[SEP]a", "3 7"}, {"", ""});
     assert_string_equal(tokenizer_model_name(tokenizer), "wordpiece");
     tokenizer_close(tokenizer);
 }
