@@ -827,10 +827,10 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
                                      for name, held in printed["weights"].items()), (weights, printed)
     assert sum(held["tensors"] for held in printed["weights"].values()) == len(list(tiny_model.tensors(tiny_model.N_VOCAB))), printed
     token_bytes = memory["pages"] / (memory["n_pages"] * 16)
-    megabytes = {key: f"{memory[key] / 1e6:.1f} MB" for key in ("weights", "matrices", "states", "pages")}
-    assert lines["memory"] == ("weights {weights}, matrices {matrices}, states {states}, KV {pages} for ".format(**megabytes) +
+    megabytes = {key: f"{memory[key] / 1e6:.1f} MB" for key in ("weights", "matrices", "pages")}
+    assert lines["memory"] == ("weights {weights}, matrices {matrices}, KV {pages} for ".format(**megabytes) +
                                f"{memory['n_pages']} pages; {token_bytes / 1e3:.1f} KB a token"), lines
-    assert memory["mapped"] == 0 and "mapped" not in lines, (memory, lines)
+    assert memory["mapped"] == memory["states"] == 0 and "mapped" not in lines, (memory, lines)
     assert lines["fingerprint"] == printed["fingerprint"] and lines["template"] == "yes", lines
     assert "experts" not in lines, lines
 
