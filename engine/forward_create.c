@@ -173,11 +173,13 @@ static enum layer_slot norm_of_gates(const struct weight_loading *loading, const
     return shares ? SLOT_ATTN_NORM : SLOT_COUNT;
 }
 
+// Experts beside an MLP have a norm of their own.
 static bool is_of_gates(const struct model_layer *tensors, enum layer_slot slot)
 {
+    bool is_expert = slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_SHARED_GATE ||
+                     slot == SLOT_SHARED_UP;
     return slot == SLOT_FFN_GATE || (slot == SLOT_FFN_UP && tensors->tensors[SLOT_FFN_GATE].data) ||
-           slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_SHARED_GATE ||
-           slot == SLOT_SHARED_UP;
+           (is_expert && !tensors->tensors[SLOT_FFN_NORM_2].data);
 }
 
 // An absent tensor has no items.

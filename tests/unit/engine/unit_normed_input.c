@@ -162,14 +162,17 @@ static struct backend *watched_backend(struct pool *pool)
     return backend;
 }
 
-// Gates and factors of the layers.
+// Gates and factors of the layers, but for experts beside an MLP, whose norm is not named.
 static int count_gates(const struct model *model)
 {
     static const enum layer_slot slots[] = {SLOT_FFN_GATE, SLOT_GATE_EXPERTS, SLOT_SHARED_GATE};
     int n = 0;
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
         for (size_t i = 0; i < sizeof slots / sizeof *slots; i++)
-            n += model->layers[layer].tensors[slots[i]].data ? 2 : 0;
+            n += model->layers[layer].tensors[slots[i]].data &&
+                         (slots[i] == SLOT_FFN_GATE || !model->layers[layer].tensors[SLOT_FFN_NORM_2].data)
+                     ? 2
+                     : 0;
     return n;
 }
 
