@@ -371,7 +371,7 @@ def a_worker_without_jobs_is_not_ready_while_its_broker_hangs(test):
 @case
 def dashboard_and_alerts_use_names_that_are_served(test):
     """Each name in an expression is one of the exporter's table, a histogram's with its endings."""
-    with open(os.path.join(ROOT, "consumer", "metrics.c"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "consumer", "observe", "metrics.c"), encoding="utf-8") as file:
         rows = re.findall(r'\{"([a-z_]+)",\s+(COUNTER|GAUGE|HISTOGRAM),\s', file.read())
     assert len(rows) > 30
     served = {name for name, _ in rows} | {name + end for name, kind in rows if kind == "HISTOGRAM"
