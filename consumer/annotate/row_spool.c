@@ -16,7 +16,7 @@ static enum status fail_spool(const char *doing, struct error *error)
 enum status row_spool_open(struct row_spool *spool, struct error *error)
 {
     int fd = file_open_temporary(file_temporary_folder());
-    spool->file = fd >= 0 ? fdopen(fd, "w+") : NULL;
+    *spool = (struct row_spool){.file = fd >= 0 ? fdopen(fd, "w+") : NULL};
     if (spool->file)
         return STATUS_OK;
     fail_spool("opening", error);

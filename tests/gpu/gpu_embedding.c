@@ -42,6 +42,7 @@ static void embed_texts(const struct model *model, bool gpu, int32_t n_rows, enu
                                          .limits = limits,
                                          .pooling = pooling,
                                          .normalize = true,
+                                         .n_longest = LONGEST,
                                          .n_dimensions = N_EMBD};
     assert_ok(embedder_create(&embedder, &embedding, &error), &error);
     assert_ok(embedder_compute(embedder, texts, N_TEXTS, vectors, &error), &error);
