@@ -623,7 +623,7 @@ struct prefix_claim prefix_claim(struct prefix_tree *tree, struct prefix_node *l
     return claim;
 }
 
-// What was computed last is used first, so that few pages and snapshots are kept for long.
+// Makes a computed node the first one offered, so that few pages and snapshots are kept for long.
 static void offer_first(struct prefix_node *node)
 {
     if (node->n_offered == 0)

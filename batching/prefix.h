@@ -147,7 +147,7 @@ void prefix_withdraw(struct prefix_node *node);
 void prefix_use(struct prefix_tree *tree, struct prefix_node *node);
 void prefix_unuse(struct prefix_tree *tree, struct prefix_node *node, const void *owner);
 
-// What a sequence finds cached.
+// The cached part of a sequence's prompt.
 struct prefix_found {
     int32_t n_stored;   // leading tokens whose keys and values are in pages
     int32_t n_computed; // tokens it need not compute: n_stored; with recurrent layers the snapshot's

@@ -453,7 +453,7 @@ static void schedule_waiting(struct batcher *b)
     }
 }
 
-// What the previous step computes can be copied, and read from snapshots, by this step.
+// This step may copy pages, and read snapshots, that the previous step computes.
 static void settle_paths(struct batcher *b)
 {
     for (int32_t i = 0; i < b->n_running; i++) {

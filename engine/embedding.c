@@ -330,7 +330,7 @@ static void add_row(struct embedder *embedder, const float *row, int32_t positio
     }
 }
 
-// What the sum of n rows is multiplied by.
+// The factor of the sum of n rows.
 static double pooling_scale(enum pooling pooling, int32_t n)
 {
     switch (pooling) {

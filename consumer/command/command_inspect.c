@@ -81,7 +81,7 @@ static void print_outside(const char *name, const char *text)
     buffer_finish(&shown);
 }
 
-// What the tokenizer adds to a text and to a pair, and whether it is cased.
+// Prints the tokens that the tokenizer adds to a text and to a pair, and whether it is cased.
 static void print_input(const struct tokenizer *tokenizer)
 {
     struct buffer texts[3] = {{0}}, shown = {0};
@@ -139,7 +139,7 @@ static void print_layers(const struct model *model)
     printf(" %d share earlier keys and values\n", n_shared);
 }
 
-// What the model's files say about embeddings.
+// The settings of embeddings in the model's files.
 struct embedding_facts {
     bool known; // false: nothing
     char pooling[ERROR_TEXT_BYTES];

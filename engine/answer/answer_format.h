@@ -61,8 +61,8 @@ struct thinking_format {
     const char *tokens[ANSWER_TOKENS_MAX];
     const char *open, *close;
     const char *end; // beginning of `close`; does not occur in thoughts
-    // What the family writes where a thinking budget ends a thought: its own words (NULL: none), which are no
-    // part of the thought; then `close`, with the blanks that its template writes around it.
+    // The text that closes a thought at its budget, as the family writes it: a sentence (NULL: none), which is
+    // no part of the thought; then `close`, with the blanks that its template writes around it.
     const char *farewell, *closing;
     const char *answer_open, *answer_close; // NULL: empty
 };

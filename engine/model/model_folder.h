@@ -23,7 +23,8 @@ enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 
 // Unknown keys of a folder's files, as a text. Not part of the content hash.
 #define MODEL_FOLDER_UNKNOWN "huggingface.unknown_keys"
-// What of a quantized folder is not used, and what is not held in its type. Not part of the content hash.
+// A note on the parts of a quantized folder that are not used, or not held in their type. Not part of the
+// content hash.
 #define MODEL_FOLDER_QUANTIZATION "huggingface.quantization"
 // A sampling setting of generation_config.json that is not supported.
 #define MODEL_FOLDER_NO_SAMPLING "huggingface.sampling_refused"

@@ -34,7 +34,7 @@ enum folder_method { METHOD_NONE, METHOD_FP8, METHOD_COMPRESSED, METHOD_GPTQ, ME
 
 enum { FOLDER_SCHEMES_MAX = 16 };
 
-// What quantization_config says of some matrices.
+// The settings of quantization_config for some matrices.
 struct folder_scheme {
     int bits; // 8 with is_float: E4M3
     bool is_float;

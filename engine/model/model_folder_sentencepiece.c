@@ -232,7 +232,7 @@ static enum status parse_model(struct sentencepiece *model, struct text content)
     return status;
 }
 
-// Unigram's normalization is read. Other classes number the pieces anew (XLMRobertaTokenizer, PegasusTokenizer) or
+// Unigram's normalization is read. Other classes renumber the pieces (XLMRobertaTokenizer, PegasusTokenizer) or
 // put other tokens around a text.
 static enum status check_unigram(struct sentencepiece *model, const struct value *config)
 {
