@@ -58,6 +58,7 @@ static void assert_renders(const char *source, const char *record, const char *e
     struct rendered_chat rendered = render(source, record);
     if (rendered.status != STATUS_OK)
         fail_msg("%s\n%s\n%s", source, record, rendered.error.text);
+    assert_int_equal(rendered.error.status, STATUS_OK); // the prompt's: it would fail the job
     assert_string_equal(rendered.text.data, expected);
     struct buffer joined = {0};
     for (int32_t i = 0; i < rendered.job->result.n_warnings; i++) {
