@@ -70,7 +70,7 @@ static enum status compile_named(struct shown_constraint *constraint, const stru
     if (settings->grammar.choices)
         return compile_choice(constraint, settings->grammar.choices, error);
     const char *path = settings->grammar.grammar ? settings->grammar.grammar : settings->grammar.json_schema;
-    enum status status = file_read(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
+    enum status status = file_read_text(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
     if (status == STATUS_OK && settings->grammar.grammar)
         status = compile_source(constraint, (struct text){content.data, content.size}, error);
     else if (status == STATUS_OK)

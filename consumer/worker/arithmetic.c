@@ -40,7 +40,8 @@ static enum status add_template(const struct settings *settings, struct buffer *
     if (!settings->model.chat_template)
         return STATUS_OK;
     struct buffer file = {0};
-    enum status status = file_read(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    enum status status =
+        file_read_text(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     buffer_add_format(name, " chat-template=%016llx",
                       (unsigned long long)hash_bytes(file.data, file.size, 0));
     buffer_finish(&file);

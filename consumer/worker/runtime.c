@@ -65,7 +65,8 @@ static enum status open_template(struct runtime *runtime, const struct settings 
     if (!settings->model.chat_template)
         return open_model_templates(runtime, error);
     struct buffer file = {0};
-    enum status status = file_read(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    enum status status =
+        file_read_text(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     if (status == STATUS_OK && !file.size)
         status = error_set(error, STATUS_REFUSE, ERROR_TEMPLATE,
                            "%s: expected a chat template, got an empty file", settings->model.chat_template);

@@ -71,6 +71,42 @@ def an_input_without_an_end_or_of_a_kind_that_has_no_lines_is_refused(test):
 
 
 @case
+def a_byte_order_mark_is_no_text_of_the_files_that_people_write(test):
+    """Editors on Windows put one before prompts, templates, schemas and parameters."""
+    names = {"p.jinja": "a {{ text }}", "s.jinja": "sys", "m.jinja": '{"role": "user", "content": "{{ text }}"}\n', "chat.jinja": "{% for m in messages %}{{ m.content }}{% endfor %}",
+             "schema.json": '{"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}', "par.json": '{"seed": 3}',
+             "given.json": '{"messages": [{"role": "user", "content": "x"}]}', "ids.jsonl": '{"text": "a"}\n', "long.txt": "the winter and the sea\n"}
+    texts = {}
+    for mark in ("", "\ufeff"):
+        folder = test.path("marked" if mark else "plain")
+        os.mkdir(folder)
+        for name, text in names.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(mark + text)
+        with open(os.path.join(folder, "in.csv"), "w") as file:
+            file.write("text\nthe winter\n")
+        model = ["--model", test.model, "--chat-template", f"{folder}/chat.jinja"]
+        for kind, options in {"prompt": ["--prompt", f"{folder}/p.jinja", "--system", f"{folder}/s.jinja", "--schema", f"{folder}/schema.json",
+                                         "--parameters", f"{folder}/par.json"], "messages": ["--messages", f"{folder}/m.jinja", "--max-tokens", "3"]}.items():
+            ran = test.run("annotate", f"{folder}/in.csv", *options, *model, "-o", f"{folder}/{kind}.csv")
+            texts.setdefault(kind, []).append(test.read(f"{folder}/{kind}.csv"))
+            texts.setdefault(kind + " arithmetic", []).append([line for line in ran.err.splitlines() if "system_fingerprint" in line])
+            texts.setdefault(kind + " tokens", []).append(test.query("SELECT job_id, prompt_tokens FROM jobs", f"{folder}/{kind}.csv.db"))
+        read = lambda name: test.read(f"{folder}/{name}").decode()
+        texts.setdefault("template", []).append(test.run("template", f"{folder}/chat.jinja", stdin=read("given.json")).out)
+        texts.setdefault("tokens", []).append(test.run("tokenize", test.model, stdin=read("ids.jsonl")).out)
+        texts.setdefault("perplexity", []).append(test.run("perplexity", test.model, f"{folder}/long.txt").out)
+        texts.setdefault("grammar", []).append(json.loads(test.run("grammar", test.model, "--json-schema", f"{folder}/schema.json", "--json",
+                                                                   stdin='{"a":"x"}\n{"a":"z"}\n').out.splitlines()[1])["valid"])
+    for kind, (plain, marked) in texts.items():
+        assert plain == marked, (kind, plain, marked)
+    with open(test.path("wide.jinja"), "w", encoding="utf-16") as file:
+        file.write("{{ text }}")
+    refused = test.run("annotate", "plain/in.csv", "--prompt", "wide.jinja", "--model", test.model, "-o", "wide.csv", status=1)
+    assert refused.err == "sheaf: wide.jinja: line 1: expected text in UTF-8, got UTF-16\n", refused
+
+
+@case
 def a_byte_order_mark_is_no_part_of_the_first_line(test):
     with open(test.path("in.jsonl"), "w", encoding="utf-8-sig") as file:
         file.write(lines_of(short_jobs(3)))
