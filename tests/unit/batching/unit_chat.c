@@ -289,6 +289,23 @@ TEST(a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_named)
         "+: 'int' and 'str'");
 }
 
+// What OpenAI answers when it refuses, sent back as the conversation's next message.
+TEST(a_refusal_is_the_text_of_an_assistant_without_content)
+{
+    assert_renders(any_role, CHAT(MESSAGE("user", "u") ",{'role':'assistant','content':null,'refusal':'no'}"),
+                   "[user]u[assistant]no", "");
+    assert_renders(any_role,
+                   CHAT(MESSAGE("user",
+                                "u") ",{'role':'assistant','content':[{'type':'refusal','refusal':'no'}]}"),
+                   "[user]u[assistant]no", "");
+    assert_renders(any_role,
+                   CHAT(MESSAGE("user", "u") ",{'role':'assistant','content':'yes','refusal':'no'}"),
+                   "[user]u[assistant]yes", "unknown field \"messages[1].refusal\" ignored");
+    assert_renders(any_role,
+                   CHAT(MESSAGE("user", "u") ",{'role':'assistant','content':'yes','refusal':null}"),
+                   "[user]u[assistant]yes", "");
+}
+
 // Qwen3's and others read the content of each message without a look.
 TEST(a_null_beside_calls_is_an_empty_text_to_templates_that_need_one)
 {
