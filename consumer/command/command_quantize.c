@@ -3,7 +3,7 @@
 #include "consumer/command/commands.h"
 #include "schemas/base/file.h"
 #include "consumer/observe/log.h"
-#include "consumer/command/files/output_file.h"
+#include "consumer/command/files/own_output.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/gguf_write.h"
 #include "engine/model/model_folder.h"
@@ -95,10 +95,12 @@ static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *ke
     return status;
 }
 
-static enum status write_model(const struct gguf *gguf, const struct gguf_writer *keys, const char *path,
-                               struct quantize_progress *progress, struct error *error)
+static enum status write_model(const struct gguf *gguf, const struct gguf_writer *keys,
+                               const struct settings *settings, struct quantize_progress *progress,
+                               struct error *error)
 {
     struct output_file output;
+    const char *path = settings->positionals[1];
     enum status status = output_file_open(&output, path, error);
     if (status != STATUS_OK)
         return status;
@@ -106,6 +108,8 @@ static enum status write_model(const struct gguf *gguf, const struct gguf_writer
     if (status != STATUS_OK)
         error_prefix(error, "%s", path);
     else
+        status = own_output_check_bytes(&output, settings->overwrite, error);
+    if (status == STATUS_OK)
         status = output_file_complete(&output, error);
     output_file_close(&output);
     return status;
@@ -133,7 +137,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = add_tokenizer(quantized, &keys, error);
     if (status == STATUS_OK)
-        status = write_model(quantized, &keys, settings->positionals[1], &progress, error);
+        status = write_model(quantized, &keys, settings, &progress, error);
     gguf_writer_finish(&keys);
     if (progress.shown)
         fputs("\r\033[K", stderr);

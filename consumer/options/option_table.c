@@ -140,9 +140,9 @@ static const struct option options[] = {
     {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
-    {"overwrite", 0, FLAG, RUN | ANNOTATE | COLLECT | EMBED, AT(overwrite), 0, 0, NULL,
-     "replace -o and --errors also if this dataset (embed: this input) did not write them, or they were edited "
-     "since"},
+    {"overwrite", 0, FLAG, WORK | RUN | ANNOTATE | COLLECT | EMBED | REPORT | LOGITS | QUANTIZE,
+     AT(overwrite), 0, 0, NULL,
+     "replace an output also if this dataset or this input did not write it, or it was edited since"},
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
      "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
      "same bytes; those of equal requests of the dataset are taken all the same)"},

@@ -544,7 +544,7 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
         status = runtime_open_session(runtime, settings, &runtime->plan.forward,
                                       settings->engine.trace_steps != NULL, error);
     if (status == STATUS_OK && settings->engine.trace_steps)
-        status = trace_open(&runtime->trace, settings->engine.trace_steps, error);
+        status = trace_open(&runtime->trace, settings->engine.trace_steps, settings->overwrite, error);
     return status;
 }
 

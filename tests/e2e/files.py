@@ -703,3 +703,34 @@ def an_output_in_the_model_s_folder_or_over_a_file_of_it_is_refused(test):
         assert "OUT is in IN's folder" in test.run("quantize", "model", output, "--type", "q8_0", status=2).err
     done = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", "model", status=1)  # its store may be anywhere
     assert "config.json" in done.err and test.run("run", "in.jsonl", "-o", "-", "--store", "model/s.db", "--model", "model", status=1).err == done.err, done
+
+
+@case
+def reports_logits_models_and_traces_replace_only_what_they_wrote(test):
+    test.write("in.jsonl", short_jobs(3))
+    run(test)
+    commands = {"page.html": ["report", "--dataset", "run", "--store", "out.jsonl.db", "-o", "page.html"],
+                "x.f32": ["logits", test.model, "--tokens", "3 4 5", "-o", "x.f32"],
+                "y.gguf": ["quantize", test.model, "y.gguf", "--type", "q8_0"],
+                "steps": ["run", "in.jsonl", "-o", "traced.jsonl", "--model", test.model, "--trace-steps", "steps", "--max-tokens", "2"]}
+    for name, command in commands.items():
+        test.run(*command)
+        written = test.read(name)
+        assert written, name
+        test.run(*command)  # its own
+        assert name == "steps" or test.read(name) == written, name
+        edited = b"x" + test.read(name)
+        for other in (edited, b"my notes\n"):
+            with open(test.path(name), "wb") as file:
+                file.write(other)
+            if name == "steps":
+                os.remove(test.path("traced.jsonl.db"))  # else nothing is left to compute: no engine, no trace
+                if os.path.exists(test.path("traced.jsonl")):
+                    os.remove(test.path("traced.jsonl"))
+            refused = test.run(*command, status=1)
+            assert f"{name} exists, and " in refused.err and "--overwrite" in refused.err and test.read(name) == other, refused
+        test.run(*command, "--overwrite")
+        assert name == "steps" or test.read(name) == written, name
+    test.run("run", "in.jsonl", "-o", "b.jsonl", "--model", test.model, "--dataset", "b", "--store", "out.jsonl.db")
+    refused = test.run("report", "--dataset", "b", "--store", "out.jsonl.db", "-o", "page.html", status=1)
+    assert "page.html exists, and is not this dataset's report" in refused.err, refused

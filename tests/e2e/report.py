@@ -13,8 +13,8 @@ LABELS = ["good & <b>bad</b>", "good", "none"]
 
 
 def report(test, dataset, store="sheaf.db"):
-    test.run("report", "--dataset", dataset, "-o", "report.html", "--store", store)
-    return page.Page(test.read("report.html").decode())
+    test.run("report", "--dataset", dataset, "-o", f"{dataset}.html", "--store", store)
+    return page.Page(test.read(f"{dataset}.html").decode())
 
 
 def number(text):
