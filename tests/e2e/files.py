@@ -348,7 +348,7 @@ def the_files_of_logits_and_quantize_are_outputs_like_others(test):
     test.run("logits", test.model, "--tokens", "3 17 9", "-o", "link")
     logits = test.read("target")
     assert os.path.islink(test.path("link")) and len(logits) % 12 == 0
-    test.run("quantize", test.model, "link", "--type", "f16")
+    test.run("quantize", test.model, "link", "--type", "f16", "--overwrite")
     assert os.path.islink(test.path("link")) and test.read("target")[:4] == b"GGUF"
     for path in ("/dev/full",):
         for command in (("logits", test.model, "--tokens", "3", "-o", path), ("quantize", test.model, path, "--type", "f16")):
