@@ -65,7 +65,7 @@ static const struct command commands[] = {
     {"embed", EMBED, 1, 1, 0, "MODEL [--pooling HOW --dimensions N] [-o OUT.jsonl]",
      "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
      "vector.",
-     "A line that begins with { or \" is JSON: an object with a string text, or a string. Any other line is the text.\n"
+     "The lines are JSON if the first is an object with a string text, or if all are strings; else each line is a text.\n"
      "An object's id or custom_id, a string or a number, stands beside its vector.\n"
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "

@@ -148,6 +148,16 @@ def each_answer_is_one_line_to_readers_that_split_at_unicode_s_line_ends(test):
     test.write("in.jsonl", [{"prompt": "the", "custom_id": name, "max_tokens": 1} for name in ids])
     test.run_file()
     assert [json.loads(line)["custom_id"] for line in test.read("out.jsonl").decode().splitlines()] == ids
+    # Rows of a table are written as they were read, but for these characters.
+    rows = [{"text": name, name: 1.50, "é": "\u2030\u00c5"} for name in ids]
+    with open(test.path("in.jsonl"), "w", encoding="utf-8", newline="\n") as file:
+        file.write("".join(json.dumps(row, ensure_ascii=False).replace("1.5", "1.50") + "\n" for row in rows))
+    with open(test.path("p.jinja"), "w") as file:
+        file.write("{{ text }}")
+    test.run("annotate", "in.jsonl", "--prompt", "p.jinja", "--model", test.model, "--max-tokens", "2", "-o", "rows.jsonl")
+    lines = test.read("rows.jsonl").decode().splitlines()
+    assert [list(json.loads(line).items())[:3] for line in lines] == [list(row.items()) for row in rows], lines
+    assert all("1.50" in line and "é" in line for line in lines), lines
 
 
 @case
