@@ -11,6 +11,7 @@
 #include "engine/tokenizer/vocabulary.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct quantize_progress {
@@ -95,6 +96,29 @@ static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *ke
     return status;
 }
 
+// Refuses before the long part what own_output_check_bytes would refuse after it: OUT exists, and is no model of these
+// tensors.
+static enum status check_existing(const struct gguf *quantized, const struct settings *settings,
+                                  struct error *error)
+{
+    const char *path = settings->positionals[1];
+    struct stat about;
+    struct gguf *existing = NULL;
+    struct error unread;
+    if (settings->overwrite || stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
+        return STATUS_OK;
+    bool is_alike = gguf_open(&existing, path, &unread) == STATUS_OK &&
+                    gguf_n_tensors(existing) == gguf_n_tensors(quantized);
+    for (size_t i = 0; is_alike && i < gguf_n_tensors(quantized); i++)
+        is_alike = gguf_tensor_at(existing, i)->type == gguf_tensor_at(quantized, i)->type;
+    gguf_close(existing);
+    if (is_alike)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s exists, and has other content than this output: give another name, or --overwrite",
+                     path);
+}
+
 static enum status write_model(const struct gguf *gguf, const struct gguf_writer *keys,
                                const struct settings *settings, struct quantize_progress *progress,
                                struct error *error)
@@ -136,6 +160,8 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     struct gguf_writer keys = {0};
     if (status == STATUS_OK)
         status = add_tokenizer(quantized, &keys, error);
+    if (status == STATUS_OK)
+        status = check_existing(quantized, settings, error);
     if (status == STATUS_OK)
         status = write_model(quantized, &keys, settings, &progress, error);
     gguf_writer_finish(&keys);

@@ -732,5 +732,7 @@ def reports_logits_models_and_traces_replace_only_what_they_wrote(test):
         test.run(*command, "--overwrite")
         assert name == "steps" or test.read(name) == written, name
     test.run("run", "in.jsonl", "-o", "b.jsonl", "--model", test.model, "--dataset", "b", "--store", "out.jsonl.db")
+    other_type = test.run("quantize", test.model, "y.gguf", "--type", "f16", status=1)
+    assert "y.gguf exists, and has other content" in other_type.err and test.read("y.gguf")[:4] == b"GGUF", other_type
     refused = test.run("report", "--dataset", "b", "--store", "out.jsonl.db", "-o", "page.html", status=1)
     assert "page.html exists, and is not this dataset's report" in refused.err, refused
