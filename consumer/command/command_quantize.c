@@ -61,7 +61,7 @@ static void say_what_was_written(const struct settings *settings, const struct g
                   "--type %s: its blocks of %d items do not divide all rows; tensors of other types: %s",
                   settings->tool.type, (int)tensor_traits(type)->block_items, text);
     count_types(quantized, text, sizeof text);
-    log_write(LOG_INFO, "%s: %zu tensors (%s), %.1f MB from %.1f MB (%s)", settings->positionals[1],
+    log_write(LOG_INFO, "%s: %zu tensors (%s), %.1f MB from %.1f MB (%s)", settings->line.positionals[1],
               gguf_n_tensors(quantized), text, (double)tensor_bytes(quantized) / 1e6,
               (double)bytes_before / 1e6, before);
 }
@@ -72,8 +72,8 @@ static enum status check_options(const struct settings *settings, enum tensor_ty
     if (settings->tool.type && !gguf_quantize_type(settings->tool.type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
                          settings->tool.type);
-    const struct file_use uses[] = {{"IN", settings->positionals[0], .is_model = true},
-                                    {"OUT", settings->positionals[1], true}};
+    const struct file_use uses[] = {{"IN", settings->line.positionals[0], .is_model = true},
+                                    {"OUT", settings->line.positionals[1], true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
 
@@ -101,11 +101,12 @@ static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *ke
 static enum status check_existing(const struct gguf *quantized, const struct settings *settings,
                                   struct error *error)
 {
-    const char *path = settings->positionals[1];
+    const char *path = settings->line.positionals[1];
     struct stat about;
     struct gguf *existing = NULL;
     struct error unread;
-    if (settings->overwrite || stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
+    if (settings->output.overwrite || stat(path, &about) != 0 || !S_ISREG(about.st_mode) ||
+        about.st_size == 0)
         return STATUS_OK;
     bool is_alike = gguf_open(&existing, path, &unread) == STATUS_OK &&
                     gguf_n_tensors(existing) == gguf_n_tensors(quantized);
@@ -124,7 +125,7 @@ static enum status write_model(const struct gguf *gguf, const struct gguf_writer
                                struct error *error)
 {
     struct output_file output;
-    const char *path = settings->positionals[1];
+    const char *path = settings->line.positionals[1];
     enum status status = output_file_open(&output, path, error);
     if (status != STATUS_OK)
         return status;
@@ -132,7 +133,7 @@ static enum status write_model(const struct gguf *gguf, const struct gguf_writer
     if (status != STATUS_OK)
         error_prefix(error, "%s", path);
     else
-        status = own_output_check_bytes(&output, settings->overwrite, error);
+        status = own_output_check_bytes(&output, settings->output.overwrite, error);
     if (status == STATUS_OK)
         status = output_file_complete(&output, error);
     output_file_close(&output);
@@ -151,7 +152,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = pool_create(&pool, (int)settings->engine.threads, error);
     if (status == STATUS_OK)
-        status = model_folder_open(&source, settings->positionals[0], error);
+        status = model_folder_open(&source, settings->line.positionals[0], error);
     if (status == STATUS_OK) {
         bytes_before = tensor_bytes(source);
         count_types(source, before, sizeof before);
