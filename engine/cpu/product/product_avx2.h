@@ -235,69 +235,57 @@ ALWAYS_INLINE __m256i four_inputs(const struct prepared_block *x, const int row,
     return _mm256_set1_epi32(four);
 }
 
-// Dot products of registers [first, first + span) with every row, in int32.
+// Dot products of registers [first, first + span) of one side with every row, in int32.
 ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                            const struct prepared_block *x, const int first, const int span,
-                            __m256i dots[TILE_ROWS_MAX][2])
+                            const struct prepared_block *x, const int first, const int span, const int side,
+                            __m256i dots[TILE_ROWS_MAX])
 {
-    __m256i sums[TILE_ROWS_MAX][2];
+    __m256i sums[TILE_ROWS_MAX];
     UNROLL
     for (int i = 0; i < span; i++) {
         // The two halves of a nibble register are used in succession, so that it is loaded once.
         const int j = span == 8 ? i % 2 * 4 + i / 2 : first + i;
-        __m256i quants[2] = {unpack_quants(type, planes, j, 0), unpack_quants(type, planes, j, 1)};
+        const __m256i quants = unpack_quants(type, planes, j, side);
         UNROLL
         for (int r = 0; r < n_rows; r++) {
-            __m256i four = four_inputs(x, r, j);
-            UNROLL
-            for (int side = 0; side < 2; side++) {
-                __m256i product = is_signed(type) ? _mm256_maddubs_epi16(_mm256_abs_epi8(quants[side]),
-                                                                         _mm256_sign_epi8(four, quants[side]))
-                                                  : _mm256_maddubs_epi16(quants[side], four);
-                sums[r][side] = i == 0 ? product : _mm256_add_epi16(sums[r][side], product);
-            }
+            const __m256i four = four_inputs(x, r, j);
+            const __m256i product = is_signed(type) ? _mm256_maddubs_epi16(_mm256_abs_epi8(quants),
+                                                                           _mm256_sign_epi8(four, quants))
+                                                    : _mm256_maddubs_epi16(quants, four);
+            sums[r] = i == 0 ? product : _mm256_add_epi16(sums[r], product);
+            __asm__("" : "+x"(sums[r])); // gcc would keep the products and add them as a tree
         }
     }
     UNROLL
     for (int r = 0; r < n_rows; r++)
-        UNROLL
-    for (int side = 0; side < 2; side++)
-        dots[r][side] = _mm256_madd_epi16(sums[r][side], _mm256_set1_epi16(1));
+        dots[r] = _mm256_madd_epi16(sums[r], _mm256_set1_epi16(1));
 }
 
 ALWAYS_INLINE __m256i dot_start(const enum tensor_type type, int32_t minus_sum)
 {
-    if (offset_of(type) == 0)
-        return _mm256_setzero_si256();
     return _mm256_slli_epi32(_mm256_set1_epi32(minus_sum), __builtin_ctz((unsigned)offset_of(type)));
 }
 
-// Dot products of registers [first, first + n) with every row, as floats.
+// Dot products of registers [first, first + n) of one side with every row, as floats.
 ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                                 const struct prepared_block *x, const int first, const int n,
-                                 const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX][2])
+                                 const struct prepared_block *x, const int first, const int n, const int side,
+                                 const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX])
 {
-    __m256i sums[TILE_ROWS_MAX][2];
-    UNROLL
-    for (int r = 0; r < n_rows; r++)
-        UNROLL
-    for (int side = 0; side < 2; side++)
-        sums[r][side] = dot_start(type, minus_sums[r]);
+    __m256i sums[TILE_ROWS_MAX];
     UNROLL
     for (int at = 0; at < n; at += span_of(type)) {
-        __m256i some[TILE_ROWS_MAX][2];
-        span_dot(type, n_rows, planes, x, first + at, span_of(type), some);
+        __m256i some[TILE_ROWS_MAX];
+        span_dot(type, n_rows, planes, x, first + at, span_of(type), side, some);
         UNROLL
-        for (int r = 0; r < n_rows; r++)
-            UNROLL
-        for (int side = 0; side < 2; side++)
-            sums[r][side] = _mm256_add_epi32(sums[r][side], some[r][side]);
+        for (int r = 0; r < n_rows; r++) {
+            sums[r] = at == 0 ? some[r] : _mm256_add_epi32(sums[r], some[r]);
+            __asm__("" : "+x"(sums[r]));
+        }
     }
     UNROLL
     for (int r = 0; r < n_rows; r++)
-        UNROLL
-    for (int side = 0; side < 2; side++)
-        dots[r][side] = _mm256_cvtepi32_ps(sums[r][side]);
+        dots[r] = _mm256_cvtepi32_ps(
+            offset_of(type) ? _mm256_add_epi32(sums[r], dot_start(type, minus_sums[r])) : sums[r]);
 }
 
 ALWAYS_INLINE __m256 broadcast_integer(int32_t value)
@@ -305,28 +293,29 @@ ALWAYS_INLINE __m256 broadcast_integer(int32_t value)
     return _mm256_cvtepi32_ps(_mm256_set1_epi32(value));
 }
 
-// acc += one block of every row.
+// acc += one block of every row. A side at a time: its sums and acc stay in registers.
 ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                              const uint8_t *group, int b, const struct prepared_block *x,
                              __m256 acc[TILE_ROWS_MAX][2])
 {
     const enum packed_kind kind = packed_format(type).kind;
     const bool by_halves = kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM;
-    __m256 dots[2][TILE_ROWS_MAX][2];
-    if (by_halves) {
-        dot_registers(type, n_rows, planes, x, 0, 4, x->minus_half_sums[0], dots[0]);
-        dot_registers(type, n_rows, planes, x, 4, 4, x->minus_half_sums[1], dots[1]);
-    } else {
-        dot_registers(type, n_rows, planes, x, 0, 8, x->minus_sums, dots[0]);
-    }
     UNROLL
     for (int side = 0; side < 2; side++) {
+        __asm__("" : "+r"(x)); // broadcasts of the other side would be kept in memory
+        __m256 dots[2][TILE_ROWS_MAX];
+        if (by_halves) {
+            dot_registers(type, n_rows, planes, x, 0, 4, side, x->minus_half_sums[0], dots[0]);
+            dot_registers(type, n_rows, planes, x, 4, 4, side, x->minus_half_sums[1], dots[1]);
+        } else {
+            dot_registers(type, n_rows, planes, x, 0, 8, side, x->minus_sums, dots[0]);
+        }
         struct scales s = block_scales(type, group, b, side);
         UNROLL
         for (int r = 0; r < n_rows; r++) {
-            __m256 t = _mm256_mul_ps(dots[0][r][side], s.w[0]);
+            __m256 t = _mm256_mul_ps(dots[0][r], s.w[0]);
             if (by_halves)
-                t = _mm256_fmadd_ps(dots[1][r][side], s.w[1], t);
+                t = _mm256_fmadd_ps(dots[1][r], s.w[1], t);
             if (kind == PACKED_MINIMUM)
                 t = _mm256_fmadd_ps(s.m[0], broadcast_integer(x->minus_sums[r]), t);
             for (int h = 0; kind == PACKED_HALVES_MINIMUM && h < 2; h++)
