@@ -9,11 +9,26 @@
 //   5 bits: 4 registers   4 * 2 * 31 * 127 = 31496
 //   6 bits: 2 registers   2 * 2 * 63 * 127 = 32004
 //   8 bits: 1 register    2 * 128 * 127 = 32512, by |w| and x with the sign of w
+//
+// AVX-VNNI's vpdpbusd multiplies and adds to int32 at once, unsigned quants of any size: product_avxvnni.c
+// compiles the same tiles with it.
 #pragma once
 
 #include "engine/cpu/product/packed.h"
 
 #include <immintrin.h>
+
+// vpdpbusd's spelling, in files whose processors have it.
+#ifdef VPDPBUSD
+enum { HAS_VNNI = true };
+#else
+#define VPDPBUSD "vpdpbusd"
+enum { HAS_VNNI = false };
+#endif
+// Declares a type's kernel.
+#ifndef DECLARE_KERNEL
+#define DECLARE_KERNEL(name) void product_avx2_##name
+#endif
 
 typedef void product_function(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
@@ -40,14 +55,19 @@ struct tile {
 
 // Table values of MXFP4 and NVFP4 are at most 12: with an offset of 16 they have 5 bits. IQ4 values are
 // signed bytes, like Q8_0 quants.
-ALWAYS_INLINE bool is_signed(const enum tensor_type type)
+ALWAYS_INLINE bool has_eight_bits(const enum tensor_type type)
 {
     return type == TENSOR_Q8_0 || type == TENSOR_IQ4_NL || type == TENSOR_IQ4_XS;
 }
 
+ALWAYS_INLINE bool is_signed(const enum tensor_type type)
+{
+    return has_eight_bits(type) && !HAS_VNNI;
+}
+
 ALWAYS_INLINE int offset_of(const enum tensor_type type)
 {
-    return is_signed(type)                                ? 0
+    return has_eight_bits(type)                           ? (HAS_VNNI ? 128 : 0)
            : type == TENSOR_MXFP4 || type == TENSOR_NVFP4 ? 16
                                                           : packed_format(type).offset;
 }
@@ -110,7 +130,8 @@ ALWAYS_INLINE __m256i unpack_quants(const enum tensor_type type, const uint8_t *
 {
     switch (type) {
     case TENSOR_Q8_0:
-        return _mm256_xor_si256(load_plane(planes, j, side), _mm256_set1_epi8(-128));
+        return HAS_VNNI ? load_plane(planes, j, side)
+                        : _mm256_xor_si256(load_plane(planes, j, side), _mm256_set1_epi8(-128));
     case TENSOR_Q5_0:
     case TENSOR_Q5_1:
     case TENSOR_Q5_K:
@@ -128,7 +149,7 @@ ALWAYS_INLINE __m256i unpack_quants(const enum tensor_type type, const uint8_t *
         return mask_bytes(shift_lanes(load_plane(planes, j / 4, side), -2 * (j % 4)), 3);
     case TENSOR_IQ4_NL:
     case TENSOR_IQ4_XS:
-        return look_up(packed_iq4_values, 0, load_nibbles(planes, j, side));
+        return look_up(packed_iq4_values, HAS_VNNI ? -128 : 0, load_nibbles(planes, j, side)); // modulo 256
     case TENSOR_MXFP4:
     case TENSOR_NVFP4:
         return look_up(packed_e2m1_values, 16, load_nibbles(planes, j, side));
@@ -266,6 +287,21 @@ ALWAYS_INLINE __m256i dot_start(const enum tensor_type type, int32_t minus_sum)
     return _mm256_slli_epi32(_mm256_set1_epi32(minus_sum), __builtin_ctz((unsigned)offset_of(type)));
 }
 
+// The same with vpdpbusd: sums += dot products of registers [first, first + n).
+ALWAYS_INLINE void add_dots(const enum tensor_type type, const int n_rows, const uint8_t *planes,
+                            const struct prepared_block *x, const int first, const int n, const int side,
+                            __m256i sums[TILE_ROWS_MAX])
+{
+    UNROLL
+    for (int i = 0; i < n; i++) {
+        const int j = n == 8 ? i % 2 * 4 + i / 2 : first + i;
+        const __m256i quants = unpack_quants(type, planes, j, side);
+        UNROLL
+        for (int r = 0; r < n_rows; r++)
+            __asm__(VPDPBUSD " %2, %1, %0" : "+x"(sums[r]) : "x"(quants), "x"(four_inputs(x, r, j)));
+    }
+}
+
 // Dot products of registers [first, first + n) of one side with every row, as floats.
 ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                                  const struct prepared_block *x, const int first, const int n, const int side,
@@ -273,19 +309,23 @@ ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, 
 {
     __m256i sums[TILE_ROWS_MAX];
     UNROLL
-    for (int at = 0; at < n; at += span_of(type)) {
+    for (int r = 0; r < n_rows; r++)
+        sums[r] = offset_of(type) ? dot_start(type, minus_sums[r]) : _mm256_setzero_si256();
+    if (HAS_VNNI)
+        add_dots(type, n_rows, planes, x, first, n, side, sums);
+    UNROLL
+    for (int at = 0; at < n && !HAS_VNNI; at += span_of(type)) {
         __m256i some[TILE_ROWS_MAX];
         span_dot(type, n_rows, planes, x, first + at, span_of(type), side, some);
         UNROLL
         for (int r = 0; r < n_rows; r++) {
-            sums[r] = at == 0 ? some[r] : _mm256_add_epi32(sums[r], some[r]);
+            sums[r] = _mm256_add_epi32(sums[r], some[r]);
             __asm__("" : "+x"(sums[r]));
         }
     }
     UNROLL
     for (int r = 0; r < n_rows; r++)
-        dots[r] = _mm256_cvtepi32_ps(
-            offset_of(type) ? _mm256_add_epi32(sums[r], dot_start(type, minus_sums[r])) : sums[r]);
+        dots[r] = _mm256_cvtepi32_ps(sums[r]);
 }
 
 ALWAYS_INLINE __m256 broadcast_integer(int32_t value)
@@ -419,9 +459,9 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     TILE(run, name, type, 2)                                                                                 \
     TILE(run, name, type, 3)                                                                                 \
     TILE(run, name, type, 4)                                                                                 \
-    void product_avx2_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,            \
-                             const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,         \
-                             int64_t y_stride, const float *bias)                                            \
+    DECLARE_KERNEL(name)                                                                                     \
+    (const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,          \
+     int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)                      \
     {                                                                                                        \
         static tile_function *const tiles[TILE_ROWS_MAX + 1] = {NULL, name##_1, name##_2, name##_3,          \
                                                                 name##_4};                                   \
