@@ -1,6 +1,5 @@
 #include "consumer/worker/dead_share.h"
 
-#include "consumer/queue/headers.h"
 #include "schemas/base/hash.h"
 
 #include <inttypes.h>

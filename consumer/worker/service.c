@@ -40,7 +40,7 @@ static enum status start_worker(const struct service *service, const struct sett
     return status;
 }
 
-static enum status check_model(void *context, struct error *error)
+static enum status check_model_file(void *context, struct error *error)
 {
     const struct runtime *runtime = context;
     return gguf_check_files(runtime->model->gguf, error);
@@ -207,7 +207,7 @@ static struct worker_config configure_worker(const struct service *service, cons
         .limits.dead_percent = settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
         .stop.on_terminal = isatty(STDERR_FILENO),
         .trace = runtime->trace,
-        .model_check.run = check_model,
+        .model_check.run = check_model_file,
         .progress.show = service->line ? progress_line_show : NULL,
         .progress.context = service->line};
 }
@@ -245,9 +245,9 @@ enum status service_run(const struct service *service, const struct settings *se
         config.stop.fd = watch.stop_fd;
         config.model_check.context = &runtime;
         config.metrics = &exporter->metrics;
-        config.pages.publish = publish_figures;
-        config.pages.context = exporter;
-        config.pages.fd = exporter_fd(exporter);
+        config.exporter.publish = publish_figures;
+        config.exporter.context = exporter;
+        config.exporter.fd = exporter_fd(exporter);
         config.closing = &closing;
         if (service->line)
             service->line->n_batch = runtime.plan.batch.n_sequences_max;
