@@ -160,11 +160,11 @@ static void put_value(struct call_reader *reader, const struct value *schema, st
 }
 
 // The string without blanks at its ends; counts the blanks.
-static struct text core_of(const char *string, size_t *n_before, size_t *n_behind)
+static struct text core_of(const char *string, size_t *n_before, size_t *n_after)
 {
     struct text whole = text_from_string(string), core = trim_blanks(whole);
     *n_before = core.size ? (size_t)(core.data - whole.data) : 0;
-    *n_behind = whole.size - *n_before - core.size;
+    *n_after = whole.size - *n_before - core.size;
     return core;
 }
 

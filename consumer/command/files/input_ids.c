@@ -79,7 +79,7 @@ static bool ends_object(struct json_cursor *cursor)
     return cursor->at == cursor->end;
 }
 
-bool input_ids_find_behind(struct text tail, struct arena *arena, struct text *id)
+bool input_ids_find_after(struct text tail, struct arena *arena, struct text *id)
 {
     static const char name[] = "\"custom_id\"";
     char *strings = tail.size ? arena_allocate(arena, tail.size + 1) : NULL;
@@ -179,7 +179,7 @@ static bool id_of(const struct input_lines *lines, struct text line, struct text
     if (input_line_is_blank(line))
         return false;
     struct text tail = {lines->tail.data, lines->tail.size};
-    if (!input_ids_find_behind(tail, arena, id) && !input_ids_find(line, arena, id)) {
+    if (!input_ids_find_after(tail, arena, id) && !input_ids_find(line, arena, id)) {
         int length = snprintf(name, JOB_DATASET_BYTES_MAX + 32, "%.*s-%lld", (int)dataset.size, dataset.data,
                               (long long)lines->number);
         *id = (struct text){name, (size_t)length};

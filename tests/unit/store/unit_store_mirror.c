@@ -100,7 +100,7 @@ TEST_WITH(jobs_have_what_their_records_say, fresh_path, NULL)
     store_close(store);
 }
 
-TEST(results_end_their_jobs_before_or_behind_the_records)
+TEST(results_end_their_jobs_before_or_after_the_records)
 {
     static const char expected[] =
         "a|custom|1|done|2|51000000|jobs|5|1001|w-1|-|-|10|20|3|4|5|6|-|7000000\n"
