@@ -1,6 +1,6 @@
 #include "consumer/worker/runtime.h"
 
-#include "batching/session_engine.h"
+#include "batching/session_executor.h"
 #include "batching/speculation.h"
 #include "consumer/worker/arithmetic.h"
 #include "consumer/worker/bus_error.h"
@@ -9,7 +9,7 @@
 #include "schemas/base/file.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/required_arithmetic.h"
-#include "consumer/worker/test_engine.h"
+#include "consumer/worker/test_executor.h"
 #include "consumer/worker/trace.h"
 #include "engine/cpu/backend.h"
 #include "engine/file/gguf_quantize.h"
@@ -547,12 +547,12 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
     return status;
 }
 
-static enum status open_test_engine(struct runtime *runtime, const struct settings *settings,
-                                    struct error *error)
+static enum status open_test_executor(struct runtime *runtime, const struct settings *settings,
+                                      struct error *error)
 {
     log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's",
               settings->engine.test);
-    return test_engine_create(&runtime->test_engine, settings->engine.test, runtime->tokenizer, error);
+    return test_executor_create(&runtime->test_executor, settings->engine.test, runtime->tokenizer, error);
 }
 
 static enum status create_batcher(struct runtime *runtime, const struct settings *settings,
@@ -564,8 +564,9 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
     if (status != STATUS_OK)
         return status;
     struct batcher_config config = {
-        .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
-                                       : session_engine_bind(&runtime->session, !settings->engine.no_ahead),
+        .executor = runtime->test_executor
+                        ? test_executor_bind(runtime->test_executor)
+                        : session_executor_bind(&runtime->session, !settings->engine.no_ahead),
         .pool = runtime->device.pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat.template,
@@ -691,7 +692,7 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
     if (status == STATUS_OK)
         status = open_while_tokenizing(runtime, settings, path, interrupt, error);
     if (status == STATUS_OK && settings->engine.test)
-        status = open_test_engine(runtime, settings, error);
+        status = open_test_executor(runtime, settings, error);
     if (status == STATUS_OK)
         status = create_batcher(runtime, settings, error);
     if (status == STATUS_OK)
@@ -708,7 +709,7 @@ void runtime_close(struct runtime *runtime)
     session_finish(&runtime->session);
     check_cpu_close(&runtime->check);
     forward_destroy(runtime->forward);
-    test_engine_destroy(runtime->test_engine);
+    test_executor_destroy(runtime->test_executor);
     if (runtime->device.backend)
         runtime->device.backend->device.destroy(runtime->device.backend);
     if (runtime->device.host)

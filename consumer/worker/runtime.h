@@ -33,9 +33,9 @@ struct runtime {
     struct runtime_device device;
     struct trace *trace; // NULL: none
     struct check_cpu check;
-    struct forward *forward;         // NULL with test_engine
-    struct session session;          // of `forward`
-    struct test_engine *test_engine; // --engine-test, else NULL
+    struct forward *forward;             // NULL with test_executor
+    struct session session;              // of `forward`
+    struct test_executor *test_executor; // --engine-test, else NULL
     struct batcher *batcher;
     struct limits_plan plan;
     struct text model_name; // in results
