@@ -5,7 +5,7 @@
 #include "consumer/command/files/input_lines.h"
 
 enum {
-    // hashes in memory at a time: 64 MiB. An input with more lines is read once for each share of the hashes
+    // hashes in memory at a time: 64 MiB. An input with more lines is read once for each part of the hashes
     INPUT_IDS_MAX = 4 << 20,
 };
 
