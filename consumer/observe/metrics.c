@@ -375,8 +375,8 @@ static void add_kafka(const struct kafka_figures *kafka, struct buffer *out)
 
 static int64_t committed_lag(const struct partition_figures *partition)
 {
-    int64_t behind = partition->end - (partition->committed < 0 ? 0 : partition->committed);
-    return behind > 0 ? behind : 0;
+    int64_t lag = partition->end - (partition->committed < 0 ? 0 : partition->committed);
+    return lag > 0 ? lag : 0;
 }
 
 static int64_t count_unfinished(const struct partition_figures *partition)

@@ -250,13 +250,13 @@ TEST(the_id_after_what_made_a_line_too_long_is_found_by_its_end)
 
 TEST(a_line_above_the_limit_keeps_its_end)
 {
-    static const char behind[] = "\"}}],\"custom_id\":\"late\"}";
+    static const char after[] = "\"}}],\"custom_id\":\"late\"}";
     struct submission_count count = {0};
     struct buffer text = {0};
     buffer_add_string(&text, "{\"body\":{\"messages\":[{\"content\":\"");
     for (size_t i = 0; i < JOB_RECORD_BYTES_MAX + (size_t)3 * INPUT_BUFFER_BYTES; i++)
         buffer_add_byte(&text, 'x');
-    buffer_add_string(&text, behind);
+    buffer_add_string(&text, after);
     buffer_add_string(&text, "\n{\"prompt\":\"y\"}\n");
     write_text(text.data);
     struct input input;
