@@ -35,7 +35,7 @@ struct forward_subject {
 #type_name,                                                                                          \
             {.type = TENSOR_##type_name, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256 }, KV_F16, 20 \
     }
-// Whole groups of gates: the operand behind them has a scale that follows from the weights (gpu/limit.h).
+// Whole groups of gates: the operand behind them has a scale that follows from the weights (gpu/output_bound.h).
 #define GATES(family_name, type_name, ...)                                                                   \
     {                                                                                                        \
         "gates of " family_name,                                                                             \

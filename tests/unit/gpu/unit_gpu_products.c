@@ -267,9 +267,9 @@ TEST(gates_write_an_operand_of_known_scale_in_place)
     make_matrix(&wide, "wide", 128, 128);
     make_matrix(&wide_up, "wide_up", 128, 128);
     gates.tensor.dims[1] = down_bfloat.tensor.dims[0] = down_half.tensor.dims[0] = 128;
-    gates.limits = (struct output_limits){0x1p10f, 1}; // the scale: 2^10 * (2^10 + 2^11) is below 2^22
+    gates.bound = (struct output_bound){0x1p10f, 1}; // the scale: 2^10 * (2^10 + 2^11) is below 2^22
     bias_of_gates.n_items = 128;
-    bias_of_gates.limits.largest = 0x1p11f;
+    bias_of_gates.bound.largest = 0x1p11f;
     struct product gate = {.y = &wide, .weight = &gates},
                    up = {.y = &wide_up, .weight = &gates, .bias = &bias_of_gates},
                    down[] = {{.y = &y, .weight = &down_bfloat}, {.y = &z, .weight = &down_half}};
