@@ -282,7 +282,7 @@ static enum status embed_lines(struct command_embed *embed, struct error *error)
 static enum status choose_pooling(const struct settings *settings, const struct model *model,
                                   enum pooling *pooling, struct error *error)
 {
-    const char *name = settings->tool.pooling;
+    const char *name = settings->embed.pooling;
     if (!name || strcmp(name, "model") == 0)
         return pooling_of_model(model, pooling, error);
     if (pooling_find(name, pooling))
@@ -297,10 +297,10 @@ static enum status choose_dimensions(struct command_embed *embed, const struct s
 {
     int32_t n_embd = embedding_width(embed->runtime->model);
     enum status status =
-        settings->tool.dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
+        settings->embed.dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
     if (status != STATUS_OK)
         return status;
-    embed->n_dimensions = settings->tool.dimensions ? (int32_t)settings->tool.dimensions : n_embd;
+    embed->n_dimensions = settings->embed.dimensions ? (int32_t)settings->embed.dimensions : n_embd;
     if (embed->n_dimensions <= n_embd)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -312,22 +312,22 @@ static enum status choose_dimensions(struct command_embed *embed, const struct s
 static enum status choose_defaults(struct command_embed *embed, const struct settings *settings,
                                    struct error *error)
 {
-    if (settings->tool.normalize && settings->tool.no_normalize)
+    if (settings->embed.normalize && settings->embed.no_normalize)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
-    if (settings->tool.prefix && settings->tool.prompt_name)
+    if (settings->embed.prefix && settings->embed.prompt_name)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt and --prompt-name: expected one");
     enum status status = embedding_read_defaults(&embed->defaults, embed->runtime->model, error);
-    if (settings->tool.prefix)
-        embed->defaults.prompt = text_from_string(settings->tool.prefix);
-    if (status == STATUS_OK && settings->tool.prompt_name)
-        status = embedding_find_prompt(embed->runtime->model, settings->tool.prompt_name, &embed->arena,
+    if (settings->embed.prefix)
+        embed->defaults.prompt = text_from_string(settings->embed.prefix);
+    if (status == STATUS_OK && settings->embed.prompt_name)
+        status = embedding_find_prompt(embed->runtime->model, settings->embed.prompt_name, &embed->arena,
                                        &embed->defaults.prompt, error);
     embed->cut_by =
-        settings->tool.max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
-    if (settings->tool.max_length)
-        embed->defaults.n_tokens_max = (int32_t)settings->tool.max_length;
-    if (settings->tool.normalize || settings->tool.no_normalize)
-        embed->defaults.normalize = settings->tool.normalize;
+        settings->embed.max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
+    if (settings->embed.max_length)
+        embed->defaults.n_tokens_max = (int32_t)settings->embed.max_length;
+    if (settings->embed.normalize || settings->embed.no_normalize)
+        embed->defaults.normalize = settings->embed.normalize;
     return status;
 }
 
@@ -513,16 +513,16 @@ static void close_embedder(struct command_embed *embed)
 enum status command_embed(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
-    struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->overwrite};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
-                                    {"-o", settings->output, true}};
+    struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->output.overwrite};
+    const struct file_use uses[] = {{"the model", settings->line.positionals[0], .is_model = true},
+                                    {"-o", settings->output.file, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = output_part_open(&embed.output, settings->output ? settings->output : "-", error);
+        status = output_part_open(&embed.output, settings->output.file ? settings->output.file : "-", error);
     if (status == STATUS_OK)
         status = embed_input_open(&embed.input, settings->tool.plain_text, error);
     if (status == STATUS_OK)
-        status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+        status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = open_embedder(&embed, settings, error);
     if (status == STATUS_OK)

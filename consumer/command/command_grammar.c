@@ -125,10 +125,10 @@ static enum status check_texts(const struct grammar_vocabulary_of *of, const str
     if (status == STATUS_OK)
         status = recognizer_create(&constraint.recognizer, constraint.grammar, of->vocabulary, error);
     if (status == STATUS_OK) {
-        const char *format =
-            settings->json ? "{\"compile_us\": %.1f, \"bytes\": %zu}\n" : "compiled in %.1f us, %zu bytes\n";
+        const char *format = settings->output.json ? "{\"compile_us\": %.1f, \"bytes\": %zu}\n"
+                                                   : "compiled in %.1f us, %zu bytes\n";
         printf(format, constraint.compile_us, grammar_bytes(constraint.grammar));
-        status = check_lines(of, &constraint, input, settings->json, error);
+        status = check_lines(of, &constraint, input, settings->output.json, error);
     }
     constraint_finish(&constraint);
     return status;
@@ -313,10 +313,10 @@ static enum status check_settings(const struct settings *settings, struct error 
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "expected one of --json-schema, --regex, --choice, --grammar and --cases, got %d",
                          n);
-    if (settings->grammar.cases && settings->n_positionals > 1)
+    if (settings->grammar.cases && settings->line.n_positionals > 1)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: --cases holds its own texts",
-                         settings->positionals[1]);
-    if (settings->grammar.cases && !settings->json)
+                         settings->line.positionals[1]);
+    if (settings->grammar.cases && !settings->output.json)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--cases: its results are JSON lines: --json is needed");
     return STATUS_OK;
@@ -325,16 +325,16 @@ static enum status check_settings(const struct settings *settings, struct error 
 enum status command_grammar(const struct settings *settings, struct error *error)
 {
     struct grammar_vocabulary_of of = {0};
-    const char *path = settings->grammar.cases       ? settings->grammar.cases
-                       : settings->n_positionals > 1 ? settings->positionals[1]
-                                                     : "-";
+    const char *path = settings->grammar.cases            ? settings->grammar.cases
+                       : settings->line.n_positionals > 1 ? settings->line.positionals[1]
+                                                          : "-";
     enum status status = check_settings(settings, error);
     if (status != STATUS_OK)
         return status;
     FILE *input = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
     if (!input)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
-    status = grammar_vocabulary_of_model(&of, settings->positionals[0], error);
+    status = grammar_vocabulary_of_model(&of, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = settings->grammar.cases ? check_cases(&of, input, settings->grammar.spaces, error)
                                          : check_texts(&of, settings, input, error);

@@ -300,7 +300,7 @@ enum status command_lag(const struct settings *settings, struct error *error)
         status = kafka_follow_open(&lag.follow, &kafka.config, &topic, 1, NULL, NULL, error);
     if (status == STATUS_OK)
         status = settings->worker.metrics ? serve_lag(&lag, settings, stop_fd, error)
-                                          : print_lag(&lag, settings->json, error);
+                                          : print_lag(&lag, settings->output.json, error);
     kafka_follow_close(lag.follow);
     free(lag.standings);
     kafka_settings_finish(&kafka);

@@ -295,7 +295,7 @@ static enum status rebuild_store(struct store *store, const struct settings *set
 static enum status show_status(struct store *store, const struct settings *settings, int64_t *n_unfinished,
                                struct error *error)
 {
-    struct status_listing listing = {.json = settings->json};
+    struct status_listing listing = {.json = settings->output.json};
     if (listing.json)
         buffer_add_string(&listing.out, "{\"datasets\":[");
     else
@@ -313,7 +313,7 @@ static enum status show_status(struct store *store, const struct settings *setti
         status = add_fleet(&listing, store, error);
     if (status == STATUS_OK) {
         add_totals(&listing);
-        if (settings->follow.watch && !settings->json && isatty(STDOUT_FILENO))
+        if (settings->follow.watch && !settings->output.json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[2J", stdout);
         status = output_file_print(listing.out.data, listing.out.size, error);
     }
