@@ -93,7 +93,7 @@ enum status bench_embed(struct runtime *runtime, const struct settings *settings
     limits_set_embedding(&wanted, model, n_longest);
     enum status status = pooling_of_model(model, &options.pooling, error);
     if (status == STATUS_OK)
-        status = runtime_plan(runtime, settings, &wanted, error);
+        status = runtime_plan(runtime, &settings->engine, &wanted, error);
     if (status == STATUS_OK)
         status = forward_create(&runtime->forward, model, runtime->device.backend, &runtime->plan.forward,
                                 NULL, NULL, error);

@@ -69,7 +69,7 @@ static enum status check_answers(const struct settings *settings, struct error *
     bool lacks_model = !settings->model.path && (!is_fleets || settings->annotate.estimate.wanted);
     bool lacks_output = !settings->output.file && !settings->annotate.estimate.wanted;
     if (lacks_model || lacks_output)
-        return options_refuse_missing(settings, lacks_model ? "--model MODEL" : NULL,
+        return options_refuse_missing(&settings->line, lacks_model ? "--model MODEL" : NULL,
                                       !lacks_output                    ? NULL
                                       : settings->annotate.output.into ? "-o OUT.db"
                                                                        : "-o OUT",
@@ -101,10 +101,10 @@ static enum status check_source(const struct table_source *source, struct error 
     return status;
 }
 
-static enum status choose_format(struct table_source *source, const struct settings *settings,
+static enum status choose_format(struct table_source *source, const struct annotate_options *options,
                                  struct error *error)
 {
-    const char *given = settings->annotate.input.format;
+    const char *given = options->input.format;
     source->format = table_format_of(source->path);
     if (given && !table_format_parse(given, &source->format))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -230,7 +230,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
     char max_tokens[INTEGER_TEXT_BYTES];
-    snprintf(max_tokens, sizeof max_tokens, "%lld", (long long)settings->model.max_tokens_default);
+    snprintf(max_tokens, sizeof max_tokens, "%lld", (long long)settings->sampling.max_tokens_default);
     const struct row_prompt_options options = {
         .prompt = settings->annotate.prompt.file,
         .system = settings->annotate.prompt.system,
@@ -238,7 +238,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .parameters = settings->annotate.prompt.parameters,
         .schema = settings->annotate.schema,
         .choices = settings->grammar.choices,
-        .given = {{"max_tokens", "max-tokens", settings->model.max_tokens_default ? max_tokens : NULL},
+        .given = {{"max_tokens", "max-tokens", settings->sampling.max_tokens_default ? max_tokens : NULL},
                   {"temperature", "temperature", settings->sampling.temperature},
                   {"top_p", "top-p", settings->sampling.top_p},
                   {"top_k", "top-k", settings->sampling.top_k},
@@ -293,7 +293,7 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
 static enum status open_all(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
-    enum status status = choose_format(&annotate->source, settings, error);
+    enum status status = choose_format(&annotate->source, &settings->annotate, error);
     if (status == STATUS_OK)
         status = choose_delimiter(&annotate->source, settings->annotate.input.delimiter, error);
     if (status == STATUS_OK)
@@ -353,7 +353,7 @@ static void close_all(struct annotate *annotate)
 static struct settings worker_settings(const struct annotate *annotate)
 {
     struct settings settings = *annotate->settings;
-    settings.model.max_tokens_default = 0;
+    settings.sampling.max_tokens_default = 0;
     settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
     settings.sampling.min_p = settings.sampling.presence_penalty = NULL;
     settings.sampling.frequency_penalty = settings.sampling.repetition_penalty = NULL;

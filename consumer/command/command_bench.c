@@ -308,7 +308,7 @@ static enum status place_model(const struct command_bench *bench, struct runtime
                                    .page_bytes = (uint64_t)limits->n_pages *
                                                  forward_page_bytes(bench->model, runtime->device.backend,
                                                                     limits->page_positions, limits->kv_type)};
-    return runtime_plan(runtime, settings, &wanted, error);
+    return runtime_plan(runtime, &settings->engine, &wanted, error);
 }
 
 static enum status measure_embeddings(const struct settings *settings, struct error *error)
@@ -341,7 +341,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = plan_batches(&bench, settings, batches, n, &batch_max, error);
     if (status == STATUS_OK)
-        status = runtime_kv_type(settings, &bench.limits.kv_type, error);
+        status = runtime_kv_type(&settings->engine, &bench.limits.kv_type, error);
     if (status == STATUS_OK)
         status = place_model(&bench, &runtime, settings, error);
     double start_s = clock_s();

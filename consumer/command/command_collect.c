@@ -121,7 +121,7 @@ static enum status collect_from_topics(struct output *output, const struct setti
 {
     struct kafka_settings kafka;
     struct topic_collected collected;
-    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    enum status status = kafka_settings_init(&kafka, &settings->kafka, NULL, error);
     if (status != STATUS_OK)
         return status;
     status = topic_collect(&kafka.config, text_from_string(settings->dataset), output, &collected, error);
@@ -139,7 +139,7 @@ static enum status collect_from_topics(struct output *output, const struct setti
 enum status command_collect(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset || !settings->output.file)
-        return options_refuse_missing(settings, settings->dataset ? NULL : "--dataset NAME",
+        return options_refuse_missing(&settings->line, settings->dataset ? NULL : "--dataset NAME",
                                       settings->output.file ? NULL : "-o OUT.jsonl", error);
     const char *store = settings->kafka.brokers ? NULL : named_store_path(settings);
     const struct file_use uses[] = {{"--store", store, true, true},

@@ -279,10 +279,10 @@ static enum status embed_lines(struct command_embed *embed, struct error *error)
 
 // ---- the command ----
 
-static enum status choose_pooling(const struct settings *settings, const struct model *model,
+static enum status choose_pooling(const struct embed_options *options, const struct model *model,
                                   enum pooling *pooling, struct error *error)
 {
-    const char *name = settings->embed.pooling;
+    const char *name = options->pooling;
     if (!name || strcmp(name, "model") == 0)
         return pooling_of_model(model, pooling, error);
     if (pooling_find(name, pooling))
@@ -292,15 +292,15 @@ static enum status choose_pooling(const struct settings *settings, const struct 
         "--pooling: expected model, last, mean, cls, max, mean_sqrt_len or weightedmean, got \"%s\"", name);
 }
 
-static enum status choose_dimensions(struct command_embed *embed, const struct settings *settings,
+static enum status choose_dimensions(struct command_embed *embed, const struct embed_options *options,
                                      struct error *error)
 {
     int32_t n_embd = embedding_width(embed->runtime->model);
     enum status status =
-        settings->embed.dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
+        options->dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
     if (status != STATUS_OK)
         return status;
-    embed->n_dimensions = settings->embed.dimensions ? (int32_t)settings->embed.dimensions : n_embd;
+    embed->n_dimensions = options->dimensions ? (int32_t)options->dimensions : n_embd;
     if (embed->n_dimensions <= n_embd)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -309,25 +309,24 @@ static enum status choose_dimensions(struct command_embed *embed, const struct s
 }
 
 // Options override the settings in the model's files.
-static enum status choose_defaults(struct command_embed *embed, const struct settings *settings,
+static enum status choose_defaults(struct command_embed *embed, const struct embed_options *options,
                                    struct error *error)
 {
-    if (settings->embed.normalize && settings->embed.no_normalize)
+    if (options->normalize && options->no_normalize)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
-    if (settings->embed.prefix && settings->embed.prompt_name)
+    if (options->prefix && options->prompt_name)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt and --prompt-name: expected one");
     enum status status = embedding_read_defaults(&embed->defaults, embed->runtime->model, error);
-    if (settings->embed.prefix)
-        embed->defaults.prompt = text_from_string(settings->embed.prefix);
-    if (status == STATUS_OK && settings->embed.prompt_name)
-        status = embedding_find_prompt(embed->runtime->model, settings->embed.prompt_name, &embed->arena,
+    if (options->prefix)
+        embed->defaults.prompt = text_from_string(options->prefix);
+    if (status == STATUS_OK && options->prompt_name)
+        status = embedding_find_prompt(embed->runtime->model, options->prompt_name, &embed->arena,
                                        &embed->defaults.prompt, error);
-    embed->cut_by =
-        settings->embed.max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
-    if (settings->embed.max_length)
-        embed->defaults.n_tokens_max = (int32_t)settings->embed.max_length;
-    if (settings->embed.normalize || settings->embed.no_normalize)
-        embed->defaults.normalize = settings->embed.normalize;
+    embed->cut_by = options->max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
+    if (options->max_length)
+        embed->defaults.n_tokens_max = (int32_t)options->max_length;
+    if (options->normalize || options->no_normalize)
+        embed->defaults.normalize = options->normalize;
     return status;
 }
 
@@ -352,12 +351,12 @@ static enum status place_model(struct command_embed *embed, const struct setting
             "%s: family %s attends in both directions, so it holds keys and values of one layer, "
             "and no KV pages",
             settings->engine.kv_type ? "--kv-type" : "--kv-memory", model_family_name(runtime->model));
-    enum status status = runtime_kv_type(settings, &kv_type, error);
+    enum status status = runtime_kv_type(&settings->engine, &kv_type, error);
     if (settings->engine.kv_type)
         wanted.kv_type = &kv_type;
     limits_set_embedding(&wanted, runtime->model, n_longest);
     if (status == STATUS_OK)
-        status = runtime_plan(runtime, settings, &wanted, error);
+        status = runtime_plan(runtime, &settings->engine, &wanted, error);
     if (status != STATUS_OK && shape->bidirectional)
         return error_prefix(error, "texts of up to %d tokens (--max-length)", n_longest);
     if (status != STATUS_OK)
@@ -418,12 +417,12 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     struct embedder_options options = {.model = runtime->model};
     enum status status = embedding_check_model(runtime->model, error);
     if (status == STATUS_OK)
-        status = choose_defaults(embed, settings, error);
+        status = choose_defaults(embed, &settings->embed, error);
     options.normalize = embed->defaults.normalize;
     if (status == STATUS_OK)
-        status = choose_pooling(settings, runtime->model, &options.pooling, error);
+        status = choose_pooling(&settings->embed, runtime->model, &options.pooling, error);
     if (status == STATUS_OK)
-        status = choose_dimensions(embed, settings, error);
+        status = choose_dimensions(embed, &settings->embed, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     if (status == STATUS_OK)

@@ -60,22 +60,21 @@ static enum status compile_source(struct shown_constraint *constraint, struct te
     return grammar_compile_lark(&constraint->grammar, source, NULL, error);
 }
 
-static enum status compile_named(struct shown_constraint *constraint, const struct settings *settings,
+static enum status compile_named(struct shown_constraint *constraint, const struct grammar_options *options,
                                  struct error *error)
 {
     struct buffer content = {0};
-    if (settings->grammar.regex)
-        return grammar_compile_regex(&constraint->grammar, text_from_string(settings->grammar.regex), NULL,
-                                     error);
-    if (settings->grammar.choices)
-        return compile_choice(constraint, settings->grammar.choices, error);
-    const char *path = settings->grammar.grammar ? settings->grammar.grammar : settings->grammar.json_schema;
+    if (options->regex)
+        return grammar_compile_regex(&constraint->grammar, text_from_string(options->regex), NULL, error);
+    if (options->choices)
+        return compile_choice(constraint, options->choices, error);
+    const char *path = options->grammar ? options->grammar : options->json_schema;
     enum status status = file_read(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
-    if (status == STATUS_OK && settings->grammar.grammar)
+    if (status == STATUS_OK && options->grammar)
         status = compile_source(constraint, (struct text){content.data, content.size}, error);
     else if (status == STATUS_OK)
-        status = compile_schema(constraint, (struct text){content.data, content.size},
-                                settings->grammar.spaces, error);
+        status =
+            compile_schema(constraint, (struct text){content.data, content.size}, options->spaces, error);
     buffer_finish(&content);
     return status;
 }
@@ -120,7 +119,7 @@ static enum status check_texts(const struct grammar_vocabulary_of *of, const str
 {
     struct shown_constraint constraint = {0};
     int64_t from = clock_thread_ns();
-    enum status status = compile_named(&constraint, settings, error);
+    enum status status = compile_named(&constraint, &settings->grammar, error);
     constraint.compile_us = (double)(clock_thread_ns() - from) / 1000;
     if (status == STATUS_OK)
         status = recognizer_create(&constraint.recognizer, constraint.grammar, of->vocabulary, error);

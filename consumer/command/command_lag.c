@@ -247,17 +247,17 @@ static void look_until_stopped(struct lag *lag, struct lag_exporter *exporter, i
     } while (poll(&stop, 1, INTERVAL_MS) == 0);
 }
 
-static enum status serve_lag(struct lag *lag, const struct settings *settings, int stop_fd,
+static enum status serve_lag(struct lag *lag, const struct worker_options *options, int stop_fd,
                              struct error *error)
 {
     struct lag_exporter exporter = {0};
     struct http *http = NULL;
-    const char *token_path = settings->worker.metrics_token;
+    const char *token_path = options->metrics_token;
     enum status status = token_path ? http_token_read(&exporter.token, token_path, error) : STATUS_OK;
     if (status == STATUS_OK)
         status = queue_create(&exporter.looks, 1, error);
     if (status == STATUS_OK)
-        status = http_open(&http, settings->worker.metrics, !token_path, answer_page, &exporter, error);
+        status = http_open(&http, options->metrics, !token_path, answer_page, &exporter, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "figures at http://%s/", http_address(http));
         look_until_stopped(lag, &exporter, stop_fd);
@@ -293,13 +293,13 @@ enum status command_lag(const struct settings *settings, struct error *error)
     int stop_fd = settings->worker.metrics ? stop_fd_open() : -1; // before any thread
     if (!settings->worker.metrics)
         stop_release();
-    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    enum status status = kafka_settings_init(&kafka, &settings->kafka, NULL, error);
     struct lag lag = {.config = &kafka.config};
     const char *topic = kafka.config.topics.jobs;
     if (status == STATUS_OK)
         status = kafka_follow_open(&lag.follow, &kafka.config, &topic, 1, NULL, NULL, error);
     if (status == STATUS_OK)
-        status = settings->worker.metrics ? serve_lag(&lag, settings, stop_fd, error)
+        status = settings->worker.metrics ? serve_lag(&lag, &settings->worker, stop_fd, error)
                                           : print_lag(&lag, settings->output.json, error);
     kafka_follow_close(lag.follow);
     free(lag.standings);

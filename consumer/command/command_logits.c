@@ -75,13 +75,13 @@ static enum status place_model(struct runtime *runtime, const struct token_array
                                    .kv_type = kv_type,
                                    .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL,
                                                                               LIMITS_PAGE_POSITIONS, KV_F32)};
-    return runtime_plan(runtime, settings, &wanted, error);
+    return runtime_plan(runtime, &settings->engine, &wanted, error);
 }
 
 enum status command_logits(const struct settings *settings, struct error *error)
 {
     if (!settings->tool.tokens || !settings->output.file)
-        return options_refuse_missing(settings, settings->tool.tokens ? NULL : "--tokens IDS",
+        return options_refuse_missing(&settings->line, settings->tool.tokens ? NULL : "--tokens IDS",
                                       settings->output.file ? NULL : "-o OUT.f32", error);
     struct runtime runtime = {0};
     struct token_array ids = {0};
@@ -97,7 +97,7 @@ enum status command_logits(const struct settings *settings, struct error *error)
     enum kv_type kv_type = KV_F32;
     // unrounded KV pages by default, to compare the arithmetic without the cache's rounding
     if (status == STATUS_OK) {
-        status = runtime_kv_type(settings, &kv_type, error);
+        status = runtime_kv_type(&settings->engine, &kv_type, error);
         if (kv_type == KV_F16)
             kv_type = KV_F32_OF_F16; // the same rounding on every backend
     }

@@ -109,7 +109,7 @@ static enum status load_model(struct perplexity *perplexity, int at, struct erro
 {
     struct runtime *runtime = &perplexity->models[at];
     enum kv_type kv_type = KV_F32;
-    enum status status = runtime_kv_type(perplexity->settings, &kv_type, error);
+    enum status status = runtime_kv_type(&perplexity->settings->engine, &kv_type, error);
     if (status != STATUS_OK)
         return status;
     int32_t n_tokens = perplexity->windows.n_tokens;
@@ -120,7 +120,7 @@ static enum status load_model(struct perplexity *perplexity, int at, struct erro
         .n_state_slots = 1,
         .kv_type = &kv_type,
         .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL, LIMITS_PAGE_POSITIONS, kv_type)};
-    status = runtime_plan(runtime, perplexity->settings, &wanted, error);
+    status = runtime_plan(runtime, &perplexity->settings->engine, &wanted, error);
     if (status == STATUS_OK)
         status = logits_open(&perplexity->readers[at], runtime->model, runtime->device.backend, kv_type,
                              n_tokens, error);

@@ -442,7 +442,7 @@ static enum status write_file(const struct report *report, const char *path, str
 enum status command_report(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset || !settings->output.file)
-        return options_refuse_missing(settings, settings->dataset ? NULL : "--dataset NAME",
+        return options_refuse_missing(&settings->line, settings->dataset ? NULL : "--dataset NAME",
                                       settings->output.file ? NULL : "-o FILE.html", error);
     struct report report = {.dataset = text_from_string(settings->dataset)};
     enum status status = named_store_open_to_read(&report.store, settings, error);

@@ -223,7 +223,7 @@ static enum status check_files(const struct run_command *run, struct error *erro
 enum status command_run(const struct settings *settings, struct error *error)
 {
     if (!settings->model.path || !settings->output.file)
-        return options_refuse_missing(settings, settings->model.path ? NULL : "--model FILE",
+        return options_refuse_missing(&settings->line, settings->model.path ? NULL : "--model FILE",
                                       settings->output.file ? NULL : "-o OUT.jsonl", error);
     struct run_command run = {.settings = settings,
                               .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};

@@ -51,7 +51,7 @@ static enum status submit_to_topic(struct input *input, const struct settings *s
         log_write(LOG_WARNING,
                   "--store %s: not used, the jobs go to a topic; sheaf mirror keeps a store of it",
                   settings->store);
-    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    enum status status = kafka_settings_init(&kafka, &settings->kafka, NULL, error);
     if (status != STATUS_OK)
         return status;
     status = produce_lines(input, &kafka.config, settings, error);

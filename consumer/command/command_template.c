@@ -79,16 +79,16 @@ static enum status open_source(struct template_input *input, const struct settin
     return status;
 }
 
-static enum status parse_now(const struct settings *settings, int64_t *now_s, struct error *error)
+static enum status parse_now(const struct template_options *options, int64_t *now_s, struct error *error)
 {
     struct tm date = {0};
     *now_s = clock_wall_us() / 1000000;
-    if (!settings->template.now)
+    if (!options->now)
         return STATUS_OK;
-    const char *end = strptime(settings->template.now, "%Y-%m-%d", &date);
+    const char *end = strptime(options->now, "%Y-%m-%d", &date);
     if (!end || *end)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--now: expected YYYY-MM-DD, got \"%s\"",
-                         settings->template.now);
+                         options->now);
     *now_s = timegm(&date);
     return STATUS_OK;
 }
@@ -267,7 +267,7 @@ enum status command_template(const struct settings *settings, struct error *erro
 {
     struct template_input input = {0};
     input.is_dated = settings->template.now != NULL;
-    enum status status = parse_now(settings, &input.environment.now_s, error);
+    enum status status = parse_now(&settings->template, &input.environment.now_s, error);
     if (status == STATUS_OK)
         status = open_source(&input, settings, error);
     if (status == STATUS_OK)

@@ -200,7 +200,7 @@ static const struct option options[] = {
      "tokens in one step, prefill and decode together; at least --max-batch (derived)"},
     {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.window), 1, 16384, "N",
      "jobs read ahead, of 256 MiB at most (derived; embedded queue: two batches, more for short jobs)"},
-    {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(model.max_tokens_default), 1, 1 << 20, "N",
+    {"max-tokens", 0, INTEGER, WORK | RUN | ANNOTATE, AT(sampling.max_tokens_default), 1, 1 << 20, "N",
      "default of jobs (up to the end of the context)"},
     {"sampling-defaults", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(sampling.defaults), 1, 0, "SOURCE",
      "source of sampling defaults: model (generation_config.json or general.sampling.*) or none (model)"},

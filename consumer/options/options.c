@@ -547,10 +547,10 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     return status == STATUS_OK ? check_output_name("--errors", settings->output.errors, error) : status;
 }
 
-enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
+enum status options_refuse_missing(const struct command_line *options, const char *first, const char *second,
                                    struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: give %s%s%s", settings->line.command,
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: give %s%s%s", options->command,
                      first ? first : second, first && second ? " and " : "", first && second ? second : "");
 }
 

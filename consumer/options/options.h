@@ -58,7 +58,6 @@ struct model_options {
     char *quantize;   // tensor type while loading
     char *chat_template, *tool_format, *pre;
     bool special_in_content;
-    int64_t max_tokens_default; // of jobs
 };
 
 struct engine_options {
@@ -84,6 +83,7 @@ struct sampling_options {
     char *defaults; // "model", "none"
     char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty, *repetition_penalty;
     char *thinking_token_budget, *reasoning_effort;
+    int64_t max_tokens_default;
 };
 
 struct worker_options {
@@ -200,7 +200,7 @@ static inline int64_t settings_retain_s(const struct settings *settings)
 }
 // Refuses a command for missing options: "sheaf run: give -o OUT". An option that was given is passed as
 // NULL.
-enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
+enum status options_refuse_missing(const struct command_line *options, const char *first, const char *second,
                                    struct error *error);
 
 // An error that names the most similar command.

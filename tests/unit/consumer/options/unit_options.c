@@ -189,7 +189,7 @@ TEST(a_second_value_of_an_input_is_refused)
     expect_usage_error("logits m --tokens 1 --tokens 2", "--tokens was given twice");
     // Of numbers and of places to write to the last one counts.
     assert_int_equal(parse("run in --max-tokens 3 -t 1 --max-tokens 4 -t2 -o a -o b -q -q"), STATUS_OK);
-    assert_int_equal(settings.model.max_tokens_default, 4);
+    assert_int_equal(settings.sampling.max_tokens_default, 4);
     assert_int_equal(settings.engine.threads, 2);
     assert_string_equal(settings.output.file, "b");
     settings_finish(&settings);
