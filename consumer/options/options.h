@@ -97,7 +97,7 @@ struct worker_options {
     bool metrics_content;
 };
 
-// Of sheaf status and sheaf mirror.
+// Options of sheaf status and sheaf mirror.
 struct follow_options {
     bool watch, rebuild, until_end;
 };
@@ -116,12 +116,12 @@ struct bench_options {
     bool embed;
 };
 
-// Of sheaf template.
+// Options of sheaf template.
 struct template_options {
     char *bos, *eos, *now;
 };
 
-// Of sheaf embed.
+// Options of sheaf embed.
 struct embed_options {
     char *pooling;
     char *prefix;       // NULL: the model's prompt
@@ -131,7 +131,7 @@ struct embed_options {
     bool normalize, no_normalize;
 };
 
-// Of sheaf logits, perplexity, quantize and tokenize; some also of template and embed.
+// Options of sheaf logits, perplexity, quantize and tokenize; some also of template and embed.
 struct tool_options {
     char *tokens, *type, *against;
     int64_t context; // tokens of a window; 0: the default
