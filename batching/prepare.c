@@ -324,8 +324,7 @@ static enum status check_budget(struct prompt *prompt)
     return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
 }
 
-// Choices are scored right after the prompt. Where a thought would come first, their probabilities are not those of the
-// answer.
+// Choices are scored right after the prompt. If the model thinks first, its answer has other probabilities.
 static enum status warn_of_scores(struct prompt *prompt)
 {
     const struct answer_format *format = &prompt->rules.format;
