@@ -28,7 +28,7 @@ static enum status parse_ids(const char *text, struct token_array *ids, struct e
 }
 
 static enum status write_logits(const struct output_options *options, const float *logits, size_t n,
-                                struct error *error)
+                                size_t n_vocab, struct error *error)
 {
     struct output_file output;
     enum status status = output_file_open(&output, options->file, error);
@@ -37,7 +37,7 @@ static enum status write_logits(const struct output_options *options, const floa
     if (fwrite(logits, sizeof *logits, n, output.file) != n)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", output.name, strerror(errno));
     if (status == STATUS_OK)
-        status = own_output_check_bytes(&output, options->overwrite, error);
+        status = own_output_check_rows(&output, n_vocab * sizeof *logits, options->overwrite, error);
     if (status == STATUS_OK)
         status = output_file_complete(&output, error);
     output_file_close(&output);
@@ -60,7 +60,7 @@ static enum status compute_logits(struct runtime *runtime, const struct token_ar
     enum status status = logits_of_text(runtime->model, runtime->device.backend, kv_type, ids->ids,
                                         (int32_t)ids->n_ids, logits, error);
     if (status == STATUS_OK)
-        status = write_logits(options, logits, n, error);
+        status = write_logits(options, logits, n, (size_t)runtime->model->shape.n_vocab, error);
     free(logits);
     return status;
 }

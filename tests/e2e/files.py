@@ -713,12 +713,13 @@ def reports_logits_models_and_traces_replace_only_what_they_wrote(test):
                 "x.f32": ["logits", test.model, "--tokens", "3 4 5", "-o", "x.f32"],
                 "y.gguf": ["quantize", test.model, "y.gguf", "--type", "q8_0"],
                 "steps": ["run", "in.jsonl", "-o", "traced.jsonl", "--model", test.model, "--trace-steps", "steps", "--max-tokens", "2"]}
+    written = {}
     for name, command in commands.items():
         test.run(*command)
-        written = test.read(name)
-        assert written, name
+        written[name] = test.read(name)
+        assert written[name], name
         test.run(*command)  # its own
-        assert name == "steps" or test.read(name) == written, name
+        assert name == "steps" or test.read(name) == written[name], name
         edited = b"x" + test.read(name)
         for other in (edited, b"my notes\n"):
             with open(test.path(name), "wb") as file:
@@ -730,7 +731,9 @@ def reports_logits_models_and_traces_replace_only_what_they_wrote(test):
             refused = test.run(*command, status=1)
             assert f"{name} exists, and " in refused.err and "--overwrite" in refused.err and test.read(name) == other, refused
         test.run(*command, "--overwrite")
-        assert name == "steps" or test.read(name) == written, name
+        assert name == "steps" or test.read(name) == written[name], name
+    test.run("logits", test.model, "--tokens", "3 4 5 6", "-o", "x.f32")  # of another text
+    assert 3 * len(test.read("x.f32")) == 4 * len(written["x.f32"])
     test.run("run", "in.jsonl", "-o", "b.jsonl", "--model", test.model, "--dataset", "b", "--store", "out.jsonl.db")
     other_type = test.run("quantize", test.model, "y.gguf", "--type", "f16", status=1)
     assert "y.gguf exists, and has other content" in other_type.err and test.read("y.gguf")[:4] == b"GGUF", other_type

@@ -257,7 +257,7 @@ def write_quantized(test, name, ordered=True, **settings):
 
 
 def logits(test, model):
-    test.run("logits", model, "--tokens", "3 17 9 30 5", "-o", "logits.f32", "--overwrite")
+    test.run("logits", model, "--tokens", "3 17 9 30 5", "-o", "logits.f32")
     with open(test.path("logits.f32"), "rb") as file:
         content = file.read()
     return struct.unpack(f"<{len(content) // 4}f", content)

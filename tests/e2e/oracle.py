@@ -43,7 +43,7 @@ def nmse(values, expected):
 
 
 def logits(test, backend, model, tokens):
-    finished = test.run("logits", model, "--tokens", tokens, "-o", f"{backend}.f32", "--overwrite", "--backend", backend, "--kv-type", "f16",
+    finished = test.run("logits", model, "--tokens", tokens, "-o", f"{backend}.f32", "--backend", backend, "--kv-type", "f16",
                         status=None)
     if "built without CUDA" in finished.err or "looking for devices" in finished.err:
         raise Skip("there is no GPU")

@@ -31,7 +31,7 @@ def drawn_logprobs(test, prompt, targets):
 def evaluated_logprobs(test, prompt, targets):
     """The same from the model's logits, in double precision. `logits` rounds keys and values elsewhere than a worker."""
     tokens = prompt + targets
-    test.run("logits", test.model, "--tokens", " ".join(map(str, tokens)), "-o", "logits.f32", "--overwrite")
+    test.run("logits", test.model, "--tokens", " ".join(map(str, tokens)), "-o", "logits.f32")
     logits = array.array("f", open(test.path("logits.f32"), "rb").read())
     n = len(logits) // len(tokens)
     logprobs = []

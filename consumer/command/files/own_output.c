@@ -156,6 +156,19 @@ enum status own_output_check_bytes(const struct output_file *written, bool may_o
                      written->name);
 }
 
+enum status own_output_check_rows(const struct output_file *written, uint64_t row_bytes, bool may_overwrite,
+                                  struct error *error)
+{
+    struct stat about;
+    if (may_overwrite || !written->target || stat(written->target, &about) != 0 ||
+        (uint64_t)about.st_size % row_bytes == 0)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_REFUSE, ERROR_FILE,
+        "%s exists, and has no rows of %llu bytes, as this output has: give another name, or --overwrite",
+        written->name, (unsigned long long)row_bytes);
+}
+
 // ---- signed pages ----
 
 enum { PAGE_BYTES_MAX = 256 << 20 };

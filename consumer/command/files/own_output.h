@@ -20,6 +20,10 @@ enum status own_output_check_lines(const struct output_file *written, const char
 // The same where the output is made at once: an existing file may be replaced if it has the same bytes.
 enum status own_output_check_bytes(const struct output_file *written, bool may_overwrite,
                                    struct error *error) WARN_UNUSED;
+// The same for rows of fixed size, whose bytes another processor or version may change: an existing file may be replaced if it has
+// whole rows.
+enum status own_output_check_rows(const struct output_file *written, uint64_t row_bytes, bool may_overwrite,
+                                  struct error *error) WARN_UNUSED;
 // The same for a page of text that changes from call to call: own_output_sign ends it with a comment, a digest of `name` and the
 // page, which an edited page or one of another name does not have. `path` may be a stream.
 void own_output_sign(struct buffer *page, struct text name);
