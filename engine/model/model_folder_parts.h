@@ -110,6 +110,7 @@ struct folder_config {
     int64_t n_layers_used;                   // layers from this one on are for speculation; INT64_MAX: none
     bool encoder;                            // bidirectional attention; no output matrix
     bool headless;                           // a decoder may lack its output matrix
+    bool classifies;                         // a classification head is in its place
     bool language_part;                      // a vision-language model: tensor names have another prefix
     bool nvfp4;                              // matrices may be stored in NVFP4
     struct folder_quantization quantization; // or otherwise quantized
@@ -172,6 +173,14 @@ void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, u
                       unsigned char *out);
 // The factor of the matrix whose items have that name; compressed-tensors stores its reciprocal.
 float folder_nvfp4_factor(struct text items, const struct tensor *factor);
+
+// model_folder_classifier.c: a classification head. Whether config.json names one; the tensors of it, none if it does
+// not; the keys NAME.classifier.* (engine/classifier_head.h).
+bool folder_classifies(const struct value *config);
+const struct folder_rule *folder_classifier_rules(const struct folder_config *config);
+enum status folder_add_classifier(const struct folder_config *config, const struct value *json,
+                                  struct arena *arena, struct gguf_writer *keys,
+                                  struct error *error) WARN_UNUSED;
 
 // model_folder_xielu.c: the keys xielu.*, for a family with that activation. Sets `used` of the tensors it reads.
 enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
