@@ -110,7 +110,7 @@ struct settings {
         bool embed;
     } bench;
 
-    struct { // of sheaf template, logits, perplexity, quantize, tokenize and embed
+    struct { // of sheaf template, logits, perplexity, quantize, tokenize, embed, classify and rerank
         char *bos, *eos, *now;
         char *tokens, *type, *pooling, *against;
         int64_t context;    // tokens of a window; 0: the default
@@ -118,6 +118,8 @@ struct settings {
         char *prompt_name;  // of the model's prompts
         int64_t dimensions; // 0: all
         int64_t max_length; // tokens of a text; 0: as the model says
+        char *activation, *answers, *instruct;
+        int64_t top_n; // documents of a result; 0: all
         bool special, add_special, normalize, no_normalize, plain_text;
     } tool;
 
