@@ -2,6 +2,7 @@
 
 #include "engine/file/gguf.h"
 #include "engine/model/family.h"
+#include "engine/model/model_folder.h"
 #include "schemas/base/elementary.h"
 
 #include <assert.h>
@@ -103,6 +104,16 @@ static enum status check_tensors(const struct model *model, struct error *error)
     return STATUS_OK;
 }
 
+static enum status check_folder(const struct model *model, struct error *error)
+{
+    struct text refused = {0};
+    enum status status = gguf_text(model->gguf, MODEL_FOLDER_NO_SCORES, &refused, NULL, error);
+    if (status != STATUS_OK || !refused.data)
+        return status;
+    return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/%.*s: the scores would not be the model's",
+                     gguf_path(model->gguf), (int)refused.size, refused.data);
+}
+
 static enum status read_labels(struct classifier_facts *facts, const struct model *model, struct error *error)
 {
     struct gguf_array labels = {0};
@@ -192,6 +203,8 @@ enum status classifier_facts_read(struct classifier_facts *facts, const struct m
 {
     *facts = (struct classifier_facts){.answers = {{.id = -1}, {.id = -1}}};
     enum status status = check_tensors(model, error);
+    if (status == STATUS_OK)
+        status = check_folder(model, error);
     if (status == STATUS_OK)
         status = read_labels(facts, model, error);
     if (status == STATUS_OK)

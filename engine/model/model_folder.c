@@ -655,7 +655,7 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
         status = folder_add_pooling(&files, folder->config.family->name, keys, folder->dense,
                                     &folder->n_dense, error);
     if (status == STATUS_OK)
-        status = folder_add_classifier(&folder->config, &config, &folder->arena, keys, error);
+        status = folder_add_classifier(&files, &folder->config, &config, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)

@@ -2,6 +2,7 @@
 // computes. Sources: github.com/huggingface/transformers (modeling_*.py, class *ForSequenceClassification;
 // modeling_layers.py; pipelines/text_classification.py), github.com/huggingface/sentence-transformers
 // (cross_encoder/model.py).
+#include "engine/model/model_folder.h"
 #include "engine/model/model_folder_parts.h"
 
 #include <string.h>
@@ -81,9 +82,10 @@ bool folder_classifies(const struct value *config)
 // --- Keys ---
 
 struct classifier_config {
+    const struct folder_files *files;
     const struct folder_config *config;
     const struct value *json;
-    struct arena *arena;
+    struct value encoder; // config_sentence_transformers.json of a CrossEncoder; else null
     struct gguf_writer *keys;
     struct error *error;
     enum status status; // the first fault is kept
@@ -119,7 +121,7 @@ static void put_labels(struct classifier_config *config)
     size_t n = labels && labels->kind == VALUE_OBJECT ? labels->object.n_members : 0;
     if (!n || n > MODEL_LABELS_MAX)
         return;
-    struct text *names = arena_allocate_array(config->arena, n, sizeof *names);
+    struct text *names = arena_allocate_array(config->files->arena, n, sizeof *names);
     char key[128];
     if (!names) {
         config->status =
@@ -167,7 +169,9 @@ static void put_score_function(struct classifier_config *config)
                                                {"torch.nn.modules.activation.Sigmoid", "sigmoid"},
                                                {"torch.nn.modules.activation.Softmax", "softmax"}};
     const struct value *block = find(config->json, "sentence_transformers");
-    const struct value *name = block && block->kind == VALUE_OBJECT ? find(block, "activation_fn") : NULL;
+    const struct value *name = find(&config->encoder, "activation_fn");
+    if (!name && block && block->kind == VALUE_OBJECT)
+        name = find(block, "activation_fn");
     if (!name)
         name = find(config->json, "sbert_ce_default_activation_function");
     if (!name)
@@ -232,14 +236,58 @@ static void put_padding(struct classifier_config *config)
         gguf_writer_u32(config->keys, key, (uint32_t)id->integer);
 }
 
-enum status folder_add_classifier(const struct folder_config *config, const struct value *json,
-                                  struct arena *arena, struct gguf_writer *keys, struct error *error)
+static enum status count_modules(struct classifier_config *config, size_t *n)
+{
+    struct text content;
+    struct value modules = {.kind = VALUE_NULL};
+    bool found;
+    enum status status = folder_read_file(config->files, "modules.json", &content, &found, config->error);
+    if (status == STATUS_OK && found)
+        status = json_decode_document(content, config->files->arena, &modules, config->error);
+    *n = modules.kind == VALUE_ARRAY ? modules.array.n_items : 0;
+    return status;
+}
+
+// A CrossEncoder may have modules after the transformer, and a prompt.
+static void check_encoder(struct classifier_config *config)
+{
+    struct text refused = {0};
+    size_t n_modules = 0;
+    const struct value *prompt = find(&config->encoder, "default_prompt_name");
+    if (config->status == STATUS_OK)
+        config->status = count_modules(config, &n_modules);
+    if (config->status == STATUS_OK && prompt)
+        config->status = folder_refuse(config->files, &refused, config->error,
+                                       "config_sentence_transformers.json: default_prompt_name is not built");
+    if (config->status == STATUS_OK && n_modules > 1)
+        config->status = folder_refuse(config->files, &refused, config->error,
+                                       "modules.json: a module after the transformer is not built");
+    if (config->status == STATUS_OK && refused.data)
+        gguf_writer_text(config->keys, MODEL_FOLDER_NO_SCORES, refused);
+}
+
+static void read_encoder(struct classifier_config *config)
+{
+    static const char file[] = "config_sentence_transformers.json";
+    bool found;
+    config->status = folder_read_json(config->files, file, &config->encoder, &found, config->error);
+    const struct value *type = find(&config->encoder, "model_type");
+    bool is_encoder = type && type->kind == VALUE_STRING && text_equals_string(type->text, "CrossEncoder");
+    if (config->status == STATUS_OK && is_encoder)
+        check_encoder(config);
+    else
+        config->encoder = (struct value){.kind = VALUE_NULL};
+}
+
+enum status folder_add_classifier(const struct folder_files *files, const struct folder_config *config,
+                                  const struct value *json, struct gguf_writer *keys, struct error *error)
 {
     struct classifier_config whole = {
-        .config = config, .json = json, .arena = arena, .keys = keys, .error = error};
+        .files = files, .config = config, .json = json, .keys = keys, .error = error};
     if (!config->classifies)
         return STATUS_OK;
     const struct head_kind *kind = find_kind(config);
+    read_encoder(&whole);
     put_labels(&whole);
     put_function(&whole);
     put_score_function(&whole);

@@ -42,6 +42,9 @@ static const struct folder_key keys[] = {
 
     {"config_sentence_transformers.json", KEY_READ, "prompts default_prompt_name truncate_dim", NULL},
     {"config_sentence_transformers.json", KEY_REFUSED, "model_type", "\"SentenceTransformer\""},
+    // of a CrossEncoder (model_folder_classifier.c)
+    {"config_sentence_transformers.json", KEY_READ, "activation_fn", NULL},
+    {"config_sentence_transformers.json", KEY_NO_PART, "keep_in_fp32_modules", NULL},
     // similarities are computed by the consumer of the vectors
     {"config_sentence_transformers.json", KEY_NO_PART, "similarity_fn_name __version__ requirements", NULL},
 

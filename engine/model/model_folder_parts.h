@@ -174,14 +174,6 @@ void folder_nvfp4_row(const unsigned char *items, const unsigned char *scales, u
 // The factor of the matrix whose items have that name; compressed-tensors stores its reciprocal.
 float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
-// model_folder_classifier.c: a classification head. Whether config.json names one; the tensors of it, none if it does
-// not; the keys NAME.classifier.* (engine/classifier_head.h).
-bool folder_classifies(const struct value *config);
-const struct folder_rule *folder_classifier_rules(const struct folder_config *config);
-enum status folder_add_classifier(const struct folder_config *config, const struct value *json,
-                                  struct arena *arena, struct gguf_writer *keys,
-                                  struct error *error) WARN_UNUSED;
-
 // model_folder_xielu.c: the keys xielu.*, for a family with that activation. Sets `used` of the tensors it reads.
 enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
                              bool *used, struct gguf_writer *keys, struct error *error) WARN_UNUSED;
@@ -202,6 +194,14 @@ enum status folder_put_name(const char *path, bool language_part, struct arena *
 // A JSON object; `json` is null if the file does not exist.
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
+
+// model_folder_classifier.c: a classification head. Whether config.json names one; the tensors of it, none if it does
+// not; the keys NAME.classifier.* (engine/classifier_head.h).
+bool folder_classifies(const struct value *config);
+const struct folder_rule *folder_classifier_rules(const struct folder_config *config);
+enum status folder_add_classifier(const struct folder_files *files, const struct folder_config *config,
+                                  const struct value *json, struct gguf_writer *keys,
+                                  struct error *error) WARN_UNUSED;
 
 enum status folder_refuse_adapter(const struct folder_files *files, struct error *error) WARN_UNUSED;
 

@@ -11,6 +11,8 @@ struct classifier_case {
     const char *model_type, *settings;   // "" or ",\"key\":value"
     const char *tensors[TENSORS_MAX][2]; // the folder's, without .weight, and the GGUF's
     const char *keys[KEYS_MAX][2];       // suffix of NAME.classifier. and the text; NULL: the key is absent
+    const char *encoder, *modules;       // config_sentence_transformers.json, modules.json; NULL: none
+    const char *refused;                 // of the reason why no scores are computed; NULL: none
 };
 
 static const char sizes[] = "\"hidden_size\":8,\"num_hidden_layers\":1,\"num_attention_heads\":2,"
@@ -38,6 +40,32 @@ static const struct classifier_case cases[] = {
      ",\"sentence_transformers\":{\"activation_fn\":\"torch.nn.modules.activation.Tanh\"}",
      {{"classifier.dense", "cls"}, {"classifier.out_proj", "cls.output"}},
      {{"score_function", "torch.nn.modules.activation.Tanh"}}},
+    {"bert", // its own file comes first
+     ",\"sentence_transformers\":{\"activation_fn\":\"torch.nn.modules.activation.Sigmoid\"}",
+     {{"bert.pooler.dense", "cls"}, {"classifier", "cls.output"}},
+     {{"score_function", "none"}},
+     "{\"model_type\":\"CrossEncoder\",\"activation_fn\":\"torch.nn.modules.linear.Identity\",\"prompts\":{},"
+     "\"default_prompt_name\":null}",
+     "[{\"idx\":0,\"name\":\"0\",\"path\":\"\",\"type\":\"sentence_transformers.base.modules.Transformer\"}]"},
+    {"bert",
+     "",
+     {{"bert.pooler.dense", "cls"}, {"classifier", "cls.output"}},
+     {{"score_function", NULL}},
+     "{\"model_type\":\"CrossEncoder\",\"prompts\":{\"q\":\"find: \"},\"default_prompt_name\":\"q\"}",
+     NULL,
+     "default_prompt_name is not built"},
+    {"bert",
+     "",
+     {{"bert.pooler.dense", "cls"}, {"classifier", "cls.output"}},
+     {{"score_function", NULL}},
+     "{\"model_type\":\"CrossEncoder\"}",
+     "[{\"path\":\"\",\"type\":\"x.Transformer\"},{\"path\":\"1\",\"type\":\"x.LogitScore\"}]",
+     "a module after the transformer is not built"},
+    {"bert", // a SentenceTransformer's file says nothing of scores
+     "",
+     {{"bert.pooler.dense", "cls"}, {"classifier", "cls.output"}},
+     {{"score_function", NULL}},
+     "{\"model_type\":\"SentenceTransformer\",\"prompts\":{\"q\":\"find: \"},\"default_prompt_name\":\"q\"}"},
     {"distilbert",
      ",\"problem_type\":\"single_label_classification\"",
      {{"pre_classifier", "cls"}, {"classifier", "cls.output"}},
@@ -97,8 +125,14 @@ static enum status open_case(const struct classifier_case *item, const char *arc
     snprintf(config, sizeof config,
              "{\"model_type\":\"%s\",\"architectures\":[\"X%s\"],\"id2label\":%s,%s%s}", item->model_type,
              architecture, labels, sizes, item->settings);
-    snprintf(path, sizeof path, "%s/config.json", directory);
-    write_file(path, config, strlen(config));
+    const char *const files[][2] = {{"config.json", config},
+                                    {"config_sentence_transformers.json", item->encoder},
+                                    {"modules.json", item->modules}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%s/%s", directory, files[i][0]);
+        if (files[i][1])
+            write_file(path, files[i][1], strlen(files[i][1]));
+    }
     enum status status = model_folder_open(gguf, directory, error);
     remove_directory(directory);
     return status;
@@ -122,6 +156,10 @@ static void check_keys(const struct classifier_case *item, const struct gguf *gg
     }
     snprintf(key, sizeof key, "%.*s.classifier.output_labels", (int)family.size, family.data);
     assert_ok(gguf_array(gguf, key, &labels, &found, &error), &error);
+    struct text refused = {0};
+    assert_ok(gguf_text(gguf, MODEL_FOLDER_NO_SCORES, &refused, NULL, &error), &error);
+    assert_int_equal(refused.data != NULL, item->refused != NULL);
+    assert_true(!item->refused || memmem(refused.data, refused.size, item->refused, strlen(item->refused)));
     assert_true(found && labels.n_items == 2 && text_equals_string(labels.strings[1], "good"));
 }
 
@@ -180,7 +218,7 @@ TEST(a_setting_of_a_head_that_is_not_known_is_refused_by_its_name)
          "activation_fn: expected a text, got 1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const struct classifier_case item = {rows[i].model_type, rows[i].settings, {{0}}, {{0}}};
+        const struct classifier_case item = {.model_type = rows[i].model_type, .settings = rows[i].settings};
         struct gguf *gguf;
         struct error error = {0};
         assert_int_equal(open_case(&item, "ForSequenceClassification", rows[i].labels, &gguf, &error),
