@@ -137,6 +137,7 @@ def a_bad_line_or_document_has_its_error_and_the_others_their_scores(test):
                                                                   "context_length_exceeded", None, "missing_field", "invalid_encoding"], got
     assert [error["index"] for error in got[0]["errors"]] == [1] and got[0]["errors"][0]["error"]["code"] == "context_length_exceeded", got[0]
     assert {(r["index"] > 0, r["relevance_score"]) for r in got[0]["results"]} == {(r["index"] > 0, r["relevance_score"]) for r in got[6]["results"]}
+    assert lines_of(test, "rerank", one, pairs[:1], status=3)[0] == got[0]
     cut = lines_of(test, "rerank", one, pairs[:1], "--max-length", "40")[0]
     assert len(cut["results"]) == 3 and cut["usage"]["total_tokens"] < 100, cut
 
@@ -158,6 +159,8 @@ def an_interrupted_command_goes_on_to_the_same_bytes(test):
     n_before = json.loads(test.read("out.jsonl.part.state"))["n_lines"]
     assert 50 < n_before < 250, n_before
     assert "out.jsonl.part was written with other options" in to_file("--activation", "none", status=1).err
+    others = test.run("classify", folder, "-o", "out.jsonl", stdin="\n".join(["the", *lines[1:]]), status=1)
+    assert "out.jsonl.part was written from other input" in others.err, others
     rest = to_file(status=3)
     assert f"resuming: {n_before} lines were written before" in rest.err and "6 of 300 lines have an error" in rest.err, rest
     assert test.read("out.jsonl") == expected and sorted(name for name in os.listdir(test.folder) if name.startswith("out")) == ["out.jsonl"]
@@ -197,6 +200,8 @@ def a_folder_and_its_gguf_give_the_same_scores(test):
     test.run("quantize", three, test.path("three.gguf"), "--type", "f32")
     assert lines_of(test, "classify", test.path("three.gguf"), TEXTS) == expected
     test.run("quantize", three, test.path("small.gguf"), "--type", "q8_0")
+    weights = json.loads(test.run("inspect", "--json", test.path("small.gguf")).out)["weights"]
+    assert weights["F32"]["tensors"] == 2 * tiny_model.N_LAYERS + 1 + 1, weights  # norms, and the head
     small = lines_of(test, "classify", test.path("small.gguf"), TEXTS)
     assert small != expected and all(abs(a - b) < 0.05 for x, y in zip(small, expected) for a, b in zip(x["probs"], y["probs"])), small
 
