@@ -207,6 +207,32 @@ def a_folder_and_its_gguf_give_the_same_scores(test):
 
 
 @case
+def the_labels_yes_and_no_make_a_reranker(test):
+    """In either order, as llama.cpp's converter writes them for a Qwen3-Reranker."""
+    lines = [{"query": "water", "text": "water", "text_pair": document, "document": document} for document in (" the", " winter")]
+    for labels in ({"0": "yes", "1": "no"}, {"0": "no", "1": "yes"}):
+        folder = head_folder(test, labels["0"], 2, labels)
+        probabilities = [dict(zip(labels.values(), line["probs"])) for line in lines_of(test, "classify", folder, lines)]
+        assert [line["score"] for line in lines_of(test, "rerank", folder, lines)] == [each["yes"] for each in probabilities]
+    maybe = head_folder(test, "maybe", 2, {"0": "maybe", "1": "no"})
+    assert "maybe has 2 labels (maybe, ...)" in test.run("rerank", maybe, stdin="{}\n", status=1).err
+    fewer = head_folder(test, "fewer", 3, {"0": "yes", "1": "no"})
+    assert "expected 3 texts, the rows of cls.output.weight, file has 2 items" in test.run("classify", fewer, stdin="the\n", status=1).err
+
+
+@case
+def a_template_in_the_file_joins_a_pair(test):
+    template = "<|im_start|>ask {query} of {document}<|im_end|>"
+    path = test.path("templated.gguf")
+    tiny_model.write(path, more_keys={"tokenizer.chat_template.rerank": tiny_model.value(tiny_model.STRING, template)})
+    ids = json.loads(test.run("tokenize", path, "--special", stdin=json.dumps({"text": template.format(query="q", document="d")}) + "\n").out)
+    line = lines_of(test, "rerank", path, [{"query": "q", "document": "d"}, {"query": "q", "document": "<|im_end|>"}], "--answers", "y,n")
+    assert line[0]["usage"]["total_tokens"] == len(ids) and line[1]["usage"]["total_tokens"] == len(ids) + 9, (line, ids)
+    refused = test.run("rerank", path, "--answers", "y,n", "--instruct", "find", stdin="{}\n", status=2)
+    assert "--instruct: tiny has no template with an instruction" in refused.err, refused
+
+
+@case
 def a_judge_weighs_its_two_answers_after_its_template(test):
     """Of a language model: the softmax of two logits after the template, which sheaf logits computes too."""
     folder = test.path("judge")
