@@ -282,13 +282,13 @@ static enum status score_lines(struct command_scores *scores, struct error *erro
 static enum status open_lines(struct command_scores *scores, const struct settings *settings,
                               struct error *error)
 {
-    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
-                                    {"-o", settings->output, true}};
+    const struct file_use uses[] = {{"the model", settings->line.positionals[0], .is_model = true},
+                                    {"-o", settings->output.file, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status != STATUS_OK)
         return status;
-    return line_part_open(&scores->part, settings->output ? settings->output : "-", scores->plain_text,
-                          error);
+    return line_part_open(&scores->part, settings->output.file ? settings->output.file : "-",
+                          scores->plain_text, error);
 }
 
 static enum status run(struct command_scores *scores, const struct settings *settings, struct error *error)
@@ -309,7 +309,7 @@ static enum status run(struct command_scores *scores, const struct settings *set
     if (status == STATUS_OK)
         status = score_lines(scores, error);
     if (status == STATUS_OK)
-        status = line_part_complete(&scores->part, what, settings->overwrite, error);
+        status = line_part_complete(&scores->part, what, settings->output.overwrite, error);
     if (status != STATUS_OK)
         return status;
     double took_s = clock_s() - start_s;
@@ -332,10 +332,10 @@ static enum status score(const struct settings *settings, bool ranks, struct err
     struct command_scores scores = {.runtime = &runtime,
                                     .ranks = ranks,
                                     .plain_text = settings->tool.plain_text,
-                                    .top_n = settings->tool.top_n};
+                                    .top_n = settings->score.top_n};
     enum status status = open_lines(&scores, settings, error);
     if (status == STATUS_OK)
-        status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+        status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = scorer_open(&scores.scorer, &runtime, settings, ranks, error);
     if (status == STATUS_OK)

@@ -22,11 +22,11 @@ static enum status choose_head(struct scorer *scorer, const struct settings *set
                                struct error *error)
 {
     struct runtime *runtime = scorer->runtime;
-    const char *activation = settings->tool.activation;
+    const char *activation = settings->score.activation;
     bool has_head = runtime->model->classifier.output.data || runtime->model->classifier.dense.data;
-    bool judges = settings->tool.answers || (!has_head && model_has_logits(runtime->model));
+    bool judges = settings->score.answers || (!has_head && model_has_logits(runtime->model));
     enum status status = judges ? classifier_judge_read(&scorer->facts, runtime->model, runtime->tokenizer,
-                                                        settings->tool.answers, error)
+                                                        settings->score.answers, error)
                                 : classifier_facts_read(&scorer->facts, runtime->model, error);
     if (status != STATUS_OK)
         return status;
@@ -45,7 +45,7 @@ static enum status place_model(struct scorer *scorer, const struct settings *set
 {
     struct runtime *runtime = scorer->runtime;
     const struct model_shape *shape = &runtime->model->shape;
-    int64_t n_max = settings->tool.max_length;
+    int64_t n_max = settings->score.max_length;
     int32_t n_longest = n_max && n_max < shape->n_context ? (int32_t)n_max : shape->n_context;
     enum kv_type kv_type;
     struct limits_wanted wanted = {.n_tokens_max = (int32_t)settings->engine.n_tokens_max,
@@ -58,12 +58,12 @@ static enum status place_model(struct scorer *scorer, const struct settings *set
                          "%s: family %s attends in both directions, so it holds no KV pages",
                          settings->engine.kv_type ? "--kv-type" : "--kv-memory",
                          model_family_name(runtime->model));
-    enum status status = runtime_kv_type(settings, &kv_type, error);
+    enum status status = runtime_kv_type(&settings->engine, &kv_type, error);
     if (settings->engine.kv_type)
         wanted.kv_type = &kv_type;
     limits_set_embedding(&wanted, runtime->model, n_longest);
     if (status == STATUS_OK)
-        status = runtime_plan(runtime, settings, &wanted, error);
+        status = runtime_plan(runtime, &settings->engine, &wanted, error);
     if (status != STATUS_OK)
         return status;
     struct forward_limits *limits = &runtime->plan.forward;
@@ -99,7 +99,7 @@ enum status scorer_open(struct scorer *scorer, struct runtime *runtime, const st
     scorer->reader = (struct classifier_reader){.model = runtime->model,
                                                 .tokenizer = runtime->tokenizer,
                                                 .facts = &scorer->facts,
-                                                .instruct = text_from_string(settings->tool.instruct)};
+                                                .instruct = text_from_string(settings->score.instruct)};
     enum status status = choose_head(scorer, settings, ranks, error);
     if (status == STATUS_OK)
         status = classifier_reader_check(&scorer->reader, error);
