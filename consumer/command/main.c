@@ -23,12 +23,16 @@ static const struct {
     enum status (*run)(const struct settings *settings, struct error *error);
     bool is_service; // handles the signals that stop it
 } commands[] = {
-    {"work", command_work, true},   {"submit", command_submit},         {"collect", command_collect},
-    {"run", command_run},           {"status", command_status},         {"cancel", command_cancel},
-    {"inspect", command_inspect},   {"tokenize", command_tokenize},     {"template", command_template},
-    {"grammar", command_grammar},   {"logits", command_logits},         {"bench", command_bench},
-    {"quantize", command_quantize}, {"mirror", command_mirror, true},   {"dataset", command_dataset},
-    {"annotate", command_annotate}, {"report", command_report},         {"embed", command_embed},
+    {"work", command_work, true},   {"submit", command_submit},
+    {"collect", command_collect},   {"run", command_run},
+    {"status", command_status},     {"cancel", command_cancel},
+    {"inspect", command_inspect},   {"tokenize", command_tokenize},
+    {"template", command_template}, {"grammar", command_grammar},
+    {"logits", command_logits},     {"bench", command_bench},
+    {"quantize", command_quantize}, {"mirror", command_mirror, true},
+    {"dataset", command_dataset},   {"annotate", command_annotate},
+    {"report", command_report},     {"embed", command_embed},
+    {"classify", command_classify}, {"rerank", command_rerank},
     {"lag", command_lag, true},     {"perplexity", command_perplexity},
 };
 
