@@ -1075,6 +1075,21 @@ def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_s
 
 
 @case
+def a_jobs_topic_that_is_made_again_under_a_worker_is_answered_whole(test):
+    """With as many jobs as before: the worker's position was their end, and none of them was answered."""
+    topics = Topics(test, 2)
+    topics.produce([{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 2} for i in range(30)])
+    worker = topics.work("--engine-test", "instant")
+    test.wait_until("the first are answered", lambda: len(topics.read("results")) == 30)
+    topics.make_again("jobs", n_partitions=2)
+    topics.produce([{"custom_id": f"{i}", "job_id": f"again-{i}", "prompt": text_of(i, 6), "max_tokens": 2} for i in range(30)])
+    ended = test.wait(worker)
+    assert ended.status == 1 and f"topic {topics.prefix}jobs was deleted or recreated" in ended.err, ended
+    topics.work_to_the_end("--engine-test", "instant")
+    assert collections.Counter(json.loads(record["payload"])["job_id"].startswith("again-") for record in topics.read("results")) == {False: 30, True: 30}
+
+
+@case
 def a_broker_that_is_killed_and_comes_back_costs_no_job(test):
     need_own_broker()
     topics = Topics(test)

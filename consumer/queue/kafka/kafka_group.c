@@ -146,14 +146,9 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory for partition %" PRId32,
                          committed->partition);
     bool is_committed = committed->offset >= 0;
-    enum status status = STATUS_OK;
-    // coordinators delete the committed offsets of a deleted topic
-    if (!is_committed && partition->committed >= 0) {
-        char how[96];
-        snprintf(how, sizeof how, "partition %" PRId32 " had the committed offset %" PRId64 " and has none",
-                 partition->id, partition->committed);
-        return kafka_stop_outdated(kafka, how, error);
-    }
+    enum status status = kafka_outdated_judge(kafka, partition, committed, error);
+    if (status != STATUS_OK)
+        return status;
     if (is_committed)
         status = kafka_restart_map(kafka, &partition->map, &partition->suspects, committed, error);
     else if (partition->map.watermark == OFFSET_UNKNOWN)
