@@ -39,7 +39,7 @@ struct topics {
     int64_t quiet_since_ms; // the last answer, or the last message that there was none
     struct progress_line line;
     struct worker_progress progress;
-    int stop_fd;
+    struct stop_request stop;
 };
 
 // ---- submitting ----
@@ -189,7 +189,7 @@ static enum status follow_results(struct topics *topics, struct error *error)
         topics->progress.n_done = topics->n_answered - topics->line.n_before;
         progress_line_show(&topics->line, &topics->progress);
         report_silence(topics);
-        if (status == STATUS_OK && topics->n_answered < topics->n_total && stop_fd_read(topics->stop_fd))
+        if (status == STATUS_OK && topics->n_answered < topics->n_total && stop_is_asked(&topics->stop))
             status =
                 error_set(error, STATUS_RETRY, ERROR_BROKER,
                           "stopped: %lld of %lld requests are answered and kept in %s, the others stay on"
@@ -232,22 +232,29 @@ enum status annotate_over_topics(struct annotate *annotate, struct error *error)
     if (!topics)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf annotate: out of memory");
     topics->annotate = annotate;
-    topics->stop_fd = stop_fd_open(); // before any thread
+    topics->stop.fd = stop_fd_open(); // before any thread
     enum status status = store_progress(annotate->store, annotate->dataset, take_progress, topics, error);
     if (status == STATUS_OK)
         status = kafka_settings_init(&topics->kafka, annotate->settings, annotate->store_path, error);
+    topics->kafka.config.is_stopping = stop_is_asked;
+    topics->kafka.config.stop_context = &topics->stop;
     if (status == STATUS_OK)
         status = write_lines(topics, error);
     if (status == STATUS_OK && topics->n_total)
         status = submit_lines(topics, error);
+    if (status != STATUS_OK && topics->stop.is_asked && error->code == ERROR_BROKER)
+        status = error_set(error, STATUS_RETRY, ERROR_BROKER,
+                           "stopped: not all requests are on topic %s, they are kept in %s; the same command"
+                           " continues from here",
+                           topics->kafka.config.topics.jobs, annotate->store_path);
     if (status == STATUS_OK && topics->n_answered < topics->n_total)
         status = collect_answers(topics, error);
     empty_group(topics);
     kafka_settings_finish(&topics->kafka);
     if (topics->lines)
         fclose(topics->lines);
-    if (topics->stop_fd >= 0)
-        close(topics->stop_fd);
+    if (topics->stop.fd >= 0)
+        close(topics->stop.fd);
     free(topics);
     return status;
 }

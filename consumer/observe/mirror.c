@@ -204,8 +204,10 @@ static void clear_group(struct mirror *mirror)
 
 static bool must_leave(const struct mirror *mirror, int timeout_ms)
 {
+    const struct kafka_config *kafka = mirror->config->kafka;
     struct pollfd fd = {mirror->config->stop_fd, POLLIN, 0};
-    return poll(&fd, 1, timeout_ms) > 0;
+    (void)poll(&fd, 1, timeout_ms);
+    return kafka->is_stopping && kafka->is_stopping(kafka->stop_context);
 }
 
 // Retries until the store accepts the record: it may be busy or full for a while. STATUS_RETRY: stopped

@@ -3,6 +3,7 @@ import json
 import os
 import random
 import signal
+import socket
 
 from commands import stop_while_it_reads_its_options
 from kafka import SEED, Topics, ask, commit_offset, delete_below, finish, kcat, served_at  # noqa: F401  (finish stops the suite's broker)
@@ -243,6 +244,24 @@ def a_mirror_and_a_lag_that_are_stopped_at_once_end_cleanly(test):
     for command, option in (("mirror", f"results = {topics.prefix}results"), ("lag", "metrics = 127.0.0.1:0")):
         stopped = stop_while_it_reads_its_options(test, command, *where, option)
         assert stopped.status == 0, stopped
+
+
+@case
+def a_mirror_a_lag_and_an_annotation_end_at_once_when_they_are_stopped_while_no_broker_answers(test):
+    """They gave up after 10 s, with that as their error."""
+    test.write("table.csv", ["word", "one", "two"])
+    test.write("prompt.jinja", ["say {{ word }}"])
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        brokers = ["--brokers", "127.0.0.1:%d" % closed.getsockname()[1]]
+        for status, command in ((0, ["mirror", "--store", "fleet.db"]), (0, ["lag", "--metrics", "127.0.0.1:0"]),
+                                (1, ["annotate", "table.csv", "--prompt", "prompt.jinja", "--max-tokens", "2", "-o", "out.csv"])):
+            started = test.start(*command, *brokers)
+            test.wait_until("it asks", lambda started=started: "refused" in test.stderr_of(started) or started.poll() is not None)
+            started.send_signal(signal.SIGTERM)
+            ended = test.wait(started)
+            assert ended.status == status and "stopped" in ended.err and "no answer" not in ended.err, ended
+    assert "the same command continues" in ended.err, ended
 
 
 @case

@@ -37,7 +37,14 @@ static struct {
 } world;
 
 static const char *const topics[N_TOPICS] = {"jobs", "results"};
+
+static bool is_stopped(void *context)
+{
+    return world.is_stopped;
+}
+
 static const struct kafka_config kafka = {.brokers = "broker:9092",
+                                          .is_stopping = is_stopped,
                                           .topics = {.jobs = "jobs", .results = "results"},
                                           .group.name = "g"};
 
