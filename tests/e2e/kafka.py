@@ -784,6 +784,43 @@ def an_annotation_over_the_topics_that_is_killed_goes_on_and_submits_no_job_twic
 
 
 @case
+def requests_of_an_abandoned_prompt_are_cancelled_and_asked_again_when_it_is_used_again(test):
+    """They were computed, and waited for: 59 answers for a table of 30 rows."""
+    topics = Topics(test)
+    test.write("in.csv", ["text", *(f"{text_of(i, 4)} {i}" for i in range(29)), "same"])
+    test.write("first.jinja", ["{{ text }}"])
+    test.write("second.jinja", ["{{ text }}{% if text != 'same' %}!{% endif %}"])
+    table = ["annotate", "in.csv", "--max-tokens", "4"]
+    for prompt in ("first", "second"):
+        test.run(*table, "--prompt", f"{prompt}.jinja", "-o", f"reference-{prompt}.csv", "--model", test.model)
+
+    def annotate(prompt):
+        return test.start(*table, "--prompt", f"{prompt}.jinja", "-o", "out.csv", *topics.options)
+    stopped = annotate("first")
+    test.wait_until("all are submitted", lambda: len(topics.read("jobs")) == 30)
+    stopped.send_signal(signal.SIGTERM)
+    test.wait(stopped)
+    running = annotate("second")
+    test.wait_until("the others are cancelled", lambda: running.poll() is not None or
+                    "29 requests of other prompts or rows without an answer: cancelled" in test.stderr_of(running))
+    topics.work_to_the_end("--store", "worker.db")
+    assert test.wait(running).status == 0
+    assert test.read("out.csv") == test.read("reference-second.csv")
+
+    def n_of_status():
+        return collections.Counter(json.loads(record["payload"])["status"] for record in topics.read("results"))
+    assert n_of_status() == {"done": 30, "cancelled": 29}
+    running = annotate("first")
+    test.wait_until("they are asked again", lambda: running.poll() is not None or len(topics.read("jobs")) == 59 + 29)
+    topics.work_to_the_end("--store", "worker.db")
+    ended = test.wait(running)
+    assert ended.status == 0 and test.read("out.csv") == test.read("reference-first.csv"), ended
+    assert n_of_status() == {"done": 59, "cancelled": 29}
+    test.run(*table, "--prompt", "first.jinja", "-o", "out.csv", *topics.options)  # nothing is left to do
+    assert len(topics.read("jobs")) == 88 and test.read("out.csv") == test.read("reference-first.csv")
+
+
+@case
 def the_store_follows_what_was_committed(test):
     topics = Topics(test)
     topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(50)] + ["no job"])
