@@ -957,6 +957,18 @@ def two_groups_over_one_topic_give_results_of_different_identities(test):
 
 
 @case
+def a_fleet_that_shares_its_group_with_another_one_of_other_results_is_told(test):
+    topics = Topics(test, 2)
+    protocol.create_and_wait(protocol.Connection(address()), {topics.prefix + "other": (2, {})})
+    topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(20)])
+    topics.work_to_the_end("--store", "ours.db")
+    other = [topics.prefix + "other" if option == topics.prefix + "results" else option for option in topics.options]
+    for options, is_told in ((topics.options, False), (other, True)):
+        ended = test.run("work", "--model", test.model, "--group", topics.group, "--exit-when-idle", "1", "--store", "other.db", *options)
+        assert ("if two fleets share this --group" in ended.err) == is_told, ended
+
+
+@case
 def a_mirror_s_table_of_workers_is_of_its_group_alone(test):
     topics = Topics(test, 1)
     test.write("in.jsonl", [{"prompt": text_of(i, 3), "max_tokens": 2, "temperature": 0} for i in range(20)])

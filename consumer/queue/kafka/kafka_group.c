@@ -132,6 +132,8 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
         offset_map_init(&map);
         if (list->elems[i].offset >= 0)
             status = kafka_restart_map(kafka, &map, &suspects, &list->elems[i], error);
+        if (status == STATUS_OK && list->elems[i].offset >= 0)
+            kafka_fleet_compare(kafka, &list->elems[i]);
     }
     rd_kafka_topic_partition_list_destroy(list);
     return status;
@@ -155,8 +157,10 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         committed->offset = RD_KAFKA_OFFSET_INVALID; // auto.offset.reset decides
     else                                             // owned before, and nothing was finished yet
         offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
-    if (is_committed && status == STATUS_OK)
+    if (is_committed && status == STATUS_OK) {
         kafka_gaps_warn_of_others(kafka, committed);
+        kafka_fleet_compare(kafka, committed);
+    }
     partition->committed = is_committed ? committed->offset : -1;
     partition->saved_crc = kafka_saved_crc(committed);
     partition->n_past_covered = -1;

@@ -3,6 +3,7 @@
 //   kafka_throttle.c     brokers' quotas
 //   kafka_committed.c    reads the group's offsets
 //   kafka_outdated.c     a jobs topic that was recreated
+//   kafka_fleet.c        another fleet with this worker's group
 //   kafka_membership.c   bounds the time without a place in the group
 //   kafka_control.c      follows the control topic
 //   kafka_gaps.c         offsets that retention deleted
@@ -115,7 +116,8 @@ struct kafka_control {
 struct kafka_identity {
     struct slot slot;
     char id[SLOT_GROUP_BYTES_MAX + SLOT_NAME_BYTES_MAX + 16]; // client.id, transactional.id
-    uint64_t owner; // id of this process in the suspects' metadata (suspects.h)
+    uint64_t owner; // id of this process in the suspects' metadata (kafka_fleet.c)
+    bool is_fleet_reported;
 };
 
 // The topics of results and dead letters.
@@ -308,6 +310,12 @@ enum status kafka_outdated_judge(struct kafka_transport *kafka, const struct par
 enum status kafka_outdated_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // The same before a commit, which would restore the offset, so at shorter intervals.
 enum status kafka_outdated_check(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+
+// ---- kafka_fleet.c ----
+
+uint64_t kafka_fleet_owner(const struct kafka_config *config, uint64_t random);
+// Warns, once, if the process that committed the offset writes to another results topic.
+void kafka_fleet_compare(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed);
 
 // ---- kafka_group.c ----
 
