@@ -19,6 +19,7 @@ enum {
     STANDINGS_INTERVAL_MS = 2000,
     RETRY_MS_MAX = 5000,
     COMPACT_INTERVAL_MS = 60000,
+    COMPARE_INTERVAL_MS = 30000, // between two comparisons without a doubt
     COMPARED_PARTITIONS_MAX = 8, // per topic; one suffices unless retention deleted its record
 };
 
@@ -357,7 +358,9 @@ static enum status dispel_doubt(struct mirror *mirror, struct error *error)
         mirror->is_doubtful = true;
         mirror->compared_ms = 0;
     }
-    if (!mirror->is_doubtful || clock_ms() - mirror->compared_ms < STANDINGS_INTERVAL_MS)
+    // a topic recreated at once, and as long as the old one, causes no doubt
+    int interval_ms = mirror->is_doubtful ? STANDINGS_INTERVAL_MS : COMPARE_INTERVAL_MS;
+    if (clock_ms() - mirror->compared_ms < interval_ms)
         return STATUS_OK;
     struct error away;
     enum status status = compare_topics(mirror, &away);

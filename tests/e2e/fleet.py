@@ -194,6 +194,19 @@ def a_mirror_of_topics_that_were_made_again_ends_and_a_rebuild_counts_right(test
 
 
 @case
+def a_live_mirror_of_topics_that_were_made_again_with_as_many_records_ends(test):
+    """Its positions are the new topics' ends: it never read their records."""
+    topics = Topics(test, 1)
+    topics.produce(jobs_of(20))
+    live = mirror(test, topics)
+    test.wait_until("it mirrors", lambda: test.query("SELECT total(n_submitted) FROM datasets", "fleet.db") == [(20,)])
+    topics.make_again("jobs", n_partitions=1)
+    topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(20)])
+    ended = test.wait(live)
+    assert ended.status == 1 and "was recreated" in ended.err and "status --rebuild" in ended.err, ended
+
+
+@case
 def a_mirror_whose_last_records_retention_deleted_goes_on(test):
     topics = Topics(test, 1)
     submit(test, topics, "a", jobs_of(20))

@@ -502,6 +502,15 @@ TEST(a_doubt_is_dispelled_by_the_record_that_is_still_there)
     assert_int_equal(world.n_looks, 4);  // two at the start
 }
 
+TEST(without_a_doubt_topics_are_compared_every_half_minute)
+{
+    mirror_one_of_each();
+    config.until_end = false;
+    world.stop_at_poll = world.n_polls + 320; // of 200 ms
+    assert_int_equal(run_mirror(), STATUS_OK);
+    assert_int_equal(world.n_looks, 6); // both topics at the start, after 30 and 60 s
+}
+
 TEST(a_topic_made_again_meanwhile_ends_a_live_mirror)
 {
     mirror_one_of_each();
