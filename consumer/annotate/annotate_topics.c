@@ -286,7 +286,7 @@ enum status annotate_over_topics(struct annotate *annotate, struct error *error)
     enum status status =
         store_count_rows(annotate->store, annotate->dataset, &annotate->jobs, &topics->n_answered, error);
     if (status == STATUS_OK)
-        status = kafka_settings_init(&topics->kafka, annotate->settings, annotate->store_path, error);
+        status = kafka_settings_init(&topics->kafka, &annotate->settings->kafka, annotate->store_path, error);
     topics->kafka.config.is_stopping = stop_is_asked;
     topics->kafka.config.stop_context = &topics->stop;
     if (status == STATUS_OK)

@@ -36,7 +36,7 @@ enum status command_mirror(const struct settings *settings, struct error *error)
     const char *path = named_store_path(settings);
     enum status status = store_open(&store, path, STORE_CREATE, error);
     if (status == STATUS_OK)
-        status = kafka_settings_init(&kafka, settings, path, error);
+        status = kafka_settings_init(&kafka, &settings->kafka, path, error);
     kafka.config.is_stopping = stop_is_asked;
     kafka.config.stop_context = &stop;
     if (status == STATUS_OK) {
