@@ -1,7 +1,7 @@
-// Notices that the jobs topic was deleted and recreated, if librdkafka does not: its clients before 2.4 know
-// no topic ids, and continue at the old topic's position if the new topic is long enough. The coordinator
-// deletes the committed offsets of a deleted topic, so a partition without the offset that we committed is
-// another topic's. Our next commit would restore the offset, so it is preceded by a look.
+// Detects that the jobs topic was deleted and recreated when librdkafka does not: librdkafka 2.0 has no topic
+// ids, and continues at the old topic's position if the new topic is long enough. The coordinator deletes the
+// committed offsets of a deleted topic, so a partition without the offset that this worker committed belongs to
+// another topic. The next commit would restore the offset, so the query precedes it.
 #include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
 
@@ -12,7 +12,7 @@ enum {
     LOOK_TIMEOUT_MS = 200,
     LOOK_INTERVAL_MS = 5000,       // while nothing is committed
     COMMIT_LOOK_INTERVAL_MS = 250, // before commits: a topic is not deleted and recreated in less
-    FAILED_INTERVAL_MS = 2000,     // after a look without an answer, which says nothing
+    FAILED_INTERVAL_MS = 2000,     // after a query without an answer
 };
 
 static void list_committed(const struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list)
@@ -45,7 +45,7 @@ static enum status check_committed(struct kafka_transport *kafka, const rd_kafka
     return status;
 }
 
-static enum status look(struct kafka_transport *kafka, int interval_ms, struct error *error)
+static enum status query_committed(struct kafka_transport *kafka, int interval_ms, struct error *error)
 {
     int64_t now_ms = clock_ms();
     struct kafka_watch *watch = &kafka->watch;
@@ -70,10 +70,10 @@ static enum status look(struct kafka_transport *kafka, int interval_ms, struct e
 
 enum status kafka_outdated_look(struct kafka_transport *kafka, struct error *error)
 {
-    return look(kafka, LOOK_INTERVAL_MS, error);
+    return query_committed(kafka, LOOK_INTERVAL_MS, error);
 }
 
 enum status kafka_outdated_check(struct kafka_transport *kafka, struct error *error)
 {
-    return look(kafka, COMMIT_LOOK_INTERVAL_MS, error);
+    return query_committed(kafka, COMMIT_LOOK_INTERVAL_MS, error);
 }

@@ -191,7 +191,7 @@ struct kafka_watch {
     int64_t held_looked_ms; // last search for held records
     int64_t stalls_looked_ms;
     int64_t committed_seen_ms;      // the group's offsets were read or committed (kafka_outdated.c)
-    int64_t committed_look_from_ms; // no look at them before
+    int64_t committed_look_from_ms; // they are not queried before
 };
 
 // Indices of the topics in kafka_hindrance's metadata.

@@ -93,7 +93,7 @@ TEST(a_partition_without_the_offset_that_it_had_ends_the_worker)
     assert_int_equal(kafka.stopped.status, STATUS_RESTART);
 }
 
-TEST(an_idle_worker_looks_every_five_seconds_and_one_that_commits_before_its_commits)
+TEST(an_idle_worker_asks_every_five_seconds_and_one_that_commits_before_its_commits)
 {
     assert_int_equal(look_after(0), 1);
     assert_int_equal(look_after(INTERVAL_MS - 1), 0);
@@ -105,7 +105,7 @@ TEST(an_idle_worker_looks_every_five_seconds_and_one_that_commits_before_its_com
     assert_int_equal(check_after(COMMIT_INTERVAL_MS - 1), 0);
 }
 
-TEST(a_look_without_an_answer_says_nothing_and_is_repeated_later)
+TEST(a_query_without_an_answer_is_repeated_later)
 {
     world.code = RD_KAFKA_RESP_ERR__TIMED_OUT;
     world.second_offset = RD_KAFKA_OFFSET_INVALID;
