@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import re
 import signal
 import socket
 
@@ -289,6 +290,7 @@ def a_lag_that_is_not_known_is_not_served_as_none(test):
     assert "--metrics-token" in finished.err, finished
     served = test.start("lag", "--metrics", "127.0.0.1:0", "--metrics-token", "secret", *topics.options[:4])
     where = served_at(test, served)
+    assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z sheaf: figures at", test.stderr_of(served)), test.stderr_of(served)
     assert ask(where, "/")[0] == ask(where, "/metrics")[0] == 401
     assert ask(where, "/healthz")[0] == 200 and ask(where, "/other")[0] == 404
 
