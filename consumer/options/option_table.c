@@ -16,7 +16,7 @@ static const struct command commands[] = {
      "Submit, work and collect in one process; resumes after an interruption."},
     {"annotate", ANNOTATE, 1, 2, 1,
      "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] -o OUT",
-     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); "
+     "Adds columns with answers to a table (CSV, TSV, JSON lines, Parquet, SQLite); "
      "resumes, and computes nothing twice.",
      "A row of CSV or TSV is a line, or several where a quoted field holds line "
      "feeds; the first line names the columns.\n"
@@ -363,9 +363,9 @@ static const struct option options[] = {
      "leave out rows with an empty cell, or NULL, in a column that the prompt names; default: they are asked, with a "
      "warning"},
     {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 1, 0, "NAME",
-     "csv, tsv, jsonl or sqlite (by the file's name; of standard input csv)"},
+     "csv, tsv, jsonl, parquet or sqlite (by the file's name; of standard input csv)"},
     {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.format), 1, 0, "NAME",
-     "csv, tsv, jsonl or sqlite (by the file's name, else the input's)"},
+     "csv, tsv, jsonl, parquet or sqlite (by the file's name, else the input's)"},
     {"table", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.table), 1, ONCE, "NAME",
      "table of a SQLite database to read"},
     {"sql", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.sql), 1, ONCE, "QUERY",
