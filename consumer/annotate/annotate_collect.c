@@ -317,7 +317,10 @@ static void add_retry(const struct collecting *collecting, struct buffer *advice
 {
     const struct annotate *annotate = collecting->annotate;
     struct text dataset = annotate->dataset;
-    if (collecting->n_cancelled)
+    if (collecting->n_cancelled && annotate->settings->kafka.brokers)
+        buffer_add_format(advice, "; %lld were cancelled: the same command asks again for them",
+                          (long long)collecting->n_cancelled);
+    else if (collecting->n_cancelled)
         buffer_add_format(advice,
                           "; %lld were cancelled: \"sheaf dataset reopen %.*s --store %s\" queues them again,"
                           " for the same command",

@@ -44,6 +44,14 @@ static void hold_signals_of_services(const char *command)
             stop_hold();
 }
 
+// Whether the command runs until it is stopped.
+static bool runs_as_service(const struct settings *settings)
+{
+    const char *command = settings->line.command;
+    return command && (strcmp(command, "work") == 0 || strcmp(command, "mirror") == 0 ||
+                       (strcmp(command, "lag") == 0 && settings->worker.metrics));
+}
+
 static int fail_command(const struct error *error)
 {
     if (error->code == ERROR_JOBS_FAILED)
@@ -125,9 +133,7 @@ static int start_process(int argc, char **argv)
     struct log_settings logs = {settings.log.quiet     ? LOG_ERROR
                                 : settings.log.verbose ? LOG_DEBUG
                                                        : LOG_INFO,
-                                settings.log.json, settings.log.file,
-                                settings.line.command && (strcmp(settings.line.command, "work") == 0 ||
-                                                          strcmp(settings.line.command, "mirror") == 0)};
+                                settings.log.json, settings.log.file, runs_as_service(&settings)};
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {
         exit_status = fail_command(&error);
