@@ -212,15 +212,17 @@ static enum status warn_of_names(struct chat *chat, struct text rendered)
     if (!copy_with(&chat->variables, "messages", messages, arena, &variables))
         return out_of_memory(chat);
     environment.content = NULL;
-    enum status status = template_render(chat->template, &variables, &environment, &unnamed, chat->error);
+    struct error error;
+    enum status status = template_render(chat->template, &variables, &environment, &unnamed, &error);
     bool is_same = status == STATUS_OK && text_equal((struct text){unnamed.data, unnamed.size}, rendered);
     buffer_finish(&unnamed);
-    if (status == STATUS_REJECT) // the template needs the name
-        status = STATUS_OK;
     if (is_same &&
         !job_warn(chat->job, "field \"messages[%zu].name\" has no effect: the prompt is the same without it",
                   chat->n_before_name - 1))
         return out_of_memory(chat);
+    if (status == STATUS_OK || status == STATUS_REJECT) // rejected: the template needs the name
+        return STATUS_OK;
+    *chat->error = error;
     return status;
 }
 
@@ -272,15 +274,15 @@ static void add_sources(struct chat *chat)
     }
 }
 
-static enum status find_sources(struct chat *chat)
+static bool find_sources(struct chat *chat)
 {
     add_sources(chat); // first pass: counts
     chat->sources = arena_allocate_array(&chat->job->arena, chat->n_sources, sizeof *chat->sources);
     if (!chat->sources)
-        return out_of_memory(chat);
+        return false;
     memset(chat->sources, 0, chat->n_sources * sizeof *chat->sources);
     add_sources(chat);
-    return STATUS_OK;
+    return true;
 }
 
 // True if the text is one block of thoughts: templates omit the thoughts of earlier turns.
@@ -497,15 +499,14 @@ static enum status fill_contents(struct chat *chat, bool *has_changed)
     return STATUS_OK;
 }
 
-static enum status render_once(struct chat *chat, struct buffer *rendered)
+static enum status render_once(struct chat *chat, struct buffer *rendered, struct error *error)
 {
     struct template_environment tracked = *chat->environment;
-    enum status status = find_sources(chat);
-    if (status != STATUS_OK)
-        return status;
+    if (!find_sources(chat))
+        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
     tracked.sources = chat->sources;
     tracked.n_sources = chat->n_sources;
-    return template_render(chat->template, &chat->variables, &tracked, rendered, chat->error);
+    return template_render(chat->template, &chat->variables, &tracked, rendered, error);
 }
 
 // As transformers passes the messages. A template that fails on a missing content gets empty texts: there is no
@@ -513,17 +514,17 @@ static enum status render_once(struct chat *chat, struct buffer *rendered)
 static enum status render_messages(struct chat *chat, struct buffer *rendered)
 {
     bool has_changed = false;
-    enum status status = render_once(chat, rendered);
-    if (status != STATUS_REJECT || chat->error->code != ERROR_TEMPLATE)
-        return status;
-    struct error first = *chat->error;
-    status = fill_contents(chat, &has_changed);
-    if (status != STATUS_OK)
-        return status;
+    struct error first;
+    enum status status = render_once(chat, rendered, &first), filled = STATUS_OK;
+    if (status == STATUS_REJECT && first.code == ERROR_TEMPLATE)
+        filled = fill_contents(chat, &has_changed);
+    if (filled != STATUS_OK)
+        return filled;
     if (has_changed)
-        return render_once(chat, rendered);
-    *chat->error = first;
-    return first.status;
+        return render_once(chat, rendered, chat->error);
+    if (status != STATUS_OK)
+        *chat->error = first;
+    return status;
 }
 
 enum status chat_render(struct job *job, const struct template *template,

@@ -324,6 +324,20 @@ static enum status check_budget(struct prompt *prompt)
     return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
 }
 
+// Choices are scored right after the prompt. If the model thinks first, its answer has other probabilities.
+static enum status warn_of_scores(struct prompt *prompt)
+{
+    const struct answer_format *format = &prompt->rules.format;
+    if (!prompt->job->request.scores.wanted || !format->thinking ||
+        prompt->rules.thinking == THINKING_CLOSED ||
+        job_warn(prompt->job,
+                 "choice_logprobs: the choices are scored without the thoughts with which answers to the "
+                 "model's chat template begin; reasoning_effort \"none\" leaves thoughts out where the "
+                 "template can"))
+        return STATUS_OK;
+    return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+}
+
 // As in vLLM: a request that requires a call has no other constraint.
 static enum status check_tools(struct prompt *prompt)
 {
@@ -421,6 +435,8 @@ enum status prompt_prepare(struct prompt *prompt, const struct prompt_environmen
         status = check_tools(prompt);
     if (status == STATUS_OK)
         status = check_budget(prompt);
+    if (status == STATUS_OK)
+        status = warn_of_scores(prompt);
     if (status == STATUS_OK)
         status = scoring_prepare(prompt, environment);
     if (status == STATUS_OK)

@@ -155,14 +155,27 @@ static struct text find_misnamed_content(const struct value *message)
     return (struct text){0};
 }
 
-// For a message without content. An assistant's becomes an empty text, as in vLLM; with tool calls it stays
+// An assistant's "refusal" beside content null, as OpenAI answers when it refuses, is its text, like a part of that type.
+static bool rename_refusal(struct value *message)
+{
+    for (size_t i = 0; i < message->object.n_members; i++)
+        if (text_equals_string(message->object.members[i].key, "refusal") &&
+            message->object.members[i].value.kind == VALUE_STRING) {
+            message->object.members[i].key = TEXT("content");
+            return true;
+        }
+    return false;
+}
+
+// For a message without content. An assistant's is its refusal, else it becomes an empty text, as in vLLM; with tool calls it stays
 // missing, because templates test for it. Other roles must have a content.
 static enum status put_empty_content(struct decoding *decoding, size_t index, struct value *message)
 {
     const struct value *role = value_get(message, "role");
     if (text_equals_string(role->text, "assistant"))
-        return calls_tools(message) ? STATUS_OK
-                                    : put_member(decoding, message, "content", value_string(TEXT("")));
+        return rename_refusal(message) || calls_tools(message)
+                   ? STATUS_OK
+                   : put_member(decoding, message, "content", value_string(TEXT("")));
     struct text misnamed = find_misnamed_content(message);
     if (!misnamed.data)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,

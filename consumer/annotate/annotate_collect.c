@@ -71,6 +71,7 @@ struct collecting {
     struct label_counts labels;
     int64_t n_written, n_failed;
     int64_t n_cut, n_cancelled, n_may_pass; // of n_failed
+    int64_t n_limited;                      // answers, free texts, that max_tokens ended
     struct buffer reason;                   // message of the first failed row that was not cut
     int64_t n_warned;                       // rows with warnings in their answers
     struct buffer warning;                  // the first one
@@ -234,6 +235,12 @@ static void report_warnings(struct collecting *collecting)
         log_write(LOG_WARNING, "%lld row%s warnings in the answer; the first, %s",
                   (long long)collecting->n_warned, collecting->n_warned == 1 ? " has" : "s have",
                   collecting->warning.data);
+    if (collecting->n_limited)
+        log_write(
+            LOG_WARNING,
+            "%lld of %lld answers end where max_tokens cut them (sheaf_finish_reason: length): a larger "
+            "--max-tokens computes these again",
+            (long long)collecting->n_limited, (long long)(collecting->n_written - collecting->n_failed));
     buffer_finish(&collecting->warning);
 }
 
@@ -278,6 +285,7 @@ static enum status collect_row(struct collecting *collecting, const struct table
     collecting->n_written++;
     if (annotate->answer.failed)
         count_failed(collecting, votes);
+    collecting->n_limited += annotate->answer.is_limited;
     annotate_destroy_votes(annotate, votes);
     return status;
 }

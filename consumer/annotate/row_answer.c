@@ -192,8 +192,12 @@ static bool is_choice(const struct row_answer *answer, struct text text)
     return false;
 }
 
-static enum status refuse_cut(const struct row_answer *answer, struct error *fault)
+static enum status refuse_cut(const struct row_answer *answer, bool is_thought, struct error *fault)
 {
+    if (is_thought)
+        return error_set(fault, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "the answer ended in its thoughts: raise --max-tokens, or limit the thoughts with "
+                         "--thinking-token-budget");
     const char *what = answer->options.schema ? "JSON" : answer->options.n_choices ? "label" : "constraint";
     return error_set(fault, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                      "the answer ended before its %s did: raise --max-tokens", what);
@@ -201,14 +205,17 @@ static enum status refuse_cut(const struct row_answer *answer, struct error *fau
 
 // Reads the value of a finished job: the decoded JSON if there is a schema, otherwise the text.
 // STATUS_REJECT: the text is not a valid answer; answer->fault says why. A constrained text that max_tokens
-// ended is invalid even if it satisfies the constraint: the model would have continued.
+// ended is invalid even if it satisfies the constraint: the model would have continued. So is any text that
+// ended in its thoughts.
 static enum status read_answer(struct row_answer *answer, const struct job *job, struct value *value)
 {
     struct error *fault = &answer->fault;
-    answer->was_cut = answer->options.is_constrained && job->result.choices[0].finish_reason == FINISH_LENGTH;
+    bool is_thought = job->result.choices[0].reasoning.data && text_of(job).size == 0;
+    answer->was_cut = job->result.choices[0].finish_reason == FINISH_LENGTH &&
+                      (answer->options.is_constrained || is_thought);
     *value = value_string(text_of(job));
     if (answer->was_cut)
-        return refuse_cut(answer, fault);
+        return refuse_cut(answer, is_thought, fault);
     if (!answer->options.schema)
         return !answer->options.n_choices || is_choice(answer, text_of(job))
                    ? STATUS_OK
@@ -333,6 +340,7 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
 static bool take_vote(struct row_answer *answer, const struct vote *vote)
 {
     answer->was_cut = false; // an earlier vote may have set it
+    answer->is_limited = vote->job->result.choices[0].finish_reason == FINISH_LENGTH;
     answer->fields[answer->columns.n - 2] =
         value_string(text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason)));
     take_value(answer, &vote->value);
@@ -429,7 +437,7 @@ enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
     struct vote read[ROW_VOTES_MAX];
     bool is_answered = false;
     arena_finish(&answer->row_arena);
-    answer->failed = answer->was_cut = false;
+    answer->failed = answer->was_cut = answer->is_limited = false;
     for (size_t i = 0; i < answer->columns.n; i++) {
         answer->fields[i] = (struct value){.kind = VALUE_NULL};
         answer->is_given[i] = i >= answer->n_answers;

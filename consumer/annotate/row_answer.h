@@ -58,6 +58,7 @@ struct row_answer {
     size_t thoughts_column;           // with options.thoughts
     bool failed;                      // this row
     bool was_cut;                     // failed because max_tokens ended the answer
+    bool is_limited;                  // has an answer, a free text that max_tokens ended
     struct error fault;               // why a text is not a valid answer
     struct arena arena;               // of the columns
     struct arena row_arena;           // of the fields

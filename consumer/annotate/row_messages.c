@@ -27,6 +27,17 @@ static enum status refuse_memory(struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prompts: out of memory");
 }
 
+// Jinja removes the line feed after a block's end, so a message and {% endif %} on its line run into the next message.
+static enum status refuse_line(struct messages *messages, const struct error *fault)
+{
+    bool is_joined = strstr(fault->text, "something after the value") != NULL;
+    return error_set(
+        messages->error, STATUS_REJECT, ERROR_TEMPLATE, "message %zu is no JSON: %s%s", messages->n + 1,
+        fault->text,
+        is_joined ? " (a message a line: tags such as {% if %} and {% endif %} need lines of their own)"
+                  : "");
+}
+
 static enum status end_line(struct messages *messages)
 {
     struct text line = {messages->line.data, messages->line.size};
@@ -40,6 +51,12 @@ static enum status end_line(struct messages *messages)
     struct value message;
     struct error fault;
     enum status status = json_decode(line, &arena, &message, &fault);
+    if (status == STATUS_OK && message.kind != VALUE_OBJECT) {
+        arena_finish(&arena);
+        return error_set(messages->error, STATUS_REJECT, ERROR_TEMPLATE,
+                         "message %zu: expected an object with role and content, a line each, got %s",
+                         messages->n + 1, value_kind_name(message.kind));
+    }
     if (status == STATUS_OK && messages->n++)
         buffer_add_byte(messages->record, ',');
     if (status == STATUS_OK)
@@ -48,9 +65,7 @@ static enum status end_line(struct messages *messages)
     buffer_clear(&messages->line);
     if (status == STATUS_RETRY) // not the row's fault
         return refuse_memory(messages->error);
-    return status == STATUS_OK ? STATUS_OK
-                               : error_set(messages->error, STATUS_REJECT, ERROR_TEMPLATE,
-                                           "message %zu is no JSON: %s", messages->n + 1, fault.text);
+    return status == STATUS_OK ? STATUS_OK : refuse_line(messages, &fault);
 }
 
 // Adds text of the template. It is scanned for quotes and backslashes only, because text of the table must be

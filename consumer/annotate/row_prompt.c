@@ -129,7 +129,7 @@ static enum status open_template(struct row_prompt *prompt, const char *path, st
     if (!path)
         return STATUS_OK;
     struct buffer source = {0};
-    enum status status = file_read(path, PROMPT_FILE_BYTES_MAX, &source, error);
+    enum status status = file_read_text(path, PROMPT_FILE_BYTES_MAX, &source, error);
     struct text text = {source.data ? source.data : "", source.size};
     if (text.size && text.data[text.size - 1] == '\n') // it ends the file, not the prompt
         text.size--;
@@ -174,7 +174,7 @@ static enum status read_object(struct row_prompt *prompt, const char *path, stru
                                struct error *error)
 {
     struct buffer content = {0};
-    enum status status = file_read(path, PROMPT_FILE_BYTES_MAX, &content, error);
+    enum status status = file_read_text(path, PROMPT_FILE_BYTES_MAX, &content, error);
     if (status == STATUS_OK) {
         struct text text = {content.data ? content.data : "", content.size};
         if (json_decode(text, &prompt->arena, object, error) != STATUS_OK)

@@ -167,6 +167,32 @@ static void add_csv_row(struct table_writer *writer, const struct table_row *row
 
 // ---- JSON lines ----
 
+// U+0085, U+2028 and U+2029, which some readers take for the end of a line. JSON has them in strings only. 0: another character.
+static uint32_t read_separator(const char *bytes, size_t n)
+{
+    if (n >= 2 && memcmp(bytes, "\xC2\x85", 2) == 0)
+        return 0x85;
+    if (n >= 3 && (memcmp(bytes, "\xE2\x80\xA8", 3) == 0 || memcmp(bytes, "\xE2\x80\xA9", 3) == 0))
+        return 0x2000u | (unsigned char)bytes[2] % 0x80u;
+    return 0;
+}
+
+static void add_escaped(struct buffer *line, struct text raw)
+{
+    size_t first = 0;
+    for (size_t i = 0; i < raw.size; i++) {
+        uint32_t separator =
+            (unsigned char)raw.data[i] < 0xC2 ? 0 : read_separator(raw.data + i, raw.size - i);
+        if (!separator)
+            continue;
+        buffer_add(line, raw.data + first, i - first);
+        buffer_add_format(line, "\\u%04x", separator);
+        i += separator == 0x85 ? 1 : 2;
+        first = i + 1;
+    }
+    buffer_add(line, raw.data + first, raw.size - first);
+}
+
 // Adds the line without its closing brace, for more members. Returns whether it has members.
 static bool add_open_object(struct table_writer *writer, struct text raw)
 {
@@ -176,7 +202,7 @@ static bool add_open_object(struct table_writer *writer, struct text raw)
     size_t size = end ? end - 1 : 0, last = size;
     while (last && strchr(" \t\r\n", raw.data[last - 1]))
         last--;
-    buffer_add(&writer->line, raw.data, size);
+    add_escaped(&writer->line, (struct text){raw.data, size});
     return last && raw.data[last - 1] != '{';
 }
 

@@ -69,7 +69,7 @@ static enum status compile_named(struct shown_constraint *constraint, const stru
     if (options->choices)
         return compile_choice(constraint, options->choices, error);
     const char *path = options->grammar ? options->grammar : options->json_schema;
-    enum status status = file_read(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
+    enum status status = file_read_text(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
     if (status == STATUS_OK && options->grammar)
         status = compile_source(constraint, (struct text){content.data, content.size}, error);
     else if (status == STATUS_OK)

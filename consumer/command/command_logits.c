@@ -1,7 +1,7 @@
 // sheaf logits: writes the float32 logits of every position of a text given as token ids.
 #include "consumer/command/commands.h"
+#include "consumer/command/files/own_output.h"
 #include "schemas/base/file.h"
-#include "consumer/command/files/output_file.h"
 #include "consumer/worker/runtime.h"
 #include "engine/logits.h"
 
@@ -27,14 +27,17 @@ static enum status parse_ids(const char *text, struct token_array *ids, struct e
     return STATUS_OK;
 }
 
-static enum status write_logits(const char *path, const float *logits, size_t n, struct error *error)
+static enum status write_logits(const struct output_options *options, const float *logits, size_t n,
+                                size_t n_vocab, struct error *error)
 {
     struct output_file output;
-    enum status status = output_file_open(&output, path, error);
+    enum status status = output_file_open(&output, options->file, error);
     if (status != STATUS_OK)
         return status;
     if (fwrite(logits, sizeof *logits, n, output.file) != n)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", output.name, strerror(errno));
+    if (status == STATUS_OK)
+        status = own_output_check_rows(&output, n_vocab * sizeof *logits, options->overwrite, error);
     if (status == STATUS_OK)
         status = output_file_complete(&output, error);
     output_file_close(&output);
@@ -42,7 +45,8 @@ static enum status write_logits(const char *path, const float *logits, size_t n,
 }
 
 static enum status compute_logits(struct runtime *runtime, const struct token_array *ids,
-                                  enum kv_type kv_type, const char *path, struct error *error)
+                                  enum kv_type kv_type, const struct output_options *options,
+                                  struct error *error)
 {
     size_t n;
     if (__builtin_mul_overflow(ids->n_ids, (size_t)runtime->model->shape.n_vocab, &n) ||
@@ -56,7 +60,7 @@ static enum status compute_logits(struct runtime *runtime, const struct token_ar
     enum status status = logits_of_text(runtime->model, runtime->device.backend, kv_type, ids->ids,
                                         (int32_t)ids->n_ids, logits, error);
     if (status == STATUS_OK)
-        status = write_logits(path, logits, n, error);
+        status = write_logits(options, logits, n, (size_t)runtime->model->shape.n_vocab, error);
     free(logits);
     return status;
 }
@@ -104,7 +108,7 @@ enum status command_logits(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = place_model(&runtime, &ids, settings, &kv_type, error);
     if (status == STATUS_OK)
-        status = compute_logits(&runtime, &ids, kv_type, settings->output.file, error);
+        status = compute_logits(&runtime, &ids, kv_type, &settings->output, error);
     token_array_finish(&ids);
     runtime_close(&runtime);
     return status;

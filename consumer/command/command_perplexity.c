@@ -34,31 +34,13 @@ struct perplexity {
     size_t n_scored;
 };
 
-// Names the line: bytes of another encoding, or of a compressed file, would be scored as text.
-static enum status check_text(const char *path, struct text text, struct error *error)
-{
-    size_t number = 1;
-    if (utf8_valid(text.data, text.size))
-        return STATUS_OK;
-    for (size_t at = 0, size; at < text.size; at += size + 1, number++) {
-        const char *feed = memchr(text.data + at, '\n', text.size - at);
-        size = feed ? (size_t)(feed - text.data) - at : text.size - at;
-        if (!utf8_valid(text.data + at, size))
-            break;
-    }
-    return error_set(error, STATUS_REFUSE, ERROR_INVALID_ENCODING, "%s: line %zu: expected text in UTF-8",
-                     path, number);
-}
-
 static enum status open_text(struct perplexity *perplexity, struct error *error)
 {
     const char *path = perplexity->settings->line.positionals[1];
     struct windows *windows = &perplexity->windows;
     const struct runtime *runtime = &perplexity->models[0];
     struct buffer text = {0};
-    enum status status = file_read(path, TEXT_BYTES_MAX, &text, error);
-    if (status == STATUS_OK)
-        status = check_text(path, (struct text){text.data, text.size}, error);
+    enum status status = file_read_text(path, TEXT_BYTES_MAX, &text, error);
     if (status == STATUS_OK)
         status = tokenizer_encode(runtime->tokenizer, (struct text){text.data, text.size},
                                   TOKENIZER_ADD_SPECIAL, &windows->ids, error);

@@ -3,7 +3,7 @@
 #include "consumer/command/commands.h"
 #include "schemas/base/file.h"
 #include "consumer/observe/log.h"
-#include "consumer/command/files/output_file.h"
+#include "consumer/command/files/own_output.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/gguf_write.h"
 #include "engine/model/model_folder.h"
@@ -11,6 +11,7 @@
 #include "engine/tokenizer/vocabulary.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct quantize_progress {
@@ -95,10 +96,36 @@ static enum status add_tokenizer(const struct gguf *gguf, struct gguf_writer *ke
     return status;
 }
 
-static enum status write_model(const struct gguf *gguf, const struct gguf_writer *keys, const char *path,
-                               struct quantize_progress *progress, struct error *error)
+// Refuses before the long part what own_output_check_bytes would refuse after it: OUT exists, and is no model of these
+// tensors.
+static enum status check_existing(const struct gguf *quantized, const struct settings *settings,
+                                  struct error *error)
+{
+    const char *path = settings->line.positionals[1];
+    struct stat about;
+    struct gguf *existing = NULL;
+    struct error unread;
+    if (settings->output.overwrite || stat(path, &about) != 0 || !S_ISREG(about.st_mode) ||
+        about.st_size == 0)
+        return STATUS_OK;
+    bool is_alike = gguf_open(&existing, path, &unread) == STATUS_OK &&
+                    gguf_n_tensors(existing) == gguf_n_tensors(quantized);
+    for (size_t i = 0; is_alike && i < gguf_n_tensors(quantized); i++)
+        is_alike = gguf_tensor_at(existing, i)->type == gguf_tensor_at(quantized, i)->type;
+    gguf_close(existing);
+    if (is_alike)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s exists, and has other content than this output: give another name, or --overwrite",
+                     path);
+}
+
+static enum status write_model(const struct gguf *gguf, const struct gguf_writer *keys,
+                               const struct settings *settings, struct quantize_progress *progress,
+                               struct error *error)
 {
     struct output_file output;
+    const char *path = settings->line.positionals[1];
     enum status status = output_file_open(&output, path, error);
     if (status != STATUS_OK)
         return status;
@@ -106,6 +133,8 @@ static enum status write_model(const struct gguf *gguf, const struct gguf_writer
     if (status != STATUS_OK)
         error_prefix(error, "%s", path);
     else
+        status = own_output_check_bytes(&output, settings->output.overwrite, error);
+    if (status == STATUS_OK)
         status = output_file_complete(&output, error);
     output_file_close(&output);
     return status;
@@ -133,7 +162,9 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = add_tokenizer(quantized, &keys, error);
     if (status == STATUS_OK)
-        status = write_model(quantized, &keys, settings->line.positionals[1], &progress, error);
+        status = check_existing(quantized, settings, error);
+    if (status == STATUS_OK)
+        status = write_model(quantized, &keys, settings, &progress, error);
     gguf_writer_finish(&keys);
     if (progress.shown)
         fputs("\r\033[K", stderr);

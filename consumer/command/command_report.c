@@ -1,7 +1,7 @@
 // sheaf report: writes an HTML page with a dataset's figures, plots, errors, labels and evaluation, from the
 // store alone.
 #include "consumer/command/commands.h"
-#include "consumer/command/files/output_file.h"
+#include "consumer/command/files/own_output.h"
 #include "consumer/command/files/named_store.h"
 #include "consumer/observe/page.h"
 #include "consumer/annotate/evaluation.h"
@@ -421,6 +421,7 @@ static enum status write_page(struct report *report, struct error *error)
     if (status == STATUS_OK)
         status = add_histograms(report, error);
     page_end(&report->out);
+    own_output_sign(&report->out, report->dataset);
     if (status == STATUS_OK && report->out.failed)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the report: out of memory");
     return status;
@@ -447,6 +448,9 @@ enum status command_report(const struct settings *settings, struct error *error)
                                       settings->output.file ? NULL : "-o FILE.html", error);
     struct report report = {.dataset = text_from_string(settings->dataset)};
     enum status status = named_store_open_to_read(&report.store, settings, error);
+    if (status == STATUS_OK)
+        status =
+            own_output_check_signed(settings->output.file, report.dataset, settings->output.overwrite, error);
     if (status == STATUS_OK)
         status = write_page(&report, error);
     if (status == STATUS_OK)

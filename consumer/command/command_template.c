@@ -69,7 +69,7 @@ static enum status open_source(struct template_input *input, const struct settin
     if (is_model(path)) {
         status = open_model_source(input, path, error);
     } else {
-        status = file_read(path, TEMPLATE_SOURCE_BYTES_MAX, &input->file, error);
+        status = file_read_text(path, TEMPLATE_SOURCE_BYTES_MAX, &input->file, error);
         input->text = (struct text){input->file.data, input->file.size};
     }
     if (settings->template.bos)
@@ -246,7 +246,7 @@ static enum status render_variables(const struct template_input *input, struct e
     struct buffer given = {0}, rendered = {0};
     struct arena arena = {0};
     struct value variables;
-    enum status status = file_read("/dev/stdin", VALUE_INPUT_BYTES_MAX, &given, error);
+    enum status status = file_read_text("/dev/stdin", VALUE_INPUT_BYTES_MAX, &given, error);
     if (status == STATUS_OK)
         status = json_decode((struct text){given.data, given.size}, &arena, &variables, error);
     if (status == STATUS_OK && variables.kind != VALUE_OBJECT)

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void print_ids(const struct token_array *ids)
 {
@@ -73,8 +74,10 @@ enum status command_tokenize(const struct settings *settings, struct error *erro
         status = tokenizer_open(&tokenizer, gguf, settings->model.pre, error);
     long long number = 0;
     for (ssize_t size; status == STATUS_OK && (size = getline(&line, &capacity, stdin)) >= 0;) {
-        number++;
-        status = tokenize_line(tokenizer, flags, (struct text){line, (size_t)size}, error);
+        struct text text = {line, (size_t)size};
+        if (number++ == 0 && size >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0) // a byte order mark
+            text = (struct text){line + 3, (size_t)size - 3};
+        status = tokenize_line(tokenizer, flags, text, error);
         if (status != STATUS_OK)
             error_prefix(error, "standard input: line %lld", number);
     }

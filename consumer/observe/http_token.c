@@ -12,7 +12,7 @@ enum status http_token_read(struct http_token *token, const char *path, struct e
 {
     struct buffer content = {0};
     *token = (struct http_token){0};
-    enum status status = file_read(path, FILE_BYTES_MAX, &content, error);
+    enum status status = file_read_text(path, FILE_BYTES_MAX, &content, error);
     if (status != STATUS_OK) {
         buffer_finish(&content);
         error->code = ERROR_USAGE;

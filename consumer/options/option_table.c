@@ -65,7 +65,7 @@ static const struct command commands[] = {
     {"embed", EMBED, 1, 1, 0, "MODEL [--pooling HOW --dimensions N] [-o OUT.jsonl]",
      "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
      "vector.",
-     "A line that begins with { or \" is JSON: an object with a string text, or a string. Any other line is the text.\n"
+     "The lines are JSON if the first is an object with a string text, or if all are strings; else each line is a text.\n"
      "An object's id or custom_id, a string or a number, stands beside its vector.\n"
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
@@ -155,10 +155,10 @@ static const struct option options[] = {
     {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
-    {"overwrite", 0, FLAG, RUN | ANNOTATE | COLLECT | EMBED | CLASSIFY | RERANK, AT(output.overwrite), 0, 0,
-     NULL,
-     "replace -o and --errors also if this dataset (embed, classify, rerank: this input) did not write them, or they were edited "
-     "since"},
+    {"overwrite", 0, FLAG,
+     WORK | RUN | ANNOTATE | COLLECT | EMBED | CLASSIFY | RERANK | REPORT | LOGITS | QUANTIZE,
+     AT(output.overwrite), 0, 0, NULL,
+     "replace an output also if this dataset or this input did not write it, or it was edited since"},
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
      "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
      "same bytes; those of equal requests of the dataset are taken all the same)"},

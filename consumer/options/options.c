@@ -263,15 +263,13 @@ static enum status apply_file(struct settings *settings, const struct command *c
     if (!settings->line.config)
         return STATUS_OK;
     struct buffer content = {0};
-    enum status status = file_read(settings->line.config, OPTIONS_CONFIG_BYTES_MAX, &content, error);
+    enum status status = file_read_text(settings->line.config, OPTIONS_CONFIG_BYTES_MAX, &content, error);
     if (status != STATUS_OK)
         error->code = ERROR_USAGE;
     else if (content.size && memchr(content.data, '\0', content.size))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected text, got a NUL byte",
                            settings->line.config);
     char *line = status == STATUS_OK ? content.data : NULL;
-    if (line && strncmp(line, "\xEF\xBB\xBF", 3) == 0) // a byte order mark
-        line += 3;
     for (int number = 1; line && status == STATUS_OK; number++) {
         char *next = strchr(line, '\n');
         if (next)

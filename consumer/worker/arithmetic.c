@@ -43,7 +43,7 @@ static enum status add_template(const struct model_options *options, struct buff
     if (!options->chat_template)
         return STATUS_OK;
     struct buffer file = {0};
-    enum status status = file_read(options->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    enum status status = file_read_text(options->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     buffer_add_format(name, " chat-template=%016llx",
                       (unsigned long long)hash_bytes(file.data, file.size, 0));
     buffer_finish(&file);

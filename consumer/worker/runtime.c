@@ -65,7 +65,7 @@ static enum status open_template(struct runtime *runtime, const struct model_opt
     if (!options->chat_template)
         return open_model_templates(runtime, error);
     struct buffer file = {0};
-    enum status status = file_read(options->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    enum status status = file_read_text(options->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     if (status == STATUS_OK && !file.size)
         status = error_set(error, STATUS_REFUSE, ERROR_TEMPLATE,
                            "%s: expected a chat template, got an empty file", options->chat_template);
@@ -568,7 +568,7 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
         status = runtime_open_session(runtime, settings, &runtime->plan.forward,
                                       settings->engine.trace_steps != NULL, error);
     if (status == STATUS_OK && settings->engine.trace_steps)
-        status = trace_open(&runtime->trace, settings->engine.trace_steps, error);
+        status = trace_open(&runtime->trace, settings->engine.trace_steps, settings->output.overwrite, error);
     return status;
 }
 

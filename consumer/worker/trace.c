@@ -6,14 +6,36 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct trace {
     FILE *file;
 };
 
-enum status trace_open(struct trace **out, const char *path, struct error *error)
+static const char line_begin[] = "{\"step\":";
+
+// Whether a file of this name may be replaced: it is none, a stream or an earlier trace.
+static bool may_replace(const char *path)
+{
+    struct stat about;
+    char bytes[sizeof line_begin - 1];
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
+        return true;
+    FILE *file = fopen(path, "re");
+    bool is_trace = file && fread(bytes, 1, sizeof bytes, file) == sizeof bytes &&
+                    memcmp(bytes, line_begin, sizeof bytes) == 0;
+    if (file)
+        fclose(file);
+    return is_trace;
+}
+
+enum status trace_open(struct trace **out, const char *path, bool may_overwrite, struct error *error)
 {
     *out = NULL;
+    if (!may_overwrite && !may_replace(path))
+        return error_set(
+            error, STATUS_REFUSE, ERROR_FILE,
+            "--trace-steps: %s exists, and is no trace of steps: give another name, or --overwrite", path);
     struct trace *trace = calloc(1, sizeof *trace);
     if (!trace)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--trace-steps: out of memory");
@@ -35,10 +57,10 @@ void trace_write(struct trace *trace, const struct step_trace *step)
     if (!trace || step->n_tokens == 0)
         return;
     fprintf(trace->file,
-            "{\"step\":%lld,\"ended_us\":%.0f,\"since_last_us\":%.0f,\"sequences\":%d,\"rows\":%d,"
+            "%s%lld,\"ended_us\":%.0f,\"since_last_us\":%.0f,\"sequences\":%d,\"rows\":%d,"
             "\"outputs\":%d,\"first_tokens\":%d",
-            (long long)step->number, step->ended_us, step->since_last_us, step->n_sequences, step->n_tokens,
-            step->n_outputs, step->n_first_tokens);
+            line_begin, (long long)step->number, step->ended_us, step->since_last_us, step->n_sequences,
+            step->n_tokens, step->n_outputs, step->n_first_tokens);
     for (int phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(trace->file, ",\"%s_us\":%.1f", names[phase], step->times.us[phase]);
     fputs("}\n", trace->file);

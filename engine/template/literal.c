@@ -56,11 +56,37 @@ static int prefix_base(const char *digits)
     return letter == 'x' ? 16 : letter == 'o' ? 8 : letter == 'b' ? 2 : 0;
 }
 
+static bool is_digit_of(int base, uint32_t codepoint)
+{
+    int character = codepoint < 0x80 ? (int)codepoint : 0;
+    int digit = isalpha(character)   ? tolower(character) - 'a' + 10
+                : isdigit(character) ? character - '0'
+                                     : -1;
+    if (codepoint >= 0x80)
+        digit = character_decimal(codepoint);
+    return digit >= 0 && digit < (base ? base : 16);
+}
+
+// True for a number of more digits than a `plain` holds: a sign, a prefix such as 0x, digits and underscores.
+static bool is_long_number(struct text text, int base)
+{
+    struct text stripped = text_strip(text, (struct text){0}, true, true);
+    size_t n = 0;
+    for (size_t i = 0; i < stripped.size; n++) {
+        uint32_t codepoint = codepoints_next(stripped, &i);
+        bool is_prefix = n < 3 && base != 10 && codepoint < 0x80 && strchr("xXoO", (int)codepoint);
+        bool is_sign = n == 0 && (codepoint == '-' || codepoint == '+');
+        if (!is_digit_of(base, codepoint) && codepoint != '_' && !is_prefix && !is_sign)
+            return false;
+    }
+    return n + 1 >= NUMBER_BYTES_MAX;
+}
+
 enum literal_status literal_read_integer(struct text text, int base, int64_t *integer)
 {
     char plain[NUMBER_BYTES_MAX], *end;
     if (!copy_plain(text, base != 10, plain, sizeof plain))
-        return text.size < sizeof plain ? LITERAL_NONE : LITERAL_TOO_LARGE;
+        return is_long_number(text, base) ? LITERAL_TOO_LARGE : LITERAL_NONE;
     size_t start = plain[0] == '-' || plain[0] == '+';
     int prefixed = prefix_base(plain + start);
     if (base == 0 && !prefixed && plain[start] == '0' && plain[start + strspn(plain + start, "0")])

@@ -31,6 +31,36 @@ enum status file_read(const char *path, size_t size_max, struct buffer *content,
     return STATUS_OK;
 }
 
+// STATUS_REFUSE: a line is not UTF-8.
+static enum status check_text(const char *path, struct text text, struct error *error)
+{
+    size_t number = 1;
+    if (utf8_valid(text.data, text.size))
+        return STATUS_OK;
+    for (size_t at = 0, size; at < text.size; at += size + 1, number++) {
+        const char *feed = memchr(text.data + at, '\n', text.size - at);
+        size = feed ? (size_t)(feed - text.data) - at : text.size - at;
+        if (!utf8_valid(text.data + at, size))
+            break;
+    }
+    bool is_wide =
+        text.size >= 2 && (memcmp(text.data, "\xFF\xFE", 2) == 0 || memcmp(text.data, "\xFE\xFF", 2) == 0);
+    return error_set(error, STATUS_REFUSE, ERROR_INVALID_ENCODING, "%s: line %zu: expected text in UTF-8%s",
+                     path, number, is_wide ? ", got UTF-16" : "");
+}
+
+enum status file_read_text(const char *path, size_t size_max, struct buffer *content, struct error *error)
+{
+    enum status status = file_read(path, size_max, content, error);
+    if (status == STATUS_OK)
+        status = check_text(path, (struct text){content->data, content->size}, error);
+    if (status == STATUS_OK && content->size >= 3 && memcmp(content->data, "\xEF\xBB\xBF", 3) == 0) {
+        content->size -= 3;
+        memmove(content->data, content->data + 3, content->size + 1); // with the NUL after the text
+    }
+    return status;
+}
+
 // ---- links ----
 
 static bool is_number(const char *text)

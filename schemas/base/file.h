@@ -11,6 +11,10 @@ enum { FILE_LINKS_MAX = 40 /* as Linux */ };
 // The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE; ERROR_LIMIT_EXCEEDED.
 enum status file_read(const char *path, size_t size_max, struct buffer *content,
                       struct error *error) WARN_UNUSED;
+// The same of a text that people write: UTF-8, from which a byte order mark at the start is removed, because no reader means
+// it. Errors also: ERROR_INVALID_ENCODING, with the first line that is not UTF-8.
+enum status file_read_text(const char *path, size_t size_max, struct buffer *content,
+                           struct error *error) WARN_UNUSED;
 
 // The target of a path after following symbolic links.
 struct file_place {

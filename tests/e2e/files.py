@@ -71,6 +71,42 @@ def an_input_without_an_end_or_of_a_kind_that_has_no_lines_is_refused(test):
 
 
 @case
+def a_byte_order_mark_is_no_text_of_the_files_that_people_write(test):
+    """Editors on Windows put one before prompts, templates, schemas and parameters."""
+    names = {"p.jinja": "a {{ text }}", "s.jinja": "sys", "m.jinja": '{"role": "user", "content": "{{ text }}"}\n', "chat.jinja": "{% for m in messages %}{{ m.content }}{% endfor %}",
+             "schema.json": '{"type": "object", "properties": {"a": {"enum": ["x", "y"]}}, "required": ["a"]}', "par.json": '{"seed": 3}',
+             "given.json": '{"messages": [{"role": "user", "content": "x"}]}', "ids.jsonl": '{"text": "a"}\n', "long.txt": "the winter and the sea\n"}
+    texts = {}
+    for mark in ("", "\ufeff"):
+        folder = test.path("marked" if mark else "plain")
+        os.mkdir(folder)
+        for name, text in names.items():
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write(mark + text)
+        with open(os.path.join(folder, "in.csv"), "w") as file:
+            file.write("text\nthe winter\n")
+        model = ["--model", test.model, "--chat-template", f"{folder}/chat.jinja"]
+        for kind, options in {"prompt": ["--prompt", f"{folder}/p.jinja", "--system", f"{folder}/s.jinja", "--schema", f"{folder}/schema.json",
+                                         "--parameters", f"{folder}/par.json"], "messages": ["--messages", f"{folder}/m.jinja", "--max-tokens", "3"]}.items():
+            ran = test.run("annotate", f"{folder}/in.csv", *options, *model, "-o", f"{folder}/{kind}.csv")
+            texts.setdefault(kind, []).append(test.read(f"{folder}/{kind}.csv"))
+            texts.setdefault(kind + " arithmetic", []).append([line for line in ran.err.splitlines() if "system_fingerprint" in line])
+            texts.setdefault(kind + " tokens", []).append(test.query("SELECT job_id, prompt_tokens FROM jobs", f"{folder}/{kind}.csv.db"))
+        read = lambda name: test.read(f"{folder}/{name}").decode()
+        texts.setdefault("template", []).append(test.run("template", f"{folder}/chat.jinja", stdin=read("given.json")).out)
+        texts.setdefault("tokens", []).append(test.run("tokenize", test.model, stdin=read("ids.jsonl")).out)
+        texts.setdefault("perplexity", []).append(test.run("perplexity", test.model, f"{folder}/long.txt").out)
+        texts.setdefault("grammar", []).append(json.loads(test.run("grammar", test.model, "--json-schema", f"{folder}/schema.json", "--json",
+                                                                   stdin='{"a":"x"}\n{"a":"z"}\n').out.splitlines()[1])["valid"])
+    for kind, (plain, marked) in texts.items():
+        assert plain == marked, (kind, plain, marked)
+    with open(test.path("wide.jinja"), "w", encoding="utf-16") as file:
+        file.write("{{ text }}")
+    refused = test.run("annotate", "plain/in.csv", "--prompt", "wide.jinja", "--model", test.model, "-o", "wide.csv", status=1)
+    assert refused.err == "sheaf: wide.jinja: line 1: expected text in UTF-8, got UTF-16\n", refused
+
+
+@case
 def a_byte_order_mark_is_no_part_of_the_first_line(test):
     with open(test.path("in.jsonl"), "w", encoding="utf-8-sig") as file:
         file.write(lines_of(short_jobs(3)))
@@ -312,7 +348,7 @@ def the_files_of_logits_and_quantize_are_outputs_like_others(test):
     test.run("logits", test.model, "--tokens", "3 17 9", "-o", "link")
     logits = test.read("target")
     assert os.path.islink(test.path("link")) and len(logits) % 12 == 0
-    test.run("quantize", test.model, "link", "--type", "f16")
+    test.run("quantize", test.model, "link", "--type", "f16", "--overwrite")
     assert os.path.islink(test.path("link")) and test.read("target")[:4] == b"GGUF"
     for path in ("/dev/full",):
         for command in (("logits", test.model, "--tokens", "3", "-o", path), ("quantize", test.model, path, "--type", "f16")):
@@ -667,3 +703,39 @@ def an_output_in_the_model_s_folder_or_over_a_file_of_it_is_refused(test):
         assert "OUT is in IN's folder" in test.run("quantize", "model", output, "--type", "q8_0", status=2).err
     done = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", "model", status=1)  # its store may be anywhere
     assert "config.json" in done.err and test.run("run", "in.jsonl", "-o", "-", "--store", "model/s.db", "--model", "model", status=1).err == done.err, done
+
+
+@case
+def reports_logits_models_and_traces_replace_only_what_they_wrote(test):
+    test.write("in.jsonl", short_jobs(3))
+    run(test)
+    commands = {"page.html": ["report", "--dataset", "run", "--store", "out.jsonl.db", "-o", "page.html"],
+                "x.f32": ["logits", test.model, "--tokens", "3 4 5", "-o", "x.f32"],
+                "y.gguf": ["quantize", test.model, "y.gguf", "--type", "q8_0"],
+                "steps": ["run", "in.jsonl", "-o", "traced.jsonl", "--model", test.model, "--trace-steps", "steps", "--max-tokens", "2"]}
+    written = {}
+    for name, command in commands.items():
+        test.run(*command)
+        written[name] = test.read(name)
+        assert written[name], name
+        test.run(*command)  # its own
+        assert name == "steps" or test.read(name) == written[name], name
+        edited = b"x" + test.read(name)
+        for other in (edited, b"my notes\n"):
+            with open(test.path(name), "wb") as file:
+                file.write(other)
+            if name == "steps":
+                os.remove(test.path("traced.jsonl.db"))  # else nothing is left to compute: no engine, no trace
+                if os.path.exists(test.path("traced.jsonl")):
+                    os.remove(test.path("traced.jsonl"))
+            refused = test.run(*command, status=1)
+            assert f"{name} exists, and " in refused.err and "--overwrite" in refused.err and test.read(name) == other, refused
+        test.run(*command, "--overwrite")
+        assert name == "steps" or test.read(name) == written[name], name
+    test.run("logits", test.model, "--tokens", "3 4 5 6", "-o", "x.f32")  # of another text
+    assert 3 * len(test.read("x.f32")) == 4 * len(written["x.f32"])
+    test.run("run", "in.jsonl", "-o", "b.jsonl", "--model", test.model, "--dataset", "b", "--store", "out.jsonl.db")
+    other_type = test.run("quantize", test.model, "y.gguf", "--type", "f16", status=1)
+    assert "y.gguf exists, and has other content" in other_type.err and test.read("y.gguf")[:4] == b"GGUF", other_type
+    refused = test.run("report", "--dataset", "b", "--store", "out.jsonl.db", "-o", "page.html", status=1)
+    assert "page.html exists, and is not this dataset's report" in refused.err, refused

@@ -50,6 +50,24 @@ def a_message_that_would_vanish_refuses_its_job_and_no_other(test):
 
 
 @case
+def a_template_that_needs_a_content_beside_calls_or_a_name_is_rendered_again(test):
+    """Qwen3's template reads every content, also of a call; another one refuses a message without its name."""
+    reads_all = ("{%- for m in messages[::-1] %}{% if m.content.startswith('z') %}z{% endif %}{% endfor %}"
+                 "{%- for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls %}{{ c.function | tojson }}{% endfor %}"
+                 "{% endfor %}")
+    call = {"role": "assistant", "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    told = [USER, call, {"role": "tool", "tool_call_id": "c", "content": "7"}]
+    answers, _ = run(test, [{"messages": told}, {"messages": [USER, dict(call, content=""), told[2]]}], template=reads_all)
+    bodies = [answer["response"]["body"] for answer in answers]
+    assert error_of(answers[0]) is None and bodies[0]["usage"] == bodies[1]["usage"], bodies
+    needs_name = ("{% for m in messages %}{% if m.role == 'user' and not m.name %}{{ raise_exception('who?') }}{% endif %}"
+                  "{{ m.name }}{{ m.content }}{% endfor %}")
+    (named,), _ = run(test, [{"messages": [dict(USER, name="eve")]}], template=needs_name, name="named.jsonl")
+    assert error_of(named) is None, named
+
+
+@case
 def a_row_s_messages_are_no_exception(test):
     with open(test.path("t.jinja"), "w", encoding="utf-8") as file:
         file.write(QWEN)
@@ -130,6 +148,16 @@ def each_answer_is_one_line_to_readers_that_split_at_unicode_s_line_ends(test):
     test.write("in.jsonl", [{"prompt": "the", "custom_id": name, "max_tokens": 1} for name in ids])
     test.run_file()
     assert [json.loads(line)["custom_id"] for line in test.read("out.jsonl").decode().splitlines()] == ids
+    # Rows of a table are written as they were read, but for these characters.
+    rows = [{"text": name, name: 1.50, "é": "\u2030\u00c5"} for name in ids]
+    with open(test.path("in.jsonl"), "w", encoding="utf-8", newline="\n") as file:
+        file.write("".join(json.dumps(row, ensure_ascii=False).replace("1.5", "1.50") + "\n" for row in rows))
+    with open(test.path("p.jinja"), "w") as file:
+        file.write("{{ text }}")
+    test.run("annotate", "in.jsonl", "--prompt", "p.jinja", "--model", test.model, "--max-tokens", "2", "-o", "rows.jsonl")
+    lines = test.read("rows.jsonl").decode().splitlines()
+    assert [list(json.loads(line).items())[:3] for line in lines] == [list(row.items()) for row in rows], lines
+    assert all("1.50" in line and "é" in line for line in lines), lines
 
 
 @case

@@ -13,8 +13,8 @@ LABELS = ["good & <b>bad</b>", "good", "none"]
 
 
 def report(test, dataset, store="sheaf.db"):
-    test.run("report", "--dataset", dataset, "-o", "report.html", "--store", store)
-    return page.Page(test.read("report.html").decode())
+    test.run("report", "--dataset", dataset, "-o", f"{dataset}.html", "--store", store)
+    return page.Page(test.read(f"{dataset}.html").decode())
 
 
 def number(text):
@@ -111,8 +111,8 @@ def labels_and_the_evaluation_are_those_of_annotate(test):
     # More labels than a matrix holds: refused, not left out.
     with sqlite3.connect(test.path("sheaf.db")) as database:
         database.executemany("INSERT INTO evaluations (dataset, gold, answer, n) VALUES ('e', ?, ?, 1)", [(str(i), str(i)) for i in range(513)])
-    refused = test.run("report", "--dataset", "e", "-o", "e.html", status=1)
-    assert "more than 512 different labels" in refused.err and not test.exists("e.html"), refused
+    refused = test.run("report", "--dataset", "e", "-o", "many.html", status=1)
+    assert "more than 512 different labels" in refused.err and not test.exists("many.html"), refused
     test.run("dataset", "delete", "e")
     assert test.query("SELECT * FROM evaluations") == [] and test.query("SELECT * FROM table_labels") == []
 

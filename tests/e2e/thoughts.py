@@ -246,3 +246,41 @@ def a_table_without_a_budget_says_once_what_thoughts_cost(test):
     assert whole.err.count(says) == 1 and "(5 answers)" in whole.err, whole  # of the sample, before anything is computed
     assert says not in annotate(test, "--reasoning-effort", "none", out="none.csv").err
     assert says not in annotate(test, "--thinking-token-budget", "0", out="zero.csv").err
+
+
+@case
+def choices_that_are_scored_without_their_thoughts_are_a_warning(test):
+    write_model(test)
+    with open(test.path("in.csv"), "w") as file:
+        file.write("text\n" + "".join(f"the water {i}\n" for i in range(3)))
+    with open(test.path("p.jinja"), "w") as file:
+        file.write("{{ text }}")
+    says = "3 rows have warnings in the answer; the first, row 1: choice_logprobs: the choices are scored without the thoughts"
+    assert says in annotate(test, "--probabilities").err
+    assert "warnings" not in annotate(test, "--probabilities", "--reasoning-effort", "none", out="none.csv").err
+    lines = [dict(messages=[USER], guided_choice=["yes", "no"], choice_logprobs=True, max_tokens=0, **more) for more in ({}, {"reasoning_effort": "none"})]
+    answers, _ = run(test, lines + [dict(prompt="x", guided_choice=["yes", "no"], choice_logprobs=True, max_tokens=0)])
+    assert [len(body_of(answer).get("warnings", [])) for answer in answers] == [1, 0, 0], answers
+
+
+@case
+def an_answer_that_ends_in_its_thoughts_is_no_answer(test):
+    write_model(test)
+    with open(test.path("in.csv"), "w") as file:
+        file.write("text\n" + "".join(f"the water {i}\n" for i in range(20)))
+    with open(test.path("p.jinja"), "w") as file:
+        file.write("{{ text }}")
+    with open(test.path("template.jinja"), "w", encoding="utf-8") as file:
+        file.write(THINKS)
+    options = ["annotate", "in.csv", "--prompt", "p.jinja", "--model", test.model, "--chat-template", "template.jinja", "--thoughts", "why"]
+    free = test.run(*options, "--max-tokens", "5", "-o", "free.csv", status=3)
+    rows = read_csv(test, "free.csv")
+    lost = [row for row in rows if row["why"] and not row["answer"]]
+    assert lost and all(row["sheaf_error"].startswith("the answer ended in its thoughts: raise --max-tokens") for row in lost), rows
+    assert f"{len(lost)} of them without an answer" in free.err and "were cut off" in free.err, free
+    budget = test.run(*options, "--max-tokens", "40", "--thinking-token-budget", "2", "-o", "budget.csv")
+    n_cut = sum(row["sheaf_finish_reason"] == "length" for row in read_csv(test, "budget.csv"))
+    assert n_cut and f"{n_cut} of 20 answers end where max_tokens cut them" in budget.err, budget
+    form = test.run(*options, "--max-tokens", "5", "--choice", "yes,no", "-o", "form.csv", status=3)
+    lost = [row for row in read_csv(test, "form.csv") if row["why"]]
+    assert lost and all("in its thoughts" in row["sheaf_error"] for row in lost), form

@@ -73,11 +73,12 @@ static enum status add_group(void *context, const struct submission *submissions
 static enum status refuse_line(const struct queueing *queueing, struct error *error)
 {
     struct error cause = *error;
-    return error_set(error, STATUS_REFUSE, ERROR_STORE,
-                     "%s: dataset %.*s was made from another input: %s; give this one "
-                     "another name, or start with a new store",
-                     store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data,
-                     cause.text);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_STORE,
+        "%s: dataset %.*s was made from another input: %s; give this one "
+        "another name (--dataset), under which answered requests are not computed again, or start "
+        "with a new store",
+        store_path(queueing->store), (int)queueing->dataset.size, queueing->dataset.data, cause.text);
 }
 
 // A whole file submitted by version 4 cannot be continued: its jobs are numbered differently.

@@ -109,26 +109,115 @@ static bool has_lines(FILE *new, FILE *old)
     return is_there && !ferror(old) && !ferror(new);
 }
 
-enum status own_output_check_lines(const struct output_file *written, const char *lines, bool may_overwrite,
-                                   struct error *error)
+static bool has_bytes(FILE *new, FILE *old)
+{
+    char old_bytes[PIECE_BYTES], new_bytes[PIECE_BYTES];
+    size_t n, m;
+    do {
+        n = fread(old_bytes, 1, sizeof old_bytes, old);
+        m = fread(new_bytes, 1, sizeof new_bytes, new);
+    } while (n == m && n > 0 && memcmp(old_bytes, new_bytes, n) == 0);
+    return n == 0 && m == 0 && !ferror(old) && !ferror(new);
+}
+
+// Whether `compare` accepts the file that has the name of `written`. True also if there is none, or an empty one.
+static bool may_replace(const struct output_file *written, bool (*compare)(FILE *new, FILE *old))
 {
     char path[64];
     struct stat about;
-    if (may_overwrite || !written->file || !written->target || stat(written->target, &about) != 0 ||
-        about.st_size == 0)
-        return STATUS_OK;
+    if (!written->file || !written->target || stat(written->target, &about) != 0 || about.st_size == 0)
+        return true;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(written->file));
     FILE *old = fopen(written->target, "re"), *new = fflush(written->file) == 0 ? fopen(path, "re") : NULL;
-    bool is_own = old && new &&has_lines(new, old);
+    bool is_own = old && new &&compare(new, old);
     if (old)
         fclose(old);
     if (new)
         fclose(new);
-    if (is_own)
+    return is_own;
+}
+
+enum status own_output_check_lines(const struct output_file *written, const char *lines, bool may_overwrite,
+                                   struct error *error)
+{
+    if (may_overwrite || may_replace(written, has_lines))
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_FILE,
                      "%s exists, and has other lines than %s: give another name, or --overwrite",
                      written->name, lines);
+}
+
+enum status own_output_check_bytes(const struct output_file *written, bool may_overwrite, struct error *error)
+{
+    if (may_overwrite || may_replace(written, has_bytes))
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s exists, and has other content than this output: give another name, or --overwrite",
+                     written->name);
+}
+
+enum status own_output_check_rows(const struct output_file *written, uint64_t row_bytes, bool may_overwrite,
+                                  struct error *error)
+{
+    struct stat about;
+    if (may_overwrite || !written->target || stat(written->target, &about) != 0 ||
+        (uint64_t)about.st_size % row_bytes == 0)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_REFUSE, ERROR_FILE,
+        "%s exists, and has no rows of %llu bytes, as this output has: give another name, or --overwrite",
+        written->name, (unsigned long long)row_bytes);
+}
+
+// ---- signed pages ----
+
+enum { PAGE_BYTES_MAX = 256 << 20 };
+
+static const char sign_begin[] = "<!-- written by sheaf, ", sign_end[] = " -->\n";
+enum { SIGN_BYTES = sizeof sign_begin - 1 + DIGEST_HEX + sizeof sign_end - 1 };
+
+static void make_sign(struct text page, struct text name, char sign[SIGN_BYTES])
+{
+    struct {
+        struct digest page, name;
+    } digests = {digest_of(page.data, page.size), digest_of(name.data, name.size)};
+    struct digest digest = digest_of(&digests, sizeof digests);
+    memcpy(sign, sign_begin, sizeof sign_begin - 1);
+    digest_write_hex(&digest, sign + sizeof sign_begin - 1);
+    memcpy(sign + SIGN_BYTES - (sizeof sign_end - 1), sign_end, sizeof sign_end - 1);
+}
+
+void own_output_sign(struct buffer *page, struct text name)
+{
+    char sign[SIGN_BYTES];
+    make_sign((struct text){page->data, page->size}, name, sign);
+    buffer_add(page, sign, sizeof sign);
+}
+
+enum status own_output_check_signed(const char *path, struct text name, bool may_overwrite,
+                                    struct error *error)
+{
+    struct place place;
+    struct stat about;
+    struct buffer old = {0};
+    struct error unread;
+    char sign[SIGN_BYTES];
+    if (may_overwrite || !find_place(path, NULL, &place) || stat(place.file.path, &about) != 0 ||
+        about.st_size == 0)
+        return STATUS_OK;
+    bool is_own =
+        file_read(place.file.path, PAGE_BYTES_MAX, &old, &unread) == STATUS_OK && old.size > sizeof sign;
+    if (is_own) {
+        make_sign((struct text){old.data, old.size - sizeof sign}, name, sign);
+        is_own = memcmp(old.data + old.size - sizeof sign, sign, sizeof sign) == 0;
+    }
+    buffer_finish(&old);
+    if (is_own)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s exists, and is not this dataset's report as it was written: give another name, or "
+                     "--overwrite",
+                     path);
 }
 
 enum status own_output_claim(struct store *store, struct text dataset, const char *path, const char *table,

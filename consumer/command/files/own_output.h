@@ -17,6 +17,18 @@ enum status own_output_check(struct store *store, struct text dataset, const cha
 // is about to get the name, `lines` names its lines in the error. STATUS_REFUSE, ERROR_FILE: it may not.
 enum status own_output_check_lines(const struct output_file *written, const char *lines, bool may_overwrite,
                                    struct error *error) WARN_UNUSED;
+// The same where the output is made at once: an existing file may be replaced if it has the same bytes.
+enum status own_output_check_bytes(const struct output_file *written, bool may_overwrite,
+                                   struct error *error) WARN_UNUSED;
+// The same for rows of fixed size, whose bytes another processor or version may change: an existing file may be replaced if it has
+// whole rows.
+enum status own_output_check_rows(const struct output_file *written, uint64_t row_bytes, bool may_overwrite,
+                                  struct error *error) WARN_UNUSED;
+// The same for a page of text that changes from call to call: own_output_sign ends it with a comment, a digest of `name` and the
+// page, which an edited page or one of another name does not have. `path` may be a stream.
+void own_output_sign(struct buffer *page, struct text name);
+enum status own_output_check_signed(const char *path, struct text name, bool may_overwrite,
+                                    struct error *error) WARN_UNUSED;
 // Called before the complete file gets its name: if the process is killed before own_output_note, the file
 // still counts as the dataset's own. Does nothing if the store is read-only.
 enum status own_output_claim(struct store *store, struct text dataset, const char *path, const char *table,

@@ -58,6 +58,7 @@ static void assert_renders(const char *source, const char *record, const char *e
     struct rendered_chat rendered = render(source, record);
     if (rendered.status != STATUS_OK)
         fail_msg("%s\n%s\n%s", source, record, rendered.error.text);
+    assert_int_equal(rendered.error.status, STATUS_OK); // the prompt's: it would fail the job
     assert_string_equal(rendered.text.data, expected);
     struct buffer joined = {0};
     for (int32_t i = 0; i < rendered.job->result.n_warnings; i++) {
@@ -286,6 +287,23 @@ TEST(a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_named)
         CHAT(CALL("'content':null,") "," MESSAGE("user", "u")),
         "messages[0]: role \"assistant\": the chat template: line 1: unsupported operand type(s) for "
         "+: 'int' and 'str'");
+}
+
+// What OpenAI answers when it refuses, sent back as the conversation's next message.
+TEST(a_refusal_is_the_text_of_an_assistant_without_content)
+{
+    assert_renders(any_role, CHAT(MESSAGE("user", "u") ",{'role':'assistant','content':null,'refusal':'no'}"),
+                   "[user]u[assistant]no", "");
+    assert_renders(any_role,
+                   CHAT(MESSAGE("user",
+                                "u") ",{'role':'assistant','content':[{'type':'refusal','refusal':'no'}]}"),
+                   "[user]u[assistant]no", "");
+    assert_renders(any_role,
+                   CHAT(MESSAGE("user", "u") ",{'role':'assistant','content':'yes','refusal':'no'}"),
+                   "[user]u[assistant]yes", "unknown field \"messages[1].refusal\" ignored");
+    assert_renders(any_role,
+                   CHAT(MESSAGE("user", "u") ",{'role':'assistant','content':'yes','refusal':null}"),
+                   "[user]u[assistant]yes", "");
 }
 
 // Qwen3's and others read the content of each message without a look.

@@ -71,6 +71,13 @@ TEST(text_of_the_table_outside_a_string_is_refused)
         {"{\"content\":\"\\{{ q }},\"role\":\"system\"}",
          "message 1: text of the table stands behind a backslash"},
         {"{\"content\":\"{{ x | tojson }}\"}", "message 1 is no JSON: "},
+        {"[{\"content\":\"a\"}]",
+         "message 1: expected an object with role and content, a line each, got array"},
+        {"{\"content\":\"a\"}\n\"b\"",
+         "message 2: expected an object with role and content, a line each, got string"},
+        {"{% if n %}{\"content\":\"a\"}{% endif %}\n{\"content\":\"b\"}",
+         "message 1 is no JSON: not valid JSON: byte 15: something after the value (a message a line: tags such as {% if %} and "
+         "{% endif %} need lines of their own)"},
         {"{\"content\":\"a\n\"{{ n }}\"}", "message 1 is no JSON: "},
         {"{{ e }}\n \n", "no message was rendered"},
     };

@@ -545,6 +545,21 @@ TEST(integers_beyond_64_bits_are_an_error)
     assert_renders("{{ (-9223372036854775807 - 1) % -1 }}", "{}", "0");
 }
 
+// Texts of table cells: a long one is no number, and one of many digits is refused.
+TEST(a_long_text_is_an_integer_only_if_it_has_digits_alone)
+{
+    assert_renders("{{ ('word ' * 3000)|int }} {{ ('1 ' * 300)|int(-1) }} {{ ('12.5 ' * 90)|int }} "
+                   "{{ ('9' * 500 ~ 'x')|int }} {{ ('w' * 500)|int(base=16) }} {{ (' ' * 500 ~ '7')|int }} "
+                   "{{ (('9' * 500) ~ '-')|int }}",
+                   "{}", "0 -1 0 0 0 7 0");
+    assert_fails("{{ ('9' * 500)|int }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: an integer beyond 64 bits");
+    assert_fails("{{ ('-' ~ '1' * 500)|int }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: an integer beyond 64 bits");
+    assert_fails("{{ ('0x' ~ 'f' * 500)|int(base=16) }}", STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                 "line 1: an integer beyond 64 bits");
+}
+
 TEST(integers_are_divided_and_rounded_once)
 {
     assert_renders("{{ 9007199254740992 / 2 }} {{ -9007199254740992 / 2 }} {{ 0 / 9007199254740992 }}"
