@@ -201,6 +201,18 @@ static void add_embedding(struct buffer *out, const struct model *model)
     buffer_add_string(out, "},");
 }
 
+static void print_recurrent(const struct model *model)
+{
+    const struct recurrent_shape *shape = &model->shape.recurrent;
+    printf("recurrent   %d layers ", shape->n_layers);
+    if (shape->n_heads)
+        printf("of %d heads (%d key) of %d x %d", shape->n_heads, shape->n_key_heads, shape->key_dim,
+               shape->value_dim);
+    else
+        printf("of short convolutions, %d taps", shape->n_taps);
+    printf("; a state of %.1f MB a sequence\n", (double)forward_state_bytes(model, NULL) / 1e6);
+}
+
 static void print_text(const struct runtime *runtime, const struct type_count *counts,
                        const struct limits_plan *plan, const struct error *memory_error)
 {
@@ -219,10 +231,8 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
         print_layers(model);
     if (shape->experts.n)
         printf("experts     %d, %d used\n", shape->experts.n, shape->experts.n_used);
-    if (shape->delta.n_layers)
-        printf("recurrent   %d layers of %d heads (%d key) of %d x %d; a state of %.1f MB a sequence\n",
-               shape->delta.n_layers, shape->delta.n_heads, shape->delta.n_key_heads, shape->delta.key_dim,
-               shape->delta.value_dim, (double)forward_state_bytes(model, NULL) / 1e6);
+    if (shape->recurrent.n_layers)
+        print_recurrent(model);
     printf("context     %d tokens\n", shape->n_context);
     printf("vocabulary  %d tokens\n", shape->n_vocab);
     const struct tokenizer_facts tokenizer = describe_tokenizer(runtime->tokenizer);

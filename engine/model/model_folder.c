@@ -159,7 +159,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .n_dims = form == FORM_STACKED ? 3 : 2,
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
     if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_DELTA_DECAY ||
-        form == FORM_DELTA_TAPS || form >= FORM_FIRST_HALF)
+        form == FORM_DELTA_TAPS || form == FORM_TAPS || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
     struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
     if (!folder_rows_fit(shape, form, &rows))
@@ -173,7 +173,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
 // Shape and size of a tensor of reordered rows.
 static void set_rows(const struct folder *folder, struct tensor *tensor, enum folder_form form)
 {
-    if (form == FORM_DELTA_TAPS) {
+    if (form == FORM_DELTA_TAPS || (form == FORM_TAPS && tensor->n_dims == 3)) {
         tensor->n_dims = 2;
         tensor->dims[1] = tensor->dims[2];
         tensor->dims[2] = 1;
@@ -197,7 +197,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     if (origin->is_nvfp4) {
         enum folder_form form = origin->rule->form;
         if (form == FORM_TRANSPOSED || form == FORM_DELTA_COLUMNS || form == FORM_DELTA_DECAY ||
-            form == FORM_DELTA_TAPS || form >= FORM_FIRST_HALF)
+            form == FORM_DELTA_TAPS || form == FORM_TAPS || form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }

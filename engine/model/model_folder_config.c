@@ -51,6 +51,27 @@ static int64_t read_context(struct config *config)
     return n - first;
 }
 
+// LFM2's is written before it is adjusted.
+static int64_t read_mlp_width(struct config *config, int64_t otherwise)
+{
+    int64_t width = read_integer(
+        config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
+        otherwise);
+    if (!is_model_type(config, "lfm2") || !read_truth(config, "block_auto_adjust_ff_dim", true))
+        return width;
+    width = 2 * width / 3;
+    const struct value *factor = find_setting(config, "block_ffn_dim_multiplier");
+    int64_t multiple = read_integer(config, "block_multiple_of", 256);
+    if (!factor)
+        return width;
+    double scaled = read_number(config, "block_ffn_dim_multiplier", 1.0) * (double)width;
+    if (multiple < 1 || !(scaled >= 1.0 && scaled <= MODEL_WIDTH_MAX)) {
+        refuse_setting(config, ERROR_MODEL_FILE, "block_ffn_dim_multiplier", factor);
+        return 1;
+    }
+    return ((int64_t)scaled + multiple - 1) / multiple * multiple;
+}
+
 static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
@@ -81,98 +102,20 @@ static void read_sizes(struct config *config)
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
     put_integer(config, "attention.head_count", shape->n_heads);
-    if (!layers_vary(config))
+    if (!layers_vary(config) && family_of(config)->layer_kinds != LAYERS_BY_HEADS)
         put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
     if (!find_setting(config, "kv_lora_rank")) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length", shape->head_dim);
     }
     if (!layers_vary(config))
-        put_integer(config, "feed_forward_length",
-                    read_integer(config,
-                                 "intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
-                                 4 * n_embd));
+        put_integer(config, "feed_forward_length", read_mlp_width(config, 4 * n_embd));
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length", read_context(config));
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
     bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
+    otherwise = read_truth(config, "tie_embedding", otherwise); // of LFM2
     shape->tied = read_truth(config, "tie_word_embeddings", otherwise) || config->out->encoder;
-}
-
-static bool is_linear(const struct value *type)
-{
-    return type->kind == VALUE_STRING && text_equals_string(type->text, "linear_attention");
-}
-
-// Recurrent layers among layers with attention: every n-th layer has attention, or a truth value for each.
-static void put_recurrent_layers(struct config *config)
-{
-    const struct value *types = find_setting(config, "layer_types");
-    bool recurrent[MODEL_LAYERS_MAX];
-    char name[128];
-    int64_t n_layers = config->out->shape.n_layers, interval = 1;
-    if (!types) {
-        put_integer(config, "full_attention_interval", read_integer(config, "full_attention_interval", 4));
-        return;
-    }
-    bool fits = types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers, regular = true;
-    for (int64_t i = 0; fits && i < n_layers; i++) {
-        const struct value *type = &types->array.items[i];
-        recurrent[i] = is_linear(type);
-        fits =
-            recurrent[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
-    }
-    while (fits && interval < n_layers && recurrent[interval - 1])
-        interval++;
-    for (int64_t i = 0; fits && i < n_layers; i++)
-        regular = regular && recurrent[i] == ((i + 1) % interval != 0);
-    if (!fits)
-        refuse_setting(config, ERROR_MODEL_FILE, "layer_types", types);
-    else if (regular)
-        put_integer(config, "full_attention_interval", interval);
-    else
-        gguf_writer_bools(config->keys, format_key(config, "attention.recurrent_layers", name), recurrent,
-                          (size_t)n_layers);
-}
-
-// M-RoPE's sections, of which text needs none, because its three positions are equal; other engines want
-// them.
-static void put_rope_sections(struct config *config)
-{
-    const struct value *rope = find_setting(config, "rope_parameters rope_scaling");
-    const struct value *list = rope && rope->kind == VALUE_OBJECT ? find_in(rope, "mrope_section") : NULL;
-    int32_t sections[4] = {11, 11, 10, 0};
-    char name[128];
-    for (size_t i = 0; list && list->kind == VALUE_ARRAY && i < 4 && i < list->array.n_items; i++)
-        sections[i] = list->array.items[i].kind == VALUE_INTEGER ? (int32_t)list->array.items[i].integer : 0;
-    gguf_writer_i32s(config->keys, format_key(config, "rope.dimension_sections", name), sections, 4);
-}
-
-static void put_delta(struct config *config)
-{
-    struct folder_delta *delta = &config->out->shape.delta;
-    const char *names[] = {"linear_num_value_heads", "linear_num_key_heads", "linear_key_head_dim",
-                           "linear_value_head_dim"};
-    int64_t *sizes[] = {&delta->n_heads, &delta->n_key_heads, &delta->key_dim, &delta->value_dim};
-    for (int i = 0; i < 4; i++) {
-        int64_t most = i < 2 ? MODEL_HEADS_MAX : MODEL_HEAD_DIM_MAX;
-        *sizes[i] = read_integer(config, names[i], 0);
-        if (*sizes[i] < 1 || *sizes[i] > most)
-            refuse_setting(config, ERROR_LIMIT_EXCEEDED, names[i], find_setting(config, names[i]));
-    }
-    if (config->status == STATUS_OK && delta->n_heads % delta->n_key_heads != 0)
-        refuse_setting(config, ERROR_MODEL_FILE, names[0], find_setting(config, names[0]));
-    if (config->status != STATUS_OK)
-        return;
-    delta->tiled = !is_model_type(config, "qwen3_next");
-    put_integer(config, "ssm.conv_kernel", read_integer(config, "linear_conv_kernel_dim", 0));
-    put_integer(config, "ssm.time_step_rank", delta->n_heads);
-    put_integer(config, "ssm.group_count", delta->n_key_heads);
-    put_integer(config, "ssm.state_size", delta->key_dim);
-    put_integer(config, "ssm.inner_size", delta->n_heads * delta->value_dim);
-    put_recurrent_layers(config);
-    if (delta->tiled)
-        put_rope_sections(config);
 }
 
 // Writes routing keys, for model_types whose config.json has them or whose defaults are known.
@@ -254,9 +197,11 @@ static void read_numbers(struct config *config)
     };
     char name[128];
     bool has_experts = read_truth(config, "enable_moe_block", false); // of Gemma 4
+    bool has_rms = find_setting(config, numbers[0].from), is_rms = family_of(config)->norm == NORM_RMS;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (find_setting(config, numbers[i].from))
-            put_number(config, numbers[i].to, read_number(config, numbers[i].from, 0.0));
+            put_number(config, numbers[i == 1 && is_rms && !has_rms ? 0 : i].to,
+                       read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from) && (!layers_vary(config) || has_experts))
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
@@ -557,8 +502,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     read_sizes(&config);
     out->n_layers_used =
         read_integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
-    if (config.status == STATUS_OK && find_setting(&config, "linear_num_value_heads"))
-        put_delta(&config);
+    if (config.status == STATUS_OK)
+        folder_put_recurrent(&config);
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
     if (config.status == STATUS_OK)

@@ -181,5 +181,14 @@
     "\"intermediate_size\":16384,\"num_kv_shared_layers\":15,\"sliding_window\":512,"                        \
     "\"max_position_embeddings\":32768,\"final_logit_softcapping\":30.0,\"rope_theta\":1000000.0,"           \
     "\"hidden_size_per_layer_input\":256,\"altup_num_inputs\":4,\"altup_active_idx\":0}"
+#define LFM2_DEFAULTS                                                                                        \
+    "{\"norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"conv_L_cache\":3,"              \
+    "\"block_auto_adjust_ff_dim\":true,\"block_ffn_dim_multiplier\":1.0,\"block_multiple_of\":256,"          \
+    "\"intermediate_size\":12288,\"max_position_embeddings\":128000}"
+#define LFM2_MOE_DEFAULTS                                                                                     \
+    "{\"norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"conv_L_cache\":3,"               \
+    "\"intermediate_size\":7168,\"moe_intermediate_size\":1792,\"num_experts\":32,"                           \
+    "\"num_experts_per_tok\":4,\"num_dense_layers\":2,\"norm_topk_prob\":true,\"routed_scaling_factor\":1.0," \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"max_position_embeddings\":128000}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults

@@ -79,6 +79,15 @@ static const struct folder_key keys[] = {
      "rotary_dim num_shared_experts num_dense_layers route_scale mup_enabled intermediate_size_mlp "
      "interleave_moe_layer_step moe_layers attention_chunk_size attn_temperature_tuning floor_scale attn_scale",
      NULL},
+    {"config.json", KEY_READ,
+     "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
+     "block_multiple_of tie_embedding",
+     NULL},
+    {"config.json", KEY_REFUSED, "block_use_swiglu use_pos_enc", "true"}, // LFM2
+    {"config.json", KEY_NO_PART,
+     "conv_bias use_expert_bias block_dim block_norm_eps conv_dim conv_dim_out conv_use_xavier_init "
+     "block_mlp_init_scale block_out_init_scale block_use_xavier_init",
+     NULL},
     {"config.json", KEY_REFUSED, "use_cla", "false"},           // HunYuan
     {"config.json", KEY_REFUSED, "moe_layer_num_skipped", "0"}, //
     {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""},  // Trinity

@@ -488,6 +488,37 @@ static const struct folder_rule gemma3n_layers[] = {
     {"model.layers.*.laurel.post_laurel_norm", "laurel_post_norm", FORM_AS_IS},
     END};
 
+#define LFM2_LAYER                                                                                           \
+    {"model.layers.*.operator_norm", "attn_norm", FORM_AS_IS},                                               \
+        {"model.layers.*.ffn_norm", "ffn_norm", FORM_AS_IS},                                                 \
+        {"model.layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},                                           \
+        {"model.layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},                                           \
+        {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                           \
+        {"model.layers.*.self_attn.out_proj", "attn_output", FORM_AS_IS},                                    \
+        {"model.layers.*.self_attn.q_layernorm", "attn_q_norm", FORM_AS_IS},                                 \
+        {"model.layers.*.self_attn.k_layernorm", "attn_k_norm", FORM_AS_IS},                                 \
+        {"model.layers.*.conv.in_proj", "shortconv.in_proj", FORM_AS_IS},                                    \
+        {"model.layers.*.conv.conv", "shortconv.conv", FORM_TAPS},                                           \
+        {"model.layers.*.conv.out_proj", "shortconv.out_proj", FORM_AS_IS},                                  \
+        {"model.layers.*.feed_forward.w1", "ffn_gate", FORM_AS_IS},                                          \
+        {"model.layers.*.feed_forward.w3", "ffn_up", FORM_AS_IS},                                            \
+    {                                                                                                        \
+        "model.layers.*.feed_forward.w2", "ffn_down", FORM_AS_IS                                             \
+    }
+static const struct folder_rule lfm2_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                  {"model.embedding_norm", "token_embd_norm", FORM_AS_IS},
+                                                  {"lm_head", "output", FORM_AS_IS},
+                                                  END};
+static const struct folder_rule lfm2_layers[] = {LFM2_LAYER, END};
+static const struct folder_rule lfm2_moe_layers[] = {
+    LFM2_LAYER,
+    {"model.layers.*.feed_forward.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.feed_forward.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"model.layers.*.feed_forward.experts.{}.w1", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.feed_forward.experts.{}.w3", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.feed_forward.experts.{}.w2", "ffn_down_exps", FORM_STACKED},
+    END};
+
 #define SILU      "silu swish"
 #define GELU_TANH "gelu_pytorch_tanh gelu_new"
 #define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
@@ -593,6 +624,9 @@ static const struct folder_family families[] = {
      true, GEMMA4_UNIFIED_DEFAULTS},
     {"gemma3n_text", "gemma3n", gemma3n_globals, gemma3n_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
      GEMMA3N_DEFAULTS},
+    {"lfm2", "lfm2", lfm2_globals, lfm2_layers, true, true, SILU, WINDOWS_NEVER, true, LFM2_DEFAULTS},
+    {"lfm2_moe", "lfm2moe", lfm2_globals, lfm2_moe_layers, true, true, SILU, WINDOWS_NEVER, true,
+     LFM2_MOE_DEFAULTS},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
      BERT_DEFAULTS},
     {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,

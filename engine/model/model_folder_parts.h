@@ -22,12 +22,13 @@ enum folder_form {
     FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
     FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
     FORM_POSITIONS,            // without the rows before shape.first_position
+    FORM_TAPS,                 // a convolution's [channels, 1, taps] -> [channels, taps]
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
     FORM_DELTA_COLUMNS, // the value heads' columns
     FORM_DELTA_DECAY,   // float32: x becomes -exp(x)
-    FORM_DELTA_TAPS,    // a convolution's [channels, 1, taps] -> [channels, taps]
+    FORM_DELTA_TAPS,    // FORM_TAPS, and the value heads' channels
     // Several rules from here on may use the same tensor.
     // Rows of each key head together: query, key, its value heads' values, their gates
     FORM_DELTA_QKV,  // -> all queries, all keys, all values

@@ -125,9 +125,11 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
     uint64_t n_kv = (uint64_t)shape->n_kv_heads;
     const struct folder_delta *delta = &shape->delta;
     uint64_t n_values = (uint64_t)(delta->n_heads * delta->value_dim);
-    if (from->n_dims > 2 && form != FORM_DELTA_TAPS)
+    if (from->n_dims > 2 && form != FORM_DELTA_TAPS && form != FORM_TAPS)
         return false;
     switch (form) {
+    case FORM_TAPS:
+        return from->n_dims == 1 || (from->n_dims == 3 && from->dims[1] == 1);
     case FORM_DELTA_HEADS:
         return n_rows == (uint64_t)delta->n_heads || n_rows == n_values || n_rows == qkv_rows(delta);
     case FORM_DELTA_COLUMNS:

@@ -67,16 +67,20 @@ static const struct {
     [SLOT_LAUREL_IN] = {"laurel_l", MATRIX_UNBIASED, {EMBD, LAUREL, ONE}},
     [SLOT_LAUREL_OUT] = {"laurel_r", MATRIX_UNBIASED, {LAUREL, EMBD, ONE}},
     [SLOT_LAUREL_POST_NORM] = {"laurel_post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
-    [SLOT_DELTA_QKV] = {"attn_qkv", MATRIX_UNBIASED, {EMBD, DELTA_CHANNELS, ONE}},
-    [SLOT_DELTA_GATE] = {"attn_gate", MATRIX_UNBIASED, {EMBD, DELTA_INNER, ONE}},
-    [SLOT_DELTA_BETA] = {"ssm_beta", MATRIX_UNBIASED, {EMBD, DELTA_HEADS, ONE}},
-    [SLOT_DELTA_ALPHA] = {"ssm_alpha", MATRIX_UNBIASED, {EMBD, DELTA_HEADS, ONE}},
-    [SLOT_DELTA_BETA_ALPHA] = {"ssm_ba", MATRIX_UNBIASED, {EMBD, DELTA_HEADS_TWICE, ONE}},
-    [SLOT_DELTA_CONVOLUTION] = {"ssm_conv1d", VECTOR_UNBIASED, {DELTA_TAPS, DELTA_CHANNELS, ONE}},
-    [SLOT_DELTA_STEP_BIAS] = {"ssm_dt", VECTOR_UNBIASED, {DELTA_HEADS, ONE, ONE}},
-    [SLOT_DELTA_DECAY] = {"ssm_a", VECTOR_UNBIASED, {DELTA_HEADS, ONE, ONE}},
-    [SLOT_DELTA_NORM] = {"ssm_norm", VECTOR_UNBIASED, {DELTA_VALUE, ONE, ONE}},
-    [SLOT_DELTA_OUT] = {"ssm_out", MATRIX_UNBIASED, {DELTA_INNER, EMBD, ONE}},
+    // names and dims: model_recurrent.c
+    [SLOT_STATE_INPUT] = {.kind = MATRIX},
+    [SLOT_STATE_GATE] = {.kind = MATRIX},
+    [SLOT_STATE_BETA] = {.kind = MATRIX},
+    [SLOT_STATE_STEP] = {.kind = MATRIX},
+    [SLOT_STATE_BETA_STEP] = {.kind = MATRIX},
+    [SLOT_STATE_B] = {.kind = MATRIX},
+    [SLOT_STATE_C] = {.kind = MATRIX},
+    [SLOT_STATE_CONVOLUTION] = {.kind = VECTOR},
+    [SLOT_STATE_STEP_BIAS] = {.kind = VECTOR},
+    [SLOT_STATE_DECAY] = {.kind = VECTOR},
+    [SLOT_STATE_DIRECT] = {.kind = VECTOR},
+    [SLOT_STATE_NORM] = {.kind = VECTOR},
+    [SLOT_STATE_OUT] = {.kind = MATRIX},
 };
 
 enum {
@@ -128,12 +132,15 @@ static void set_widths(struct tensor_search *search)
     widths[QUERY_LATENT] = shape->latent.query_dim;
     widths[HEADS_KEY_VALUE] =
         (int64_t)shape->attention.n_heads * (shape->latent.key_dim + shape->latent.value_dim);
-    widths[DELTA_CHANNELS] = shape->delta.n_channels;
-    widths[DELTA_INNER] = (int64_t)shape->delta.n_heads * shape->delta.value_dim;
-    widths[DELTA_HEADS] = shape->delta.n_heads;
-    widths[DELTA_HEADS_TWICE] = 2 * (int64_t)shape->delta.n_heads;
-    widths[DELTA_VALUE] = shape->delta.value_dim;
-    widths[DELTA_TAPS] = shape->delta.n_taps;
+    widths[STATE_CHANNELS] = shape->recurrent.n_channels;
+    widths[STATE_INNER] = shape->recurrent.inner;
+    widths[STATE_GROUPS] = shape->recurrent.n_key_heads;
+    widths[STATE_GROUP] =
+        shape->recurrent.n_key_heads ? shape->recurrent.inner / shape->recurrent.n_key_heads : 0;
+    widths[STATE_HEADS] = shape->recurrent.n_heads;
+    widths[STATE_HEADS_TWICE] = 2 * (int64_t)shape->recurrent.n_heads;
+    widths[STATE_VALUE] = shape->recurrent.value_dim;
+    widths[STATE_TAPS] = shape->recurrent.n_taps;
 }
 
 // The widths in which layers may differ.
@@ -150,12 +157,6 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     widths[HEADS_OUT] = (int64_t)model->shape.attention.n_heads * heads.value_dim;
     widths[KEY_DIM] = heads.key_dim;
     widths[FF] = model->layers[index].n_ff;
-}
-
-// `kind` NULL: neither ".weight" nor ".bias".
-static void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, const char *kind)
-{
-    snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s%s%s", index, slot, kind ? "." : "", kind ? kind : "");
 }
 
 // The slot's name in the family's files.
@@ -220,17 +221,6 @@ static enum status take_slot(struct tensor_search *search, int32_t index, enum l
         vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
     return take_vectors(search, name, biased, n_items, search->widths[slots[slot].dims[2]],
                         &search->model->layers[index].biases[slot]);
-}
-
-// Rows [first, first + n_rows) of a matrix, or items of a vector.
-static struct tensor slice_tensor(const struct tensor *whole, int64_t first, int64_t n_rows, bool vector)
-{
-    struct tensor part = *whole;
-    uint64_t row_bytes = vector ? tensor_traits(whole->type)->block_bytes : tensor_row_bytes(whole);
-    part.data = (const char *)whole->data + (uint64_t)first * row_bytes;
-    part.size_bytes = (uint64_t)n_rows * row_bytes;
-    part.dims[vector ? 0 : 1] = (uint64_t)n_rows;
-    return part;
 }
 
 // The parts of a fused tensor, in order; `name` lacks ".weight" or ".bias".
@@ -399,38 +389,6 @@ static enum status take_varied(struct tensor_search *search, int32_t index)
     return status;
 }
 
-// The tensors of a recurrent layer; ssm_a has no ".weight".
-static enum status take_delta(struct tensor_search *search, int32_t index)
-{
-    bool tiled = search->model->shape.delta.tiled;
-    const struct {
-        bool there;
-        enum layer_slot slot;
-        const char *kind;
-    } weights[] = {
-        {true, SLOT_DELTA_QKV, "weight"},          {true, SLOT_DELTA_GATE, "weight"},
-        {tiled, SLOT_DELTA_BETA, "weight"},        {tiled, SLOT_DELTA_ALPHA, "weight"},
-        {!tiled, SLOT_DELTA_BETA_ALPHA, "weight"}, {true, SLOT_DELTA_CONVOLUTION, "weight"},
-        {true, SLOT_DELTA_STEP_BIAS, "bias"},      {true, SLOT_DELTA_DECAY, NULL},
-        {true, SLOT_DELTA_NORM, "weight"},         {true, SLOT_DELTA_OUT, "weight"},
-    };
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof weights / sizeof *weights && status == STATUS_OK; i++) {
-        enum layer_slot slot = weights[i].slot;
-        struct tensor *out = &search->model->layers[index].tensors[slot];
-        int64_t dims[3];
-        char name[NAME_BYTES];
-        if (!weights[i].there)
-            continue;
-        for (int j = 0; j < 3; j++)
-            dims[j] = search->widths[slots[slot].dims[j]];
-        layer_name(name, index, slots[slot].name, weights[i].kind);
-        status = model_slot_is_vector(slot) ? take_vectors(search, name, true, dims[0], dims[1], out)
-                                            : take_matrix(search, name, true, dims, out);
-    }
-    return status;
-}
-
 // Norms of heads whose weights are all 1.
 static void set_unit_norms(const struct tensor_search *search, struct model_layer *layer)
 {
@@ -467,7 +425,7 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         if (!search->model->shape.parallel_residual)
             required |= SLOT(FFN_NORM);
     }
-    if (model_has_experts(&search->model->shape, index)) {
+    if (search->model->layers[index].sparse) {
         required = (required & ~(uint32_t)(family->experts_beside_mlp ? 0 : MLP)) | MOE;
         if (search->model->shape.experts.n_ff_shared) {
             required |= SHARED_EXPERT;
@@ -479,10 +437,10 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         optional |= SLOT(ATTN_NORM);
     }
     enum status status = STATUS_OK;
-    bool recurrent = search->model->layers[index].recurrent;
-    if (recurrent)
+    bool recurrent = search->model->layers[index].recurrent, attends = search->model->layers[index].attends;
+    if (!attends)
         required &= ~(uint32_t)ATTENTION;
-    if (!recurrent && has_qkv(search, index)) {
+    if (attends && has_qkv(search, index)) {
         required &= ~(uint32_t)QKV;
         status = take_fused(search, index, &fused_qkv);
     }
@@ -506,7 +464,7 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     if (status == STATUS_OK && family->latent_attention)
         status = take_latent(search, index);
     if (status == STATUS_OK && recurrent)
-        status = take_delta(search, index);
+        status = take_recurrent(search, index);
     if (status == STATUS_OK && search->model->shape.unit_head_norms && !layer->unrotated)
         set_unit_norms(search, layer);
     if (status == STATUS_OK && family->layers_vary)

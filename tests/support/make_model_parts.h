@@ -46,6 +46,17 @@ void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t
 void add_matrix(struct maker *maker, const char *prefix, const char *name, int32_t n_rows, int32_t n_cols,
                 bool bias);
 
+// Families with recurrent layers (make_model_recurrent.c), also by their kind, and those that say by their
+// key-value heads which layers are recurrent.
+#define DELTA_FAMILIES     "qwen3next qwen35 qwen35moe"
+#define SHORT_FAMILIES     "lfm2 lfm2moe"
+#define SCAN_FAMILIES      "granitehybrid"
+#define HEADS_FAMILIES     SHORT_FAMILIES " " SCAN_FAMILIES
+#define RECURRENT_FAMILIES DELTA_FAMILIES " " HEADS_FAMILIES
+bool made_is_recurrent(const struct maker *maker, int32_t layer);
+void add_recurrent_keys(struct maker *maker);
+void add_recurrence(struct maker *maker, const char *prefix); // in place of attention, with its norm
+
 // Families whose layers differ (make_model_gemma.c).
 #define GEMMA_FAMILIES "gemma3n gemma4"
 void add_gemma_keys(struct maker *maker);

@@ -126,8 +126,8 @@ double *multiply(const struct reference *r, int layer, const char *name, const d
 
 // Vectors of `width` items, one after the other, each normalized by itself; `n_weights` different weights in
 // turn. A missing norm does nothing.
-static void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
-                         int width, int n_weights)
+void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors, int width,
+                  int n_weights)
 {
     double epsilon = strstr(name, "_a_norm") ? 1e-6 : r->epsilon; // of latents
     char weight_name[64], bias_name[64];
@@ -359,95 +359,6 @@ static double *latent_attention(const struct reference *r, int layer, const doub
     return out;
 }
 
-static double sigmoid(double x)
-{
-    return 1.0 / (1.0 + exp(-x));
-}
-
-static void scale_to_length(double *x, int n, double length)
-{
-    double square = 1e-6;
-    for (int i = 0; i < n; i++)
-        square += x[i] * x[i];
-    for (int i = 0; i < n; i++)
-        x[i] *= length / sqrt(square);
-}
-
-// What a recurrent layer's heads read of a position.
-struct delta_row {
-    const double *q, *k, *v;
-    double decay, beta;
-};
-
-// The gated delta rule (arXiv:2412.06464, equation 10) of one head and position; state [key, value].
-static void delta_rule(double *state, const struct delta_row *row, int key, int value, double *out)
-{
-    for (int j = 0; j < value; j++) {
-        double known = 0.0;
-        for (int i = 0; i < key; i++)
-            known += (state[i * value + j] *= row->decay) * row->k[i];
-        for (int i = 0; i < key; i++)
-            out[j] += (state[i * value + j] += row->k[i] * row->beta * (row->v[j] - known)) * row->q[i];
-    }
-}
-
-// SiLU of the causal convolution of every channel, whose taps are together.
-static double *convolve(const struct reference *r, int layer, const double *x, int n_channels, int n_taps)
-{
-    double *taps = load(r, layer, "ssm_conv1d.weight"), *out = zeros((size_t)(r->n * n_channels));
-    for (int p = 0; p < r->n; p++)
-        for (int c = 0; c < n_channels; c++) {
-            double sum = 0.0;
-            for (int tap = 0; tap < n_taps; tap++)
-                if (p + tap >= n_taps - 1)
-                    sum += taps[c * n_taps + tap] * x[(p + tap - (n_taps - 1)) * n_channels + c];
-            out[p * n_channels + c] = sum * sigmoid(sum);
-        }
-    free(taps);
-    return out;
-}
-
-static double *recurrent(const struct reference *r, int layer, const double *x)
-{
-    int n_heads = (int)number_of_key(r, "ssm.time_step_rank", 0), n = r->n;
-    int n_keys = (int)number_of_key(r, "ssm.group_count", 0),
-        key = (int)number_of_key(r, "ssm.state_size", 0);
-    int inner = (int)number_of_key(r, "ssm.inner_size", 0), value = inner / n_heads, each = n_heads / n_keys;
-    int n_channels = 2 * n_keys * key + inner;
-    bool grouped = is_of(r, "qwen3next"); // else the heads of one key head are n_keys apart
-    double *qkv = multiply(r, layer, "attn_qkv", x, n, r->n_embd, 0, n_channels);
-    double *mixed = convolve(r, layer, qkv, n_channels, (int)number_of_key(r, "ssm.conv_kernel", 0));
-    double *gate = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, inner);
-    double *beta = multiply(r, layer, grouped ? "ssm_ba" : "ssm_beta", x, n, r->n_embd, 0,
-                            grouped ? 2 * n_heads : n_heads);
-    double *alpha = grouped ? NULL : multiply(r, layer, "ssm_alpha", x, n, r->n_embd, 0, n_heads);
-    double *decay = load(r, layer, "ssm_a"), *step = load(r, layer, "ssm_dt.bias");
-    double *all = zeros((size_t)(n * inner)), *states = zeros((size_t)(n_heads * key * value));
-    for (int p = 0; p < n; p++) {
-        double *row = mixed + p * n_channels;
-        for (int i = 0; i < 2 * n_keys; i++)
-            scale_to_length(row + i * key, key, i < n_keys ? 1.0 / sqrt(key) : 1.0);
-        for (int h = 0; h < n_heads; h++) {
-            int k = grouped ? h / each : h % n_keys;
-            double a =
-                grouped ? beta[2 * (p * n_heads + k * each) + each + h % each] : alpha[p * n_heads + h];
-            double b = grouped ? beta[2 * (p * n_heads + k * each) + h % each] : beta[p * n_heads + h];
-            struct delta_row item = {row + k * key, row + (n_keys + k) * key,
-                                     row + 2 * n_keys * key + h * value,
-                                     exp(decay[h] * log1p(exp(a + step[h]))), sigmoid(b)};
-            delta_rule(states + h * key * value, &item, key, value, all + p * inner + h * value);
-        }
-    }
-    normalize(r, layer, "ssm_norm", all, n * n_heads, value);
-    for (int i = 0; i < n * inner; i++)
-        all[i] *= gate[i] * sigmoid(gate[i]);
-    double *out = multiply(r, layer, "ssm_out", all, n, inner, 0, r->n_embd);
-    double *made[] = {qkv, mixed, gate, beta, alpha, decay, step, all, states};
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        free(made[i]);
-    return out;
-}
-
 // Of queries with gates: the queries alone, and the gates' sigmoids.
 static double *split_gates(const struct reference *r, double **q)
 {
@@ -609,8 +520,8 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
         mix_experts(r, route, chosen);
         return;
     }
-    bool sigmoid =
-        number_of_key(r, "expert_gating_func", is_of(r, "glm4moe minimax-m2 afmoe llama4") ? 2 : 1) == 2.0;
+    bool sigmoid = number_of_key(r, "expert_gating_func",
+                                 is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe") ? 2 : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -685,11 +596,11 @@ static void run_layer(const struct reference *r, int layer, double *x)
     double *input = copy_vector(x, (size_t)n_items), *before = copy_vector(x, (size_t)n_items);
     normalize(r, layer, has_tensor(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
               r->n_embd);
-    bool mixed = is_of(r, "qwen3next qwen35 qwen35moe");          // every fourth layer has attention
-    bool as_post = mixed || is_of(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
-    double *branch = is_of(r, "deepseek2 minicpm3")  ? latent_attention(r, layer, input)
-                     : mixed && (layer + 1) % 4 != 0 ? recurrent(r, layer, input)
-                                                     : attention(r, layer, input);
+    // these call the MLP's own norm so
+    bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe");
+    double *branch = is_recurrent(r, layer)           ? run_recurrence(r, layer, input)
+                     : is_of(r, "deepseek2 minicpm3") ? latent_attention(r, layer, input)
+                                                      : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
@@ -725,7 +636,8 @@ static void open_reference(struct reference *r, const char *path)
     r->n_layers = (int)(number_of_key(r, "block_count", 0) - number_of_key(r, "nextn_predict_layers", 0));
     r->n_embd = (int)number_of_key(r, "embedding_length", 0);
     r->n_heads = (int)number_of_key(r, "attention.head_count", 1);
-    r->n_kv_heads = (int)number_of_key(r, "attention.head_count_kv", r->n_heads);
+    for (int i = 0; i < r->n_layers; i++)
+        r->n_kv_heads = (int)fmax(r->n_kv_heads, layer_number(r, "attention.head_count_kv", i));
     r->head_dim = (int)number_of_key(r, "attention.key_length", r->n_embd / r->n_heads);
     r->n_rope = (int)number_of_key(r, "rope.dimension_count", r->head_dim);
     r->n_ff = (int)number_of_key(r, "feed_forward_length", 0);
@@ -778,12 +690,13 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
         for (int i = 0; i < r.n_embd; i++)
             x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
                                   (positions ? positions[p * r.n_embd + i] : 0.0);
-    normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
+    if (!is_of(&r, "lfm2 lfm2moe"))
+        normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
     if (is_of(&r, "gemma3n gemma4"))
         run_gemma(&r, ids, x);
     for (int layer = 0; layer < r.n_layers && !is_of(&r, "gemma3n gemma4"); layer++)
         run_layer(&r, layer, x);
-    normalize(&r, -1, "output_norm", x, n_ids, r.n_embd);
+    normalize(&r, -1, is_of(&r, "lfm2 lfm2moe") ? "token_embd_norm" : "output_norm", x, n_ids, r.n_embd);
     int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));
     double *out = multiply(&r, -1, own ? "output" : "token_embd", x, n_ids, r.n_embd, 0, n_vocab);
     for (int i = 0; i < n_ids * n_vocab; i++) {

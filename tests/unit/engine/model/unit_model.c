@@ -462,15 +462,45 @@ TEST(layers_of_either_kind_are_numbered_apart)
 {
     struct model *model =
         open_recipe(state, &(struct model_recipe){.family = "qwen35", .n_layers = 6, .n_beyond = 1});
-    static const int32_t stores[] = {0, 1, 2, 0, 3, 4};
+    static const int32_t states[] = {0, 1, 2, 0, 3, 4};
     assert_int_equal(model->shape.n_layers, 6);
     assert_int_equal(model->shape.attention.n_layers, 1);
-    assert_int_equal(model->shape.delta.n_layers, 5);
+    assert_int_equal(model->shape.recurrent.n_layers, 5);
     for (int32_t i = 0; i < 6; i++) {
         assert_int_equal(model->layers[i].recurrent, i != 3);
-        assert_int_equal(model->layers[i].store, stores[i]);
+        assert_int_equal(model->layers[i].attends, i == 3);
+        assert_int_equal(model->layers[i].recurrent ? model->layers[i].state : model->layers[i].store,
+                         states[i]);
     }
     model_close(model);
+    model = open_recipe(state, &(struct model_recipe){.family = "lfm2", .n_layers = 5});
+    for (int32_t i = 0; i < 5; i++)
+        assert_int_equal(model->layers[i].recurrent, i % 3 != 1);
+    assert_int_equal(model->shape.attention.n_layers, 2);
+    assert_int_equal(model->layers[4].store, 1);
+    assert_int_equal(model->layers[3].state, 2);
+    model_close(model);
+}
+
+TEST(a_short_convolution_has_its_key_and_tensors)
+{
+    static const char *const tensors[] = {"blk.0.shortconv.in_proj.weight", "blk.2.shortconv.conv.weight",
+                                          "blk.3.shortconv.out_proj.weight", "token_embd_norm.weight",
+                                          "blk.1.attn_q_norm.weight"};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        refuse_model(state, &(struct model_recipe){.family = "lfm2", .drop_tensor = tensors[i]},
+                     ERROR_MODEL_FILE, tensors[i]);
+    refuse_model(state, &(struct model_recipe){.family = "lfm2", .drop_key = "lfm2.shortconv.l_cache"},
+                 ERROR_MODEL_FILE, "lfm2.shortconv.l_cache is missing");
+    refuse_model(state, &(struct model_recipe){.family = "lfm2", .extra_tensor = "blk.0.attn_q.weight"},
+                 ERROR_MODEL_FILE, "blk.0.attn_q.weight has no place");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "lfm2",
+                                        .keys = {{"lfm2.shortconv.l_cache", GGUF_U32, 4, NULL}}},
+                 ERROR_MODEL_FILE, "shortconv.conv.weight: expected 64x4, file has 64x3");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "lfm2", .widen_tensor = "blk.0.shortconv.conv.weight"},
+                 ERROR_MODEL_FILE, "shortconv.conv.weight: expected 64x3, file has 65x3");
 }
 
 TEST(keys_of_the_wrong_kind_are_refused)
