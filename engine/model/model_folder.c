@@ -118,6 +118,8 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
         folder_copy_transposed(from, item_bytes(from->type), out);
     } else if (origin->rule->form == FORM_DELTA_COLUMNS) {
         folder_copy_columns(&folder->config.shape, from, out);
+    } else if (origin->rule->form == FORM_DECAY) {
+        folder_make_decays(from, data);
     } else if (origin->rule->form == FORM_DELTA_DECAY) {
         folder_make_decay(&folder->config.shape, from, data);
     } else {
@@ -159,7 +161,8 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .n_dims = form == FORM_STACKED ? 3 : 2,
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
     if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_DELTA_DECAY ||
-        form == FORM_DELTA_TAPS || form == FORM_TAPS || form >= FORM_FIRST_HALF)
+        form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
+        form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
     struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
     if (!folder_rows_fit(shape, form, &rows))
@@ -180,7 +183,17 @@ static void set_rows(const struct folder *folder, struct tensor *tensor, enum fo
     } else if (form == FORM_DELTA_DECAY) {
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof(float);
-    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS) {
+    } else if (form == FORM_DECAY || form == FORM_COLUMN) {
+        uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
+        bool square = tensor->n_dims == 2; // Mamba-1's, with a decay for each value and key
+        tensor->type = form == FORM_DECAY ? TENSOR_F32 : tensor->type;
+        tensor->size_bytes = n_items * item_bytes(tensor->type);
+        tensor->n_dims = 2;
+        tensor->dims[0] = square ? tensor->dims[0] : 1;
+        tensor->dims[1] = square ? tensor->dims[1] : n_items;
+        tensor->dims[2] = tensor->dims[3] = 1;
+    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS ||
+               form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS) {
         tensor->size_bytes /= tensor->dims[1];
         tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
         tensor->size_bytes *= tensor->dims[1];
@@ -197,7 +210,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     if (origin->is_nvfp4) {
         enum folder_form form = origin->rule->form;
         if (form == FORM_TRANSPOSED || form == FORM_DELTA_COLUMNS || form == FORM_DELTA_DECAY ||
-            form == FORM_DELTA_TAPS || form == FORM_TAPS || form >= FORM_FIRST_HALF)
+            form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
+            form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }

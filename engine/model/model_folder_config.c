@@ -54,6 +54,8 @@ static int64_t read_context(struct config *config)
 // LFM2's is written before it is adjusted.
 static int64_t read_mlp_width(struct config *config, int64_t otherwise)
 {
+    if (is_model_type(config, "granitemoehybrid_dense"))
+        return read_integer(config, "shared_intermediate_size", 1024);
     int64_t width = read_integer(
         config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
         otherwise);
@@ -193,7 +195,7 @@ static void read_numbers(struct config *config)
          "expert_shared_count"},
         {"num_experts_per_tok top_k_experts moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
-        {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+        {"shared_expert_intermediate_size shared_intermediate_size", "expert_shared_feed_forward_length"},
     };
     char name[128];
     bool has_experts = read_truth(config, "enable_moe_block", false); // of Gemma 4
@@ -323,6 +325,12 @@ static void refuse_unknown(struct config *config)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
     const char *positions = "position_embedding_type";
     if (is_text(find_setting(config, positions), "alibi") && !is_model_type(config, "jina_bert_v2"))
+        refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
+    bool is_granite = family_of(config)->rope_by_key;
+    if (is_granite)
+        gguf_writer_bool(config->keys, format_key(config, "rope.scaling.finetuned", name),
+                         is_text(find_setting(config, positions), "rope"));
+    else if (is_text(find_setting(config, positions), "nope"))
         refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
     // gpt-oss's MXFP4 needs no setting: its tensors of blocks and scales have names of their own.
     const struct value *method = find_setting(config, "quantization_config");
@@ -490,6 +498,10 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         name = TEXT("jina_bert_v2");
     if (text_equals_string(name, "gemma3_text") && read_truth(&config, "use_bidirectional_attention", false))
         name = TEXT("gemma3_text_bidirectional");
+    const struct value *experts = find_in(json, "num_local_experts");
+    if (text_equals_string(name, "granitemoehybrid") && experts && experts->kind == VALUE_INTEGER &&
+        experts->integer == 0)
+        name = TEXT("granitemoehybrid_dense");
     out->family = folder_family_find(name);
     if (!out->family)
         return family_refuse_unknown(error, "model_type", name, folder_family_name_at);

@@ -190,5 +190,12 @@
     "\"intermediate_size\":7168,\"moe_intermediate_size\":1792,\"num_experts\":32,"                           \
     "\"num_experts_per_tok\":4,\"num_dense_layers\":2,\"norm_topk_prob\":true,\"routed_scaling_factor\":1.0," \
     "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"max_position_embeddings\":128000}"
+#define GRANITE_HYBRID                                                                                       \
+    "\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1.0," \
+    "\"attention_multiplier\":1.0,\"max_position_embeddings\":2048,\"mamba_n_heads\":128,"                   \
+    "\"mamba_n_groups\":1,\"mamba_d_state\":256,\"mamba_d_head\":\"auto\",\"mamba_d_conv\":4,\"mamba_expand\":2"
+#define GRANITE_HYBRID_DEFAULTS                                                                              \
+    "{" GRANITE_HYBRID ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"shared_intermediate_size\":1024}"
+#define GRANITE_HYBRID_DENSE_DEFAULTS "{" GRANITE_HYBRID "}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults

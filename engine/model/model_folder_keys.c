@@ -88,6 +88,13 @@ static const struct folder_key keys[] = {
      "conv_bias use_expert_bias block_dim block_norm_eps conv_dim conv_dim_out conv_use_xavier_init "
      "block_mlp_init_scale block_out_init_scale block_use_xavier_init",
      NULL},
+    // Mamba-2
+    {"config.json", KEY_READ,
+     "mamba_n_heads mamba_n_groups mamba_d_state mamba_d_head mamba_d_conv mamba_expand time_step_limit "
+     "shared_intermediate_size",
+     NULL},
+    {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite
+    {"config.json", KEY_NO_PART, "mamba_chunk_size mamba_conv_bias mamba_proj_bias init_method", NULL},
     {"config.json", KEY_REFUSED, "use_cla", "false"},           // HunYuan
     {"config.json", KEY_REFUSED, "moe_layer_num_skipped", "0"}, //
     {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""},  // Trinity
@@ -116,7 +123,8 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},                     //
     {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
     {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
-    {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\" \"alibi\""},
+    {"config.json", KEY_REFUSED, "position_embedding_type",
+     "\"rope_gptj\" \"absolute\" \"alibi\" \"rope\" \"nope\""},
     {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,

@@ -519,6 +519,35 @@ static const struct folder_rule lfm2_moe_layers[] = {
     {"model.layers.*.feed_forward.experts.{}.w2", "ffn_down_exps", FORM_STACKED},
     END};
 
+#define MAMBA(prefix)                                                                                        \
+    {prefix ".in_proj", "ssm_in", FORM_AS_IS}, {prefix ".conv1d", "ssm_conv1d", FORM_TAPS},                  \
+        {"=" prefix ".A_log", "ssm_a", FORM_DECAY}, {"=" prefix ".D", "ssm_d", FORM_COLUMN},                 \
+        {"=" prefix ".dt_bias", "ssm_dt.bias", FORM_AS_IS},                                                  \
+    {                                                                                                        \
+        prefix ".out_proj", "ssm_out", FORM_AS_IS                                                            \
+    }
+#define GRANITE_HYBRID_LAYER                                                                                 \
+    PRE_NORMS, SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K), MAMBA("model.layers.*.mamba"),                      \
+    {                                                                                                        \
+        "model.layers.*.mamba.norm", "ssm_norm", FORM_AS_IS                                                  \
+    }
+static const struct folder_rule granite_hybrid_layers[] = {
+    GRANITE_HYBRID_LAYER,
+    {"model.layers.*.block_sparse_moe.router.layer", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"model.layers.*.block_sparse_moe.output_linear", "ffn_down_exps", FORM_AS_IS},
+    {"model.layers.*.shared_mlp.input_linear", "ffn_gate_shexp", FORM_FIRST_ROWS},
+    {"model.layers.*.shared_mlp.input_linear", "ffn_up_shexp", FORM_SECOND_ROWS},
+    {"model.layers.*.shared_mlp.output_linear", "ffn_down_shexp", FORM_AS_IS},
+    END};
+static const struct folder_rule granite_hybrid_dense_layers[] = {
+    GRANITE_HYBRID_LAYER,
+    {"model.layers.*.shared_mlp.input_linear", "ffn_gate", FORM_FIRST_ROWS},
+    {"model.layers.*.shared_mlp.input_linear", "ffn_up", FORM_SECOND_ROWS},
+    {"model.layers.*.shared_mlp.output_linear", "ffn_down", FORM_AS_IS},
+    END};
+
 #define SILU      "silu swish"
 #define GELU_TANH "gelu_pytorch_tanh gelu_new"
 #define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
@@ -627,6 +656,11 @@ static const struct folder_family families[] = {
     {"lfm2", "lfm2", lfm2_globals, lfm2_layers, true, true, SILU, WINDOWS_NEVER, true, LFM2_DEFAULTS},
     {"lfm2_moe", "lfm2moe", lfm2_globals, lfm2_moe_layers, true, true, SILU, WINDOWS_NEVER, true,
      LFM2_MOE_DEFAULTS},
+    {"granitemoehybrid", "granitehybrid", llama_globals, granite_hybrid_layers, false, true, SILU,
+     WINDOWS_NEVER, true, GRANITE_HYBRID_DEFAULTS},
+    // without experts
+    {"granitemoehybrid_dense", "granitehybrid", llama_globals, granite_hybrid_dense_layers, false, true, SILU,
+     WINDOWS_NEVER, true, GRANITE_HYBRID_DENSE_DEFAULTS},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
      BERT_DEFAULTS},
     {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,

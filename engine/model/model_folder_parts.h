@@ -23,6 +23,8 @@ enum folder_form {
     FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
     FORM_POSITIONS,            // without the rows before shape.first_position
     FORM_TAPS,                 // a convolution's [channels, 1, taps] -> [channels, taps]
+    FORM_DECAY,                // float32: x becomes -exp(x); a vector becomes a column
+    FORM_COLUMN,               // a vector becomes a column: [n] -> [n, 1]
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
@@ -33,6 +35,8 @@ enum folder_form {
     // Rows of each key head together: query, key, its value heads' values, their gates
     FORM_DELTA_QKV,  // -> all queries, all keys, all values
     FORM_DELTA_GATE, // -> all gates
+    FORM_FIRST_ROWS, // the first half of the rows, the second
+    FORM_SECOND_ROWS,
     // Selects a part of each expert's rows from a tensor that holds the matrices of all experts.
     FORM_FIRST_HALF,  // [experts, 2 rows, columns]: gate, then up; this is gate
     FORM_SECOND_HALF, // up
@@ -132,6 +136,7 @@ uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column)
 // FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.
 void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out);
 void folder_make_decay(const struct folder_shape *shape, const struct tensor *from, float *out);
+void folder_make_decays(const struct tensor *from, float *out); // FORM_DECAY
 // Writes the transpose of `from`, whose items have n_bytes.
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out);
 

@@ -3,6 +3,9 @@
 #include "engine/model/family.h"
 #include "engine/model/model_folder_settings.h"
 
+#include <float.h>
+#include <math.h>
+
 static bool is_linear(const struct value *type)
 {
     return type->kind == VALUE_STRING && text_equals_string(type->text, "linear_attention");
@@ -137,6 +140,61 @@ static void put_heads(struct config *config)
                      (size_t)n_layers);
 }
 
+// --- Mamba-2 ---
+
+// Bounds of the time step, of which the upper one may be infinite: a large number here (model_folder_files.c), or
+// an object.
+static void put_steps(struct config *config)
+{
+    const struct value *limits = find_setting(config, "time_step_limit");
+    double bounds[2] = {0.0, INFINITY};
+    for (size_t i = 0; limits && limits->kind == VALUE_ARRAY && i < 2 && i < limits->array.n_items; i++) {
+        const struct value *item = &limits->array.items[i];
+        if (item->kind == VALUE_FLOAT || item->kind == VALUE_INTEGER)
+            bounds[i] = item->kind == VALUE_FLOAT ? item->number : (double)item->integer;
+        else if (i == 0 || !is_text(find_in(item, "__float__"), "Infinity"))
+            refuse_setting(config, ERROR_MODEL_FILE, "time_step_limit", limits);
+    }
+    if (limits && (limits->kind != VALUE_ARRAY || limits->array.n_items != 2))
+        refuse_setting(config, ERROR_MODEL_FILE, "time_step_limit", limits);
+    if (bounds[0] > 0.0)
+        put_number(config, "ssm.time_step_min", bounds[0]);
+    if (bounds[1] < FLT_MAX)
+        put_number(config, "ssm.time_step_max", bounds[1]);
+}
+
+static int64_t read_inner(struct config *config, int64_t n_heads)
+{
+    const char *dim = "mamba_d_head mamba_head_dim head_dim";
+    const struct value *given = find_setting(config, dim);
+    if (given && !is_text(given, "auto"))
+        return n_heads * read_integer(config, dim, 0);
+    int64_t expanded =
+        read_integer(config, "mamba_expand expand", 2) * read_integer(config, "hidden_size", 0);
+    return read_integer(config, "mamba_d_ssm", expanded);
+}
+
+static void put_scan(struct config *config)
+{
+    const char *heads = "mamba_n_heads mamba_num_heads num_heads", *groups = "mamba_n_groups n_groups";
+    struct folder_delta *delta = &config->out->shape.delta;
+    delta->n_heads = read_integer(config, heads, 0);
+    delta->n_key_heads = read_integer(config, groups, 1);
+    int64_t inner = read_inner(config, delta->n_heads);
+    if (config->status == STATUS_OK &&
+        (delta->n_heads < 1 || inner < 1 || inner > MODEL_WIDTH_MAX || inner % delta->n_heads != 0))
+        refuse_setting(config, ERROR_MODEL_FILE, heads, find_setting(config, heads));
+    if (config->status == STATUS_OK && (delta->n_key_heads < 1 || inner % delta->n_key_heads != 0))
+        refuse_setting(config, ERROR_MODEL_FILE, groups, find_setting(config, groups));
+    put_integer(config, "ssm.conv_kernel", read_integer(config, "mamba_d_conv conv_kernel", 4));
+    put_integer(config, "ssm.time_step_rank", delta->n_heads);
+    put_integer(config, "ssm.group_count", delta->n_key_heads);
+    put_integer(config, "ssm.state_size",
+                read_integer(config, "mamba_d_state ssm_state_size state_size", 128));
+    put_integer(config, "ssm.inner_size", inner);
+    put_steps(config);
+}
+
 void folder_put_recurrent(struct config *config)
 {
     const struct family *family = family_of(config);
@@ -152,6 +210,7 @@ void folder_put_recurrent(struct config *config)
         put_integer(config, "shortconv.l_cache", read_integer(config, "conv_L_cache", 3));
         break;
     case RECURRENT_SCAN:
+        put_scan(config);
         break;
     }
 }

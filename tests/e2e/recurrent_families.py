@@ -26,11 +26,43 @@ def lfm2():
             yield f"{prefix}feed_forward.{name}.weight", shape
 
 
+STATE, SCAN_HEADS, SCAN_DIM, GROUPS = 6, 4, 10, 2
+INNER, CHANNELS = SCAN_HEADS * SCAN_DIM, SCAN_HEADS * SCAN_DIM + 2 * GROUPS * STATE
+MAMBA = {"in_proj.weight": [INNER + CHANNELS + SCAN_HEADS, WIDTH], "conv1d.weight": [CHANNELS, 1, 4], "conv1d.bias": [CHANNELS],
+         "A_log": [SCAN_HEADS], "D": [SCAN_HEADS], "dt_bias": [SCAN_HEADS], "norm.weight": [INNER], "out_proj.weight": [WIDTH, INNER]}
+SCAN = {"mamba_n_heads": SCAN_HEADS, "mamba_d_head": SCAN_DIM, "mamba_n_groups": GROUPS, "mamba_d_state": STATE, "mamba_d_conv": 4}
+
+
+def attention(out="o_proj"):
+    kv = WIDTH // HEADS * KV_HEADS
+    return {"q_proj.weight": [WIDTH, WIDTH], "k_proj.weight": [kv, WIDTH], "v_proj.weight": [kv, WIDTH], f"{out}.weight": [WIDTH, WIDTH]}
+
+
+def granite():
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.norm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    for layer in range(4):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "post_attention_layernorm.weight", [WIDTH]
+        room, parts = ("self_attn", attention()) if layer == 2 else ("mamba", MAMBA)
+        for name, shape in parts.items():
+            yield f"{prefix}{room}.{name}", shape
+        yield prefix + "shared_mlp.input_linear.weight", [2 * N_FF, WIDTH]
+        yield prefix + "shared_mlp.output_linear.weight", [WIDTH, N_FF]
+
+
 FAMILIES = {
     "lfm2": {
         "config": {"model_type": "lfm2", "num_hidden_layers": 4, "intermediate_size": N_FF, "block_auto_adjust_ff_dim": False,
                    "full_attn_idxs": [1], "norm_eps": 1e-5, **SIZES},
         "tensors": lfm2, "shown": "recurrent   3 layers of short convolutions, 3 taps"},
+    "granitehybrid": {
+        "config": {"model_type": "granitemoehybrid", "num_hidden_layers": 4, "layer_types": ["mamba", "mamba", "attention", "mamba"],
+                   "num_local_experts": 0, "shared_intermediate_size": N_FF, "position_embedding_type": "nope",
+                   "attention_multiplier": 0.2, "time_step_limit": [0.0, float("inf")], **SCAN, **SIZES},
+        "tensors": granite, "shown": "recurrent   3 layers of 4 heads (2 key) of 6 x 10"},
 }
 
 

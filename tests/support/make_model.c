@@ -50,6 +50,7 @@ static const struct {
     {"afmoe", HEAD_LENGTHS | HEAD_NORMS | BOTH_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED |
                   PICK_BIAS | WINDOWED},
     {"lfm2", HEAD_NORMS},
+    {"granitehybrid", SPARSE},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
@@ -220,7 +221,7 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
     if (is_of(maker, "gptneox"))
         add_key(maker, "use_parallel_residual", GGUF_BOOL, 1);
-    if (is_of(maker, "granite granitemoe")) {
+    if (is_of(maker, "granite granitemoe granitehybrid")) {
         add_key(maker, "attention.scale", GGUF_F32, 0.25);
         add_key(maker, "embedding_scale", GGUF_F32, 3.0);
         add_key(maker, "residual_scale", GGUF_F32, 0.5);

@@ -26,6 +26,8 @@ void add_recurrent_keys(struct maker *maker)
 {
     if (is_of(maker, HEADS_FAMILIES))
         add_heads(maker);
+    if (is_of(maker, "granitehybrid"))
+        add_key(maker, "rope.scaling.finetuned", GGUF_BOOL, maker->recipe.larger);
     if (is_of(maker, SHORT_FAMILIES))
         add_key(maker, "shortconv.l_cache", GGUF_U32, SHORT_TAPS);
     if (!is_of(maker, DELTA_FAMILIES " " SCAN_FAMILIES))
@@ -35,6 +37,10 @@ void add_recurrent_keys(struct maker *maker)
     add_key(maker, "ssm.group_count", GGUF_U32, KEYS);
     add_key(maker, "ssm.time_step_rank", GGUF_U32, HEADS);
     add_key(maker, "ssm.inner_size", GGUF_U32, INNER);
+    if (is_of(maker, SCAN_FAMILIES) && maker->recipe.larger) {
+        add_key(maker, "ssm.time_step_min", GGUF_F32, 0.3);
+        add_key(maker, "ssm.time_step_max", GGUF_F32, 0.9);
+    }
     if (maker->recipe.n_beyond)
         add_key(maker, "nextn_predict_layers", GGUF_U32, maker->recipe.n_beyond);
 }

@@ -182,7 +182,8 @@ bool is_windowed(const struct reference *r, int layer)
 
 static bool is_rotated(const struct reference *r, int layer)
 {
-    return !is_of(r, "gpt2 bloom") && !(is_of(r, "smollm3") && layer % 4 == 3) &&
+    return !is_of(r, "gpt2 bloom") && number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
+           !(is_of(r, "smollm3") && layer % 4 == 3) &&
            !(is_of(r, "cohere2 exaone4 afmoe llama4") && !is_windowed(r, layer));
 }
 
@@ -215,7 +216,9 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
             bool is_query)
 {
     bool halves =
-        !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
+        !is_of(
+            r,
+            "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
         !is_of(r, "internlm2 ernie4_5-moe arcee llama4");
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
@@ -674,7 +677,7 @@ static void open_reference(struct reference *r, const char *path)
                                                                                             : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
-    if (is_of(r, "granite granitemoe minicpm3"))
+    if (is_of(r, "granite granitemoe minicpm3 granitehybrid"))
         r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);

@@ -482,6 +482,33 @@ TEST(layers_of_either_kind_are_numbered_apart)
     model_close(model);
 }
 
+TEST(a_scan_has_its_keys_and_tensors)
+{
+    static const char *const tensors[] = {"blk.0.ssm_in.weight", "blk.2.ssm_conv1d.weight",
+                                          "blk.3.ssm_dt.bias",   "blk.0.ssm_a",
+                                          "blk.0.ssm_d",         "blk.2.ssm_out.weight",
+                                          "blk.1.attn_k.weight"};
+    static const char *const keys[] = {"granitehybrid.ssm.conv_kernel", "granitehybrid.ssm.state_size",
+                                       "granitehybrid.ssm.group_count", "granitehybrid.ssm.time_step_rank",
+                                       "granitehybrid.ssm.inner_size"};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        refuse_model(state, &(struct model_recipe){.family = "granitehybrid", .drop_tensor = tensors[i]},
+                     ERROR_MODEL_FILE, tensors[i]);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        refuse_model(state, &(struct model_recipe){.family = "granitehybrid", .drop_key = keys[i]},
+                     ERROR_MODEL_FILE, keys[i]);
+    refuse_model(state,
+                 &(struct model_recipe){.family = "granitehybrid", .widen_tensor = "blk.0.ssm_norm.weight"},
+                 ERROR_MODEL_FILE, "ssm_norm.weight: expected");
+    refuse_model(state, &(struct model_recipe){.family = "granitehybrid", .widen_tensor = "blk.0.ssm_a"},
+                 ERROR_MODEL_FILE, "ssm_a: expected 6, file has");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "granitehybrid",
+                                        .keys = {{"granitehybrid.ssm.time_step_min", GGUF_F32, 2.0, NULL},
+                                                 {"granitehybrid.ssm.time_step_max", GGUF_F32, 1.0, NULL}}},
+                 ERROR_MODEL_FILE, "ssm.time_step_min and _max: 2 and 1");
+}
+
 TEST(a_short_convolution_has_its_key_and_tensors)
 {
     static const char *const tensors[] = {"blk.0.shortconv.in_proj.weight", "blk.2.shortconv.conv.weight",
