@@ -282,9 +282,16 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
                               const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    multiply_gated(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE),
-                   slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP), input, false);
-    multiply_rows(pass, slot_product(m->experts.shared, layer, SLOT_SHARED_DOWN), m->experts.shared_gate);
+    struct product up = slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP);
+    bool gated = layer->weights[SLOT_SHARED_GATE] != NULL;
+    if (gated) {
+        multiply_gated(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE), up, input, false);
+    } else {
+        multiply_rows(pass, up, input);
+        pass->operations->activate(pass->backend, up.y, up.y, NULL, pass->n_rows, pass->shape->activation);
+    }
+    multiply_rows(pass, slot_product(m->experts.shared, layer, SLOT_SHARED_DOWN),
+                  gated ? m->experts.shared_gate : up.y);
     if (layer->weights[SLOT_SHARED_ROUTER]) {
         multiply_rows(pass, slot_product(m->experts.shared_router, layer, SLOT_SHARED_ROUTER), input);
         pass->operations->gate_rows(pass->backend, m->experts.shared, m->experts.shared_router, pass->n_rows);
@@ -315,10 +322,18 @@ static void route_rows(struct pass *pass, const struct forward_layer *layer, con
 static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS),
-                   slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS), input, true);
+    struct product up = slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS);
+    bool gated = layer->weights[SLOT_GATE_EXPERTS] != NULL;
+    if (gated) {
+        multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS), up, input, true);
+    } else {
+        int32_t n_pairs = pass->n_rows * pass->shape->experts.n_used;
+        pass->operations->expert_products(pass->backend, &up, 1, input, pass->n_rows, false);
+        pass->operations->activate(pass->backend, up.y, up.y, NULL, n_pairs, pass->shape->activation);
+    }
     struct product down = slot_product(m->experts.pair_down, layer, SLOT_DOWN_EXPERTS);
-    pass->operations->expert_products(pass->backend, &down, 1, m->experts.pair_gate, pass->n_rows, true);
+    pass->operations->expert_products(pass->backend, &down, 1, gated ? m->experts.pair_gate : up.y,
+                                      pass->n_rows, true);
     pass->operations->expert_sum(pass->backend, m->branch, m->experts.pair_down, pass->n_rows);
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input);
@@ -419,6 +434,20 @@ static bool run_mixers(struct pass *pass, int32_t index, const struct matrix *in
     return true;
 }
 
+// branch = the layer's MLP, its experts, or both.
+static void run_feed_forward(struct pass *pass, int32_t index, const struct matrix *input)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
+    if (layer->weights[SLOT_ROUTER_SCALE]) {
+        run_experts_and_mlp(pass, index);
+    } else if (layer->weights[SLOT_ROUTER]) {
+        route_rows(pass, layer, input);
+        run_experts(pass, layer, input);
+    } else {
+        run_mlp(pass, index, input);
+    }
+}
+
 void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
@@ -435,26 +464,23 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
-    if (!run_mixers(pass, index, seen, parts, parallel && !ffn_normed))
+    bool mixes = tensors->attends || tensors->recurrent;
+    if (mixes && !run_mixers(pass, index, seen, parts, parallel && !ffn_normed))
         return;
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a
     // layer without an MLP norm uses the output of attention's norm.
     if (parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, false);
-    add_branch(pass, layer, SLOT_ATTN_POST_NORM);
+    if (mixes)
+        add_branch(pass, layer, SLOT_ATTN_POST_NORM);
+    if (tensors->n_ff == 0 && !tensors->sparse)
+        return;
     if (pass->shape->altup.n)
         altup_add_laurel(pass);
     if (!parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
     const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
-    if (layer->weights[SLOT_ROUTER_SCALE]) {
-        run_experts_and_mlp(pass, index);
-    } else if (layer->weights[SLOT_ROUTER]) {
-        route_rows(pass, layer, input);
-        run_experts(pass, layer, input);
-    } else {
-        run_mlp(pass, index, input);
-    }
+    run_feed_forward(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
     if (pass->shape->altup.n) {
         altup_correct(pass, index);

@@ -268,9 +268,11 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t n_embd = shape->n_embd,
             heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
     bool beside = model->family->experts_beside_mlp && shape->experts.n;
-    bool all_sparse =
-        shape->experts.n && shape->experts.n_layers_dense == 0 && shape->experts.every == 1 && !beside;
-    int64_t n_ff = all_sparse ? 0 : shape->n_ff;
+    bool any_dense = beside;
+    for (int32_t i = 0; i < shape->n_layers; i++)
+        any_dense = any_dense || (model->layers[i].n_ff && !model->layers[i].sparse);
+    int64_t n_ff = any_dense ? shape->n_ff : 0;
+    bool plain = model->family->experts_plain;
     int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers, altup = shape->altup.n;
     int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
     bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->experts.n_ff_shared;
@@ -313,10 +315,10 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
     PLAN(experts.router, rows, shape->experts.n);
-    PLAN(experts.pair_gate, pairs, pairs ? shape->experts.n_ff : 0);
+    PLAN(experts.pair_gate, pairs, pairs && !plain ? shape->experts.n_ff : 0);
     PLAN(experts.pair_up, pairs, pairs ? shape->experts.n_ff : 0);
     PLAN(experts.pair_down, pairs, pairs ? n_embd : 0);
-    PLAN(experts.shared_gate, rows, shape->experts.n_ff_shared);
+    PLAN(experts.shared_gate, rows, plain ? 0 : shape->experts.n_ff_shared);
     PLAN(experts.shared_up, rows, shape->experts.n_ff_shared);
     PLAN(experts.shared, rows, shared || beside ? n_embd : 0);
     PLAN(experts.shared_router, rows, has_router ? 1 : 0);

@@ -20,6 +20,7 @@ enum layer_kinds {
     LAYERS_ATTEND,      // all have attention
     LAYERS_BY_INTERVAL, // every n-th has attention, the others a recurrence; or the file's keys say which
     LAYERS_BY_HEADS,    // those without key-value heads (an array of the file) have a recurrence
+    LAYERS_SINGLE, // the same, but those with an MLP (another array) have nothing else, and the others no MLP
 };
 
 // A row of the table in family.c. Flat, not grouped, because the table is read row by row.
@@ -45,6 +46,8 @@ struct family {
     bool qk_norm_full; // q and k are normalized over their full width, not head by head
     bool experts_allowed;
     bool experts_normalized;
+    bool experts_plain;         // experts' MLPs have no gate
+    bool experts_by_tensors;    // a layer with a router has experts, another an MLP
     bool routed_by_keys;        // the file's keys say how experts are selected, and which layers are dense;
                                 // other families refuse such keys
     enum route_kind route_kind; // if the file names none

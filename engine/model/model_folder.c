@@ -162,7 +162,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
     if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_DELTA_DECAY ||
         form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
-        form >= FORM_FIRST_HALF)
+        form == FORM_GROUPS || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
     struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
     if (!folder_rows_fit(shape, form, &rows))
@@ -192,6 +192,10 @@ static void set_rows(const struct folder *folder, struct tensor *tensor, enum fo
         tensor->dims[0] = square ? tensor->dims[0] : 1;
         tensor->dims[1] = square ? tensor->dims[1] : n_items;
         tensor->dims[2] = tensor->dims[3] = 1;
+    } else if (form == FORM_GROUPS) {
+        tensor->n_dims = 2;
+        tensor->dims[1] = (uint64_t)folder->config.shape.delta.n_key_heads;
+        tensor->dims[0] /= tensor->dims[1];
     } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS ||
                form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS) {
         tensor->size_bytes /= tensor->dims[1];
@@ -211,7 +215,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         enum folder_form form = origin->rule->form;
         if (form == FORM_TRANSPOSED || form == FORM_DELTA_COLUMNS || form == FORM_DELTA_DECAY ||
             form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
-            form >= FORM_FIRST_HALF)
+            form == FORM_GROUPS || form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }

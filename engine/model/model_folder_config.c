@@ -78,7 +78,7 @@ static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
     int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
-    shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", 0);
+    shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", folder_count_layers(config));
     shape->n_heads = read_integer(config, "num_attention_heads n_head n_heads", 0);
     shape->n_kv_heads = is_model_type(config, "falcon")
                             ? falcon_kv_heads(config, shape->n_heads)
@@ -104,13 +104,13 @@ static void read_sizes(struct config *config)
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
     put_integer(config, "attention.head_count", shape->n_heads);
-    if (!layers_vary(config) && family_of(config)->layer_kinds != LAYERS_BY_HEADS)
+    if (!layers_vary(config) && !heads_vary(config))
         put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
     if (!find_setting(config, "kv_lora_rank")) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length", shape->head_dim);
     }
-    if (!layers_vary(config))
+    if (!layers_vary(config) && family_of(config)->layer_kinds != LAYERS_SINGLE)
         put_integer(config, "feed_forward_length", read_mlp_width(config, 4 * n_embd));
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length", read_context(config));
@@ -195,17 +195,20 @@ static void read_numbers(struct config *config)
          "expert_shared_count"},
         {"num_experts_per_tok top_k_experts moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
-        {"shared_expert_intermediate_size shared_intermediate_size", "expert_shared_feed_forward_length"},
+        {"shared_expert_intermediate_size shared_intermediate_size moe_shared_expert_intermediate_size",
+         "expert_shared_feed_forward_length"},
     };
     char name[128];
-    bool has_experts = read_truth(config, "enable_moe_block", false); // of Gemma 4
+    bool has_experts = layers_vary(config)
+                           ? read_truth(config, "enable_moe_block", false) // of Gemma 4
+                           : !is_model_type(config, "nemotron_h");         // of which none has experts
     bool has_rms = find_setting(config, numbers[0].from), is_rms = family_of(config)->norm == NORM_RMS;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (find_setting(config, numbers[i].from))
             put_number(config, numbers[i == 1 && is_rms && !has_rms ? 0 : i].to,
                        read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (find_setting(config, integers[i].from) && (!layers_vary(config) || has_experts))
+        if (find_setting(config, integers[i].from) && has_experts)
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
     if (find_setting(config, "scoring_func"))
         put_routing(config);
@@ -318,7 +321,7 @@ static void refuse_unknown(struct config *config)
         {"glm4_moe_lite", "rope_interleave", true},
         {"gemma3n_text", "altup_correct_scale", true},
     };
-    const char *activation = "hidden_activation hidden_act activation_function activation";
+    const char *activation = "hidden_activation hidden_act mlp_hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
@@ -502,6 +505,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     if (text_equals_string(name, "granitemoehybrid") && experts && experts->kind == VALUE_INTEGER &&
         experts->integer == 0)
         name = TEXT("granitemoehybrid_dense");
+    if (text_equals_string(name, "nemotron_h") && folder_lists_experts(&config))
+        name = TEXT("nemotron_h_moe");
     out->family = folder_family_find(name);
     if (!out->family)
         return family_refuse_unknown(error, "model_type", name, folder_family_name_at);

@@ -197,5 +197,14 @@
 #define GRANITE_HYBRID_DEFAULTS                                                                              \
     "{" GRANITE_HYBRID ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"shared_intermediate_size\":1024}"
 #define GRANITE_HYBRID_DENSE_DEFAULTS "{" GRANITE_HYBRID "}"
+#define NEMOTRON_H                                                                                           \
+    "\"layer_norm_epsilon\":1e-5,\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":128,"     \
+    "\"intermediate_size\":21504,\"mamba_num_heads\":128,\"mamba_head_dim\":64,\"n_groups\":8,"              \
+    "\"ssm_state_size\":128,\"conv_kernel\":4,\"time_step_min\":0.001,\"max_position_embeddings\":4096"
+#define NEMOTRON_H_DEFAULTS "{" NEMOTRON_H "}"
+#define NEMOTRON_H_MOE_DEFAULTS                                                                              \
+    "{" NEMOTRON_H ",\"n_routed_experts\":8,\"n_shared_experts\":1,\"num_experts_per_tok\":2,"               \
+    "\"moe_intermediate_size\":7688,\"moe_shared_expert_intermediate_size\":7688,\"norm_topk_prob\":true,"   \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,\"topk_group\":1}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults

@@ -91,10 +91,18 @@ static const struct folder_key keys[] = {
     // Mamba-2
     {"config.json", KEY_READ,
      "mamba_n_heads mamba_n_groups mamba_d_state mamba_d_head mamba_d_conv mamba_expand time_step_limit "
-     "shared_intermediate_size",
+     "shared_intermediate_size layers_block_type hybrid_override_pattern mamba_num_heads mamba_head_dim n_groups "
+     "ssm_state_size conv_kernel expand time_step_min moe_shared_expert_intermediate_size mlp_hidden_act",
      NULL},
+    {"config.json", KEY_REFUSED, "mamba_hidden_act", "\"silu\""},
+    {"config.json", KEY_REFUSED, "moe_latent_size", "0"},                  // Nemotron 3 Super
     {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite
-    {"config.json", KEY_NO_PART, "mamba_chunk_size mamba_conv_bias mamba_proj_bias init_method", NULL},
+    {"config.json", KEY_NO_PART,
+     "mamba_chunk_size mamba_conv_bias mamba_proj_bias init_method chunk_size mamba_ssm_cache_dtype "
+     "moe_shared_expert_overlap mtp_layers_block_type mtp_hybrid_override_pattern num_logits_to_keep "
+     "rescale_prenorm_residual residual_in_fp32 time_step_floor time_step_max use_conv_bias use_mamba_kernels "
+     "keys_to_ignore_at_inference",
+     NULL},
     {"config.json", KEY_REFUSED, "use_cla", "false"},           // HunYuan
     {"config.json", KEY_REFUSED, "moe_layer_num_skipped", "0"}, //
     {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""},  // Trinity

@@ -548,6 +548,28 @@ static const struct folder_rule granite_hybrid_dense_layers[] = {
     {"model.layers.*.shared_mlp.output_linear", "ffn_down", FORM_AS_IS},
     END};
 
+static const struct folder_rule mamba_globals[] = {{"backbone.embeddings", "token_embd", FORM_AS_IS},
+                                                   {"backbone.norm_f", "output_norm", FORM_AS_IS},
+                                                   {"lm_head", "output", FORM_AS_IS},
+                                                   END};
+static const struct folder_rule nemotron_h_layers[] = {
+    {"backbone.layers.*.norm", "attn_norm", FORM_AS_IS},
+    MAMBA("backbone.layers.*.mixer"),
+    {"backbone.layers.*.mixer.norm", "ssm_norm", FORM_GROUPS},
+    {"backbone.layers.*.mixer.q_proj", "attn_q", FORM_AS_IS},
+    {"backbone.layers.*.mixer.k_proj", "attn_k", FORM_AS_IS},
+    {"backbone.layers.*.mixer.v_proj", "attn_v", FORM_AS_IS},
+    {"backbone.layers.*.mixer.o_proj", "attn_output", FORM_AS_IS},
+    {"backbone.layers.*.mixer.up_proj", "ffn_up", FORM_AS_IS},
+    {"backbone.layers.*.mixer.down_proj", "ffn_down", FORM_AS_IS},
+    {"backbone.layers.*.mixer.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=backbone.layers.*.mixer.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"backbone.layers.*.mixer.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
+    {"backbone.layers.*.mixer.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    {"backbone.layers.*.mixer.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"backbone.layers.*.mixer.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+
 #define SILU      "silu swish"
 #define GELU_TANH "gelu_pytorch_tanh gelu_new"
 #define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
@@ -661,6 +683,11 @@ static const struct folder_family families[] = {
     // without experts
     {"granitemoehybrid_dense", "granitehybrid", llama_globals, granite_hybrid_dense_layers, false, true, SILU,
      WINDOWS_NEVER, true, GRANITE_HYBRID_DENSE_DEFAULTS},
+    {"nemotron_h", "nemotron_h", mamba_globals, nemotron_h_layers, false, false, "relu2", WINDOWS_NEVER,
+     false, NEMOTRON_H_DEFAULTS},
+    // with experts
+    {"nemotron_h_moe", "nemotron_h_moe", mamba_globals, nemotron_h_layers, false, false, "relu2",
+     WINDOWS_NEVER, false, NEMOTRON_H_MOE_DEFAULTS},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
      BERT_DEFAULTS},
     {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,

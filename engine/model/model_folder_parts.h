@@ -25,6 +25,7 @@ enum folder_form {
     FORM_TAPS,                 // a convolution's [channels, 1, taps] -> [channels, taps]
     FORM_DECAY,                // float32: x becomes -exp(x); a vector becomes a column
     FORM_COLUMN,               // a vector becomes a column: [n] -> [n, 1]
+    FORM_GROUPS,               // a norm of all heads' values -> a row for each group of heads
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor

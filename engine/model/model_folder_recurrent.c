@@ -84,8 +84,8 @@ static void put_delta(struct config *config)
 
 // --- Layers by their heads ---
 
-// What a layer mixes tokens with.
-enum folder_mixer { MIXER_UNKNOWN, MIXER_ATTENTION, MIXER_RECURRENT };
+// What a layer mixes tokens with; the last two of a layer that only has an MLP or experts.
+enum folder_mixer { MIXER_UNKNOWN, MIXER_ATTENTION, MIXER_RECURRENT, MIXER_MLP, MIXER_EXPERTS };
 
 static enum folder_mixer mixer_of(const struct value *type)
 {
@@ -96,11 +96,50 @@ static enum folder_mixer mixer_of(const struct value *type)
                  {"attention", MIXER_ATTENTION},
                  {"linear_attention", MIXER_RECURRENT},
                  {"mamba", MIXER_RECURRENT},
-                 {"conv", MIXER_RECURRENT}};
+                 {"conv", MIXER_RECURRENT},
+                 {"mlp", MIXER_MLP},
+                 {"moe", MIXER_EXPERTS}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (is_text(type, names[i].name))
             return names[i].mixer;
     return MIXER_UNKNOWN;
+}
+
+// A letter of Nemotron-H's pattern.
+static enum folder_mixer mixer_of_letter(char letter)
+{
+    return letter == '*'   ? MIXER_ATTENTION
+           : letter == 'M' ? MIXER_RECURRENT
+           : letter == '-' ? MIXER_MLP
+           : letter == 'E' ? MIXER_EXPERTS
+                           : MIXER_UNKNOWN;
+}
+
+static const char *const type_names = "layer_types layers_block_type hybrid_override_pattern";
+
+int64_t folder_count_layers(const struct config *config)
+{
+    const struct value *types = find_setting(config, type_names);
+    return types && types->kind == VALUE_ARRAY    ? (int64_t)types->array.n_items
+           : types && types->kind == VALUE_STRING ? (int64_t)types->text.size
+                                                  : 0;
+}
+
+static enum folder_mixer listed_mixer(const struct config *config, int64_t layer)
+{
+    const struct value *types = find_setting(config, type_names);
+    if (layer >= folder_count_layers(config))
+        return MIXER_UNKNOWN;
+    return types->kind == VALUE_STRING ? mixer_of_letter(types->text.data[layer])
+                                       : mixer_of(&types->array.items[layer]);
+}
+
+bool folder_lists_experts(const struct config *config)
+{
+    for (int64_t i = 0, n = folder_count_layers(config); i < n; i++)
+        if (listed_mixer(config, i) == MIXER_EXPERTS)
+            return true;
+    return false;
 }
 
 // Whether a list of integers has this one.
@@ -112,38 +151,44 @@ static bool is_listed(const struct value *list, int64_t item)
     return false;
 }
 
-static enum folder_mixer read_mixer(struct config *config, int64_t layer)
+static enum folder_mixer read_mixer(const struct config *config, int64_t layer)
 {
-    const struct value *types = find_setting(config, "layer_types"),
-                       *attention = find_setting(config, "full_attn_idxs");
-    if (types && types->kind == VALUE_ARRAY && (size_t)layer < types->array.n_items &&
-        types->array.n_items == (size_t)config->out->shape.n_layers)
-        return mixer_of(&types->array.items[layer]);
-    if (types)
-        return MIXER_UNKNOWN;
+    const struct value *attention = find_setting(config, "full_attn_idxs");
+    if (find_setting(config, type_names))
+        return folder_count_layers(config) == config->out->shape.n_layers ? listed_mixer(config, layer)
+                                                                          : MIXER_UNKNOWN;
     return !attention || is_listed(attention, layer) ? MIXER_ATTENTION : MIXER_RECURRENT;
 }
 
-// Key-value heads of each layer; 0: the layer is recurrent.
+// Key-value heads of each layer, 0: the layer has no attention; and the width of its MLP or experts, in families
+// where such a layer has nothing else.
 static void put_heads(struct config *config)
 {
-    int32_t n_kv_heads[MODEL_LAYERS_MAX];
+    int32_t n_kv_heads[MODEL_LAYERS_MAX], widths[MODEL_LAYERS_MAX];
     char name[128];
     int64_t n_layers = config->out->shape.n_layers;
+    bool single = family_of(config)->layer_kinds == LAYERS_SINGLE;
+    int64_t dense = read_integer(config, "intermediate_size", 0),
+            sparse = read_integer(config, "moe_intermediate_size", 0);
     for (int64_t i = 0; i < n_layers; i++) {
         enum folder_mixer mixer = read_mixer(config, i);
-        if (mixer == MIXER_UNKNOWN)
-            refuse_setting(config, ERROR_MODEL_FILE, "layer_types", find_setting(config, "layer_types"));
+        bool has_mlp = mixer == MIXER_MLP || mixer == MIXER_EXPERTS;
+        if (mixer == MIXER_UNKNOWN || (has_mlp && !single))
+            refuse_setting(config, ERROR_MODEL_FILE, "layer_types", find_setting(config, type_names));
         n_kv_heads[i] = mixer == MIXER_ATTENTION ? (int32_t)config->out->shape.n_kv_heads : 0;
+        widths[i] = (int32_t)(mixer == MIXER_MLP ? dense : mixer == MIXER_EXPERTS ? sparse : 0);
     }
     gguf_writer_i32s(config->keys, format_key(config, "attention.head_count_kv", name), n_kv_heads,
                      (size_t)n_layers);
+    if (single)
+        gguf_writer_i32s(config->keys, format_key(config, "feed_forward_length", name), widths,
+                         (size_t)n_layers);
 }
 
 // --- Mamba-2 ---
 
 // Bounds of the time step, of which the upper one may be infinite: a large number here (model_folder_files.c), or
-// an object.
+// an object. Nemotron-H's code has another lower one.
 static void put_steps(struct config *config)
 {
     const struct value *limits = find_setting(config, "time_step_limit");
@@ -157,6 +202,8 @@ static void put_steps(struct config *config)
     }
     if (limits && (limits->kind != VALUE_ARRAY || limits->array.n_items != 2))
         refuse_setting(config, ERROR_MODEL_FILE, "time_step_limit", limits);
+    if (is_model_type(config, "nemotron_h") || is_model_type(config, "nemotron_h_moe"))
+        bounds[0] = read_number(config, "time_step_min", 0.001), bounds[1] = INFINITY;
     if (bounds[0] > 0.0)
         put_number(config, "ssm.time_step_min", bounds[0]);
     if (bounds[1] < FLT_MAX)
@@ -198,7 +245,7 @@ static void put_scan(struct config *config)
 void folder_put_recurrent(struct config *config)
 {
     const struct family *family = family_of(config);
-    if (family->layer_kinds == LAYERS_BY_HEADS)
+    if (heads_vary(config))
         put_heads(config);
     switch (family->recurrent) {
     case RECURRENT_NONE:

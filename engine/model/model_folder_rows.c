@@ -144,6 +144,8 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
         return from->n_dims == 2 && n_rows % 2 == 0;
     case FORM_COLUMN:
         return from->n_dims == 1;
+    case FORM_GROUPS:
+        return from->n_dims == 1 && delta->n_key_heads > 0 && n_rows % (uint64_t)delta->n_key_heads == 0;
     case FORM_DECAY:
         return tensor_traits(from->type)->dequantize != NULL;
     case FORM_TAPS:

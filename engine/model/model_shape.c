@@ -36,7 +36,8 @@ static void read_latent(struct key_reader *reader, struct model_shape *shape)
 // Whether the sizes may be arrays with an item for each layer.
 static bool sizes_vary(const struct family *family)
 {
-    return family->layers_vary || family->layer_kinds == LAYERS_BY_HEADS;
+    return family->layers_vary || family->layer_kinds == LAYERS_BY_HEADS ||
+           family->layer_kinds == LAYERS_SINGLE;
 }
 
 // A size that may be an array with an item for each layer, in families whose layers vary.
@@ -65,7 +66,7 @@ static int32_t read_largest(struct key_reader *reader, const struct model *model
                             int32_t otherwise, int32_t most)
 {
     int32_t n_layers = sizes_vary(model->family) ? model->shape.n_layers : 1, largest = 1,
-            least = model->family->layer_kinds == LAYERS_BY_HEADS ? 0 : 1;
+            least = model->family->layers_vary || !sizes_vary(model->family) ? 1 : 0;
     for (int32_t layer = 0; layer < n_layers && reader->status == STATUS_OK; layer++) {
         int32_t size = read_layer_size(reader, model, suffix, layer, otherwise, least, most);
         largest = size > largest ? size : largest;
@@ -358,6 +359,32 @@ static bool has_no_heads(struct key_reader *reader, const struct model *model, i
     return n == 0;
 }
 
+static bool has_experts(const struct model *model, int32_t layer)
+{
+    const struct experts_shape *experts = &model->shape.experts;
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", layer);
+    if (model->family->experts_by_tensors)
+        return experts->n && gguf_tensor(model->gguf, name);
+    return experts->n && layer >= experts->n_layers_dense && (layer + 1) % experts->every == 0;
+}
+
+// A layer without key-value heads has a recurrence, or an MLP of this width and nothing else.
+static void read_single(struct key_reader *reader, struct model *model, int32_t index)
+{
+    struct model_layer *layer = &model->layers[index];
+    int32_t n_most = model->shape.n_ff;
+    layer->n_ff = read_layer_size(reader, model, "feed_forward_length", index, 0, 0, n_most);
+    layer->recurrent = layer->recurrent && layer->n_ff == 0;
+    bool fits = layer->n_ff == 0 || (!layer->attends && layer->n_ff == n_most);
+    if (!fits && reader->status == STATUS_OK)
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "layer %d: an MLP of width %d%s; expected one of %d, as in other layers, and "
+                      "no attention",
+                      index, layer->n_ff, layer->attends ? " and attention" : "", n_most);
+}
+
 // Reads which layers have attention, a recurrence and an MLP, and numbers the layers with attention and the
 // recurrent ones. LAYERS_BY_INTERVAL: a truth value for each, or every n-th layer has attention (llama.cpp,
 // src/models/qwen35.cpp).
@@ -375,11 +402,12 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         struct model_layer *layer = &model->layers[i];
         if (by_interval)
             layer->recurrent = given ? gguf_array_integer(&truths, (size_t)i) != 0 : (i + 1) % interval != 0;
-        else if (family->layer_kinds == LAYERS_BY_HEADS)
+        else if (family->layer_kinds == LAYERS_BY_HEADS || family->layer_kinds == LAYERS_SINGLE)
             layer->recurrent = has_no_heads(reader, model, i);
         layer->attends = !layer->recurrent;
-        layer->sparse =
-            shape->experts.n && i >= shape->experts.n_layers_dense && (i + 1) % shape->experts.every == 0;
+        if (family->layer_kinds == LAYERS_SINGLE)
+            read_single(reader, model, i);
+        layer->sparse = has_experts(model, i);
         layer->state = layer->recurrent ? shape->recurrent.n_layers++ : 0;
         layer->store = layer->attends ? shape->attention.n_layers++ : 0;
         if (shape->bidirectional) // pages hold the keys and values of one layer at a time
@@ -452,6 +480,7 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         {"attention.q_lora_rank", 0, true, false, false},
         {"attention.kv_lora_rank", 0, true, false, false},
         {"interleave_moe_layer_step", 1, false, false, false},
+        {"moe_latent_size", 0, false, false, false},
     };
     static const struct {
         const char *suffix;

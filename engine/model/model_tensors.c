@@ -149,6 +149,7 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     const struct model *model = search->model;
     struct layer_heads heads = model_layer_heads(model, index);
     int64_t *widths = search->widths;
+    widths[FF] = model->layers[index].n_ff;
     if (!model->heads)
         return;
     widths[QUERY] = (int64_t)model->shape.attention.n_heads * heads.key_dim;
@@ -156,7 +157,6 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     widths[VALUE] = (int64_t)heads.n_kv_heads * heads.value_dim;
     widths[HEADS_OUT] = (int64_t)model->shape.attention.n_heads * heads.value_dim;
     widths[KEY_DIM] = heads.key_dim;
-    widths[FF] = model->layers[index].n_ff;
 }
 
 // The slot's name in the family's files.
@@ -432,6 +432,10 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
             optional |= SLOT(SHARED_ROUTER);
         }
     }
+    if (family->experts_plain)
+        required &= ~(uint32_t)(SLOT(GATE_EXPERTS) | SLOT(SHARED_GATE));
+    if (search->model->layers[index].n_ff == 0 && !search->model->layers[index].sparse)
+        required &= ~(uint32_t)(MLP | SLOT(FFN_NORM));
     if (family->first_unnormed && index == 0) {
         required &= ~(uint32_t)SLOT(ATTN_NORM);
         optional |= SLOT(ATTN_NORM);
@@ -471,6 +475,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_varied(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
+    if (status == STATUS_OK && !attends && !recurrent) // an MLP only
+        move_slot(layer, SLOT_FFN_NORM, SLOT_ATTN_NORM);
     return status;
 }
 

@@ -53,6 +53,19 @@ def granite():
         yield prefix + "shared_mlp.output_linear.weight", [WIDTH, N_FF]
 
 
+def nemotron():
+    yield "backbone.embeddings.weight", [N_VOCAB, WIDTH]
+    yield "backbone.norm_f.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    experts = {"gate.weight": [3, WIDTH], "gate.e_score_correction_bias": [3]}
+    for expert in ("experts.0", "experts.1", "experts.2", "shared_experts"):
+        experts.update({f"{expert}.up_proj.weight": [N_FF, WIDTH], f"{expert}.down_proj.weight": [WIDTH, N_FF]})
+    for layer, parts in enumerate([MAMBA, experts, attention(), MAMBA, experts]):
+        yield f"backbone.layers.{layer}.norm.weight", [WIDTH]
+        for name, shape in parts.items():
+            yield f"backbone.layers.{layer}.mixer.{name}", shape
+
+
 FAMILIES = {
     "lfm2": {
         "config": {"model_type": "lfm2", "num_hidden_layers": 4, "intermediate_size": N_FF, "block_auto_adjust_ff_dim": False,
@@ -63,6 +76,12 @@ FAMILIES = {
                    "num_local_experts": 0, "shared_intermediate_size": N_FF, "position_embedding_type": "nope",
                    "attention_multiplier": 0.2, "time_step_limit": [0.0, float("inf")], **SCAN, **SIZES},
         "tensors": granite, "shown": "recurrent   3 layers of 4 heads (2 key) of 6 x 10"},
+    "nemotron_h_moe": {
+        "config": {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*ME", "head_dim": WIDTH // HEADS, "mamba_num_heads": SCAN_HEADS,
+                   "mamba_head_dim": SCAN_DIM, "n_groups": GROUPS, "ssm_state_size": STATE, "conv_kernel": 4, "n_routed_experts": 3,
+                   "num_experts_per_tok": 2, "moe_intermediate_size": N_FF, "moe_shared_expert_intermediate_size": N_FF,
+                   "mlp_hidden_act": "relu2", **SIZES},
+        "tensors": nemotron, "shown": "recurrent   2 layers of 4 heads (2 key) of 6 x 10"},
 }
 
 

@@ -162,6 +162,8 @@ static struct batch_subject subjects[] = {
      {.family = "granitehybrid", .seed = 22, .larger = true},
      KV_F32,
      LENGTH_MAX},
+    FAMILY(nemotron_h),
+    {"family nemotron_h_moe", {.family = "nemotron_h_moe", .seed = 21, .n_layers = 6}, KV_F16, 70},
     FAMILY(gemma),
     FAMILY(gemma2),
     FAMILY(gemma3),

@@ -51,6 +51,8 @@ static const struct {
                   PICK_BIAS | WINDOWED},
     {"lfm2", HEAD_NORMS},
     {"granitehybrid", SPARSE},
+    {"nemotron_h", HEAD_LENGTHS | PLAIN_MLP},
+    {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
@@ -66,7 +68,7 @@ static bool has_trait(const struct maker *maker, int trait)
 
 // --- Key-values ---
 
-static bool replaced(const struct maker *maker, const char *key)
+bool replaced(const struct maker *maker, const char *key)
 {
     if (maker->recipe.drop_key && strcmp(maker->recipe.drop_key, key) == 0)
         return true;
@@ -250,7 +252,8 @@ static void add_keys(struct maker *maker)
     add_key(maker, "block_count", GGUF_U32, r->n_layers + r->n_beyond);
     add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
     if (!is_of(maker, GEMMA_FAMILIES)) {
-        add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
+        if (!is_of(maker, SINGLE_FAMILIES))
+            add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
         if (!is_of(maker, HEADS_FAMILIES))
             add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
     }
@@ -490,7 +493,7 @@ static void add_experts(struct maker *maker, const char *prefix)
     char whole[NAME_BYTES];
     snprintf(whole, sizeof whole, "%sffn_gate_inp.weight", prefix);
     add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, n, 1);
-    for (int i = 0; i < 3; i++) {
+    for (int i = has_trait(maker, PLAIN_MLP) ? 1 : 0; i < 3; i++) {
         snprintf(whole, sizeof whole, "%s%s.weight", prefix, names[i]);
         add_tensor(maker, whole, MADE_MATRIX, i == 2 ? n_ff : n_embd, i == 2 ? n_embd : n_ff, n);
     }
@@ -511,7 +514,8 @@ static void add_experts(struct maker *maker, const char *prefix)
     snprintf(whole, sizeof whole, "%sffn_gate_inp_shexp.weight", prefix);
     if (gated)
         add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, 1, 1);
-    add_matrix(maker, prefix, "ffn_gate_shexp", n_shared, r->n_embd, false);
+    if (!has_trait(maker, PLAIN_MLP))
+        add_matrix(maker, prefix, "ffn_gate_shexp", n_shared, r->n_embd, false);
     add_matrix(maker, prefix, "ffn_up_shexp", n_shared, r->n_embd, false);
     add_matrix(maker, prefix, "ffn_down_shexp", r->n_embd, n_shared, false);
 }
@@ -524,8 +528,8 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
     if (is_of(maker, "gpt-oss glm4moe seed_oss " DELTA_FAMILIES))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
-    else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, "phi2 falcon olmo2 command-r cohere2") &&
-             !(is_of(maker, "stablelm") && r->larger))
+    else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, SINGLE_FAMILIES) &&
+             !is_of(maker, "phi2 falcon olmo2 command-r cohere2") && !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
     dense = dense || (has_trait(maker, INTERLEAVED) && layer % 2 == 0);
@@ -589,9 +593,12 @@ static void add_tensors(struct maker *maker)
         }
         if (made_is_recurrent(maker, i))
             add_recurrence(maker, prefix);
-        else
+        else if (made_attends(maker, i))
             add_attention(maker, prefix);
-        add_mlp(maker, prefix, i);
+        else
+            add_norm(maker, prefix, "attn_norm", r->n_embd);
+        if (made_has_mlp(maker, i))
+            add_mlp(maker, prefix, i);
     }
     for (int32_t i = 0; i < r->n_layers && r->scaled; i++)
         add_scales(maker, i);

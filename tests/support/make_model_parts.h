@@ -38,6 +38,7 @@ static inline bool is_of(const struct maker *maker, const char *families)
     return strstr(list, padded) != NULL;
 }
 
+bool replaced(const struct maker *maker, const char *key); // by the recipe, or dropped
 void add_key(struct maker *maker, const char *suffix, enum gguf_kind kind, double number);
 void add_tensor(struct maker *maker, const char *name, enum made_kind kind, uint64_t n_cols, uint64_t n_rows,
                 uint64_t n_matrices);
@@ -50,10 +51,13 @@ void add_matrix(struct maker *maker, const char *prefix, const char *name, int32
 // key-value heads which layers are recurrent.
 #define DELTA_FAMILIES     "qwen3next qwen35 qwen35moe"
 #define SHORT_FAMILIES     "lfm2 lfm2moe"
-#define SCAN_FAMILIES      "granitehybrid"
+#define SINGLE_FAMILIES    "nemotron_h nemotron_h_moe" // one mixer or MLP a layer
+#define SCAN_FAMILIES      "granitehybrid " SINGLE_FAMILIES
 #define HEADS_FAMILIES     SHORT_FAMILIES " " SCAN_FAMILIES
 #define RECURRENT_FAMILIES DELTA_FAMILIES " " HEADS_FAMILIES
 bool made_is_recurrent(const struct maker *maker, int32_t layer);
+bool made_attends(const struct maker *maker, int32_t layer);
+bool made_has_mlp(const struct maker *maker, int32_t layer);
 void add_recurrent_keys(struct maker *maker);
 void add_recurrence(struct maker *maker, const char *prefix); // in place of attention, with its norm
 

@@ -7,9 +7,33 @@ enum { TAPS = 4, SHORT_TAPS = 3 };
 
 bool made_is_recurrent(const struct maker *maker, int32_t layer)
 {
+    if (is_of(maker, SINGLE_FAMILIES))
+        return layer % 4 == 0;
     if (is_of(maker, HEADS_FAMILIES))
         return layer % 3 != 1;
     return is_of(maker, DELTA_FAMILIES) && (layer + 1) % 4 != 0;
+}
+
+bool made_attends(const struct maker *maker, int32_t layer)
+{
+    return is_of(maker, SINGLE_FAMILIES) ? layer % 4 == 2 : !made_is_recurrent(maker, layer);
+}
+
+bool made_has_mlp(const struct maker *maker, int32_t layer)
+{
+    return !is_of(maker, SINGLE_FAMILIES) || layer % 2 == 1;
+}
+
+static void add_widths(struct maker *maker)
+{
+    char key[128];
+    const struct model_recipe *r = &maker->recipe;
+    int32_t width = is_of(maker, "nemotron_h_moe") ? r->n_ff / 2 : r->n_ff;
+    snprintf(key, sizeof key, "%s.feed_forward_length", maker->base);
+    put_key_array(&maker->keys, key, GGUF_I32, (uint64_t)r->n_layers);
+    for (int32_t i = 0; i < r->n_layers; i++)
+        put_integer(&maker->keys, (uint64_t)(made_has_mlp(maker, i) ? width : 0), 4);
+    maker->n_keys++;
 }
 
 static void add_heads(struct maker *maker)
@@ -18,7 +42,7 @@ static void add_heads(struct maker *maker)
     snprintf(key, sizeof key, "%s.attention.head_count_kv", maker->base);
     put_key_array(&maker->keys, key, GGUF_I32, (uint64_t)maker->recipe.n_layers);
     for (int32_t i = 0; i < maker->recipe.n_layers; i++)
-        put_integer(&maker->keys, (uint64_t)(made_is_recurrent(maker, i) ? 0 : maker->recipe.n_kv_heads), 4);
+        put_integer(&maker->keys, (uint64_t)(made_attends(maker, i) ? maker->recipe.n_kv_heads : 0), 4);
     maker->n_keys++;
 }
 
@@ -26,6 +50,8 @@ void add_recurrent_keys(struct maker *maker)
 {
     if (is_of(maker, HEADS_FAMILIES))
         add_heads(maker);
+    if (is_of(maker, SINGLE_FAMILIES) && !replaced(maker, "nemotron_h.feed_forward_length"))
+        add_widths(maker);
     if (is_of(maker, "granitehybrid"))
         add_key(maker, "rope.scaling.finetuned", GGUF_BOOL, maker->recipe.larger);
     if (is_of(maker, SHORT_FAMILIES))

@@ -182,7 +182,8 @@ bool is_windowed(const struct reference *r, int layer)
 
 static bool is_rotated(const struct reference *r, int layer)
 {
-    return !is_of(r, "gpt2 bloom") && number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
+    return !is_of(r, "gpt2 bloom nemotron_h nemotron_h_moe") &&
+           number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
            !(is_of(r, "cohere2 exaone4 afmoe llama4") && !is_windowed(r, layer));
 }
@@ -247,7 +248,7 @@ double activate(const struct reference *r, double x)
         return 0.5 * x * erfc(-x / sqrt(2.0));
     if (is_of(r, "gemma gemma2 gemma3 gemma3n gemma4 phi2 gpt2 gptneox starcoder2 falcon bloom"))
         return gelu(x);
-    if (is_of(r, "nemotron arcee"))
+    if (is_of(r, "nemotron arcee nemotron_h nemotron_h_moe"))
         return pow(fmax(x, 0.0), 2.0);
     return x / (1.0 + exp(-x));
 }
@@ -523,8 +524,9 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
         mix_experts(r, route, chosen);
         return;
     }
-    bool sigmoid = number_of_key(r, "expert_gating_func",
-                                 is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe") ? 2 : 1) == 2.0;
+    bool sigmoid =
+        number_of_key(r, "expert_gating_func",
+                      is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe") ? 2 : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -593,12 +595,30 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
     return out;
 }
 
+static double *feed_forward(const struct reference *r, int layer, const double *x)
+{
+    int n_ff = (int)layer_number(r, "feed_forward_length", layer);
+    return r->n_experts && has_tensor(r, layer, "ffn_gate_inp.weight")
+               ? compute_experts(r, layer, x)
+               : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", x, r->n, n_ff, 0);
+}
+
 static void run_layer(const struct reference *r, int layer, double *x)
 {
     int n_items = r->n * r->n_embd;
     double *input = copy_vector(x, (size_t)n_items), *before = copy_vector(x, (size_t)n_items);
     normalize(r, layer, has_tensor(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
               r->n_embd);
+    if (is_single(r)) {
+        double *only = is_recurrent(r, layer)                  ? run_recurrence(r, layer, input)
+                       : has_tensor(r, layer, "attn_q.weight") ? attention(r, layer, input)
+                                                               : feed_forward(r, layer, input);
+        add_expert(x, only, r->residual_scale, n_items);
+        free(only);
+        free(input);
+        free(before);
+        return;
+    }
     // these call the MLP's own norm so
     bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe");
     double *branch = is_recurrent(r, layer)           ? run_recurrence(r, layer, input)
@@ -615,9 +635,7 @@ static void run_layer(const struct reference *r, int layer, double *x)
               : as_post ? "post_attention_norm"
                         : "ffn_norm",
               input, r->n, r->n_embd);
-    branch = r->n_experts && has_tensor(r, layer, "ffn_gate_inp.weight")
-                 ? compute_experts(r, layer, input)
-                 : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
+    branch = feed_forward(r, layer, input);
     normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);

@@ -61,6 +61,7 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
 
 // Recurrent layers (reference_recurrent.c): whether a layer is one, and its branch of the residual sum.
 double sigmoid(double x);
+bool is_single(const struct reference *r); // a layer has one mixer, or an MLP only
 bool is_recurrent(const struct reference *r, int layer);
 double *run_recurrence(const struct reference *r, int layer, const double *x);
 

@@ -195,8 +195,15 @@ static double *run_scan(const struct reference *r, int layer, const double *x)
     return out;
 }
 
+bool is_single(const struct reference *r)
+{
+    return is_of(r, "nemotron_h nemotron_h_moe");
+}
+
 bool is_recurrent(const struct reference *r, int layer)
 {
+    if (is_single(r))
+        return has_tensor(r, layer, "ssm_in.weight");
     if (is_of(r, "qwen3next qwen35 qwen35moe")) // every fourth layer has attention
         return (layer + 1) % 4 != 0;
     return is_of(r, "lfm2 lfm2moe granitehybrid") && layer_number(r, "attention.head_count_kv", layer) == 0.0;
@@ -204,7 +211,7 @@ bool is_recurrent(const struct reference *r, int layer)
 
 double *run_recurrence(const struct reference *r, int layer, const double *x)
 {
-    return is_of(r, "lfm2 lfm2moe")    ? run_short(r, layer, x)
-           : is_of(r, "granitehybrid") ? run_scan(r, layer, x)
-                                       : run_delta(r, layer, x);
+    return is_of(r, "lfm2 lfm2moe")                ? run_short(r, layer, x)
+           : has_tensor(r, layer, "ssm_in.weight") ? run_scan(r, layer, x)
+                                                   : run_delta(r, layer, x);
 }

@@ -509,6 +509,35 @@ TEST(a_scan_has_its_keys_and_tensors)
                  ERROR_MODEL_FILE, "ssm.time_step_min and _max: 2 and 1");
 }
 
+TEST(a_layer_of_one_mixer_has_no_mlp_and_an_mlp_no_mixer)
+{
+    struct model *model =
+        open_recipe(state, &(struct model_recipe){.family = "nemotron_h_moe", .n_layers = 5});
+    static const char kinds[] = "ME*EM";
+    for (int32_t i = 0; i < 5; i++) {
+        const struct model_layer *layer = &model->layers[i];
+        assert_int_equal(layer->recurrent, kinds[i] == 'M');
+        assert_int_equal(layer->attends, kinds[i] == '*');
+        assert_int_equal(layer->sparse, kinds[i] == 'E');
+        assert_int_equal(layer->tensors[SLOT_FFN_NORM].data != NULL, kinds[i] == 'E');
+        assert_int_equal(layer->tensors[SLOT_ATTN_NORM].data != NULL, kinds[i] != 'E');
+    }
+    model_close(model);
+    refuse_model(state, &(struct model_recipe){.family = "nemotron_h", .drop_tensor = "blk.1.ffn_up.weight"},
+                 ERROR_MODEL_FILE, "blk.1.ffn_up.weight is missing");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "nemotron_h", .extra_tensor = "blk.0.ffn_norm.weight"},
+                 ERROR_MODEL_FILE, "blk.0.ffn_norm.weight has no place");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "nemotron_h",
+                                        .keys = {{"nemotron_h.feed_forward_length", GGUF_U32, 96, NULL}}},
+                 ERROR_MODEL_FILE, "layer 2: an MLP of width 96 and attention");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "nemotron_h_moe",
+                                        .keys = {{"nemotron_h_moe.moe_latent_size", GGUF_U32, 16, NULL}}},
+                 ERROR_MODEL_FILE, "moe_latent_size is 16");
+}
+
 TEST(a_short_convolution_has_its_key_and_tensors)
 {
     static const char *const tensors[] = {"blk.0.shortconv.in_proj.weight", "blk.2.shortconv.conv.weight",
