@@ -20,7 +20,8 @@ enum layer_kinds {
     LAYERS_ATTEND,      // all have attention
     LAYERS_BY_INTERVAL, // every n-th has attention, the others a recurrence; or the file's keys say which
     LAYERS_BY_HEADS,    // those without key-value heads (an array of the file) have a recurrence
-    LAYERS_SINGLE, // the same, but those with an MLP (another array) have nothing else, and the others no MLP
+    LAYERS_BOTH,        // all have both
+    LAYERS_SINGLE, // as LAYERS_BY_HEADS, but those with an MLP (another array) have nothing else, and the others no MLP
 };
 
 // A row of the table in family.c. Flat, not grouped, because the table is read row by row.

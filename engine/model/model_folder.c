@@ -118,6 +118,8 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
         folder_copy_transposed(from, item_bytes(from->type), out);
     } else if (origin->rule->form == FORM_DELTA_COLUMNS) {
         folder_copy_columns(&folder->config.shape, from, out);
+    } else if (origin->rule->form == FORM_SCALED) {
+        folder_make_scaled(&folder->config.shape, origin->rule->to, from, data);
     } else if (origin->rule->form == FORM_DECAY) {
         folder_make_decays(from, data);
     } else if (origin->rule->form == FORM_DELTA_DECAY) {
@@ -160,7 +162,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .type = matrices->type,
                               .n_dims = form == FORM_STACKED ? 3 : 2,
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
-    if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_DELTA_DECAY ||
+    if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_DECAY ||
         form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
         form == FORM_GROUPS || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
@@ -213,9 +215,9 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     size_t n_matrices = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
     if (origin->is_nvfp4) {
         enum folder_form form = origin->rule->form;
-        if (form == FORM_TRANSPOSED || form == FORM_DELTA_COLUMNS || form == FORM_DELTA_DECAY ||
-            form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
-            form == FORM_GROUPS || form >= FORM_FIRST_HALF)
+        if (form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_COLUMNS ||
+            form == FORM_DELTA_DECAY || form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY ||
+            form == FORM_COLUMN || form == FORM_GROUPS || form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }
@@ -244,6 +246,15 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         tensor->data = items;
         return STATUS_OK;
     }
+    case FORM_SCALED:
+        if (origin->is_bias ||
+            (!origin->is_nvfp4 && !folder_is_scaled(&folder->config.shape, origin->rule->to)))
+            return STATUS_OK;
+        if (from->n_dims != 2 || !tensor_traits(from->type)->dequantize)
+            return wrong_shape(from, "a matrix", error);
+        tensor->type = TENSOR_F32;
+        tensor->size_bytes = tensor->dims[0] * tensor->dims[1] * sizeof(float);
+        break;
     case FORM_TRANSPOSED:
         if (origin->is_bias)
             return STATUS_OK;

@@ -184,7 +184,7 @@ static void read_numbers(struct config *config)
         {"attention_multiplier", "attention.scale"},
         {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
-        {"logits_scaling logit_scale", "logit_scale"},
+        {"logits_scaling logit_scale lm_head_multiplier", "logit_scale"},
         {"routed_scaling_factor route_scale", "expert_weights_scale"},
     };
     static const struct {
@@ -320,6 +320,10 @@ static void refuse_unknown(struct config *config)
         {"cohere", "use_parallel_block", true},
         {"glm4_moe_lite", "rope_interleave", true},
         {"gemma3n_text", "altup_correct_scale", true},
+        {"falcon_h1", "attention_bias", false}, // the multipliers apply to some biases
+        {"falcon_h1", "mlp_bias", false},
+        {"falcon_h1", "mamba_proj_bias", false},
+        {"falcon_h1", "projectors_bias", false},
     };
     const char *activation = "hidden_activation hidden_act mlp_hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)

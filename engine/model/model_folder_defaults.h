@@ -206,5 +206,9 @@
     "{" NEMOTRON_H ",\"n_routed_experts\":8,\"n_shared_experts\":1,\"num_experts_per_tok\":2,"               \
     "\"moe_intermediate_size\":7688,\"moe_shared_expert_intermediate_size\":7688,\"norm_topk_prob\":true,"   \
     "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,\"topk_group\":1}"
+#define FALCON_H1_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"mamba_d_ssm\":1024,\"mamba_n_heads\":128,"           \
+    "\"mamba_d_head\":\"auto\",\"mamba_n_groups\":1,\"mamba_d_state\":256,\"mamba_d_conv\":4,"               \
+    "\"mamba_expand\":2,\"mamba_norm_before_gate\":true,\"max_position_embeddings\":8192}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults

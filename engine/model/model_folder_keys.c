@@ -94,6 +94,11 @@ static const struct folder_key keys[] = {
      "shared_intermediate_size layers_block_type hybrid_override_pattern mamba_num_heads mamba_head_dim n_groups "
      "ssm_state_size conv_kernel expand time_step_min moe_shared_expert_intermediate_size mlp_hidden_act",
      NULL},
+    {"config.json", KEY_READ,
+     "mamba_d_ssm mamba_norm_before_gate lm_head_multiplier mlp_multipliers key_multiplier "
+     "attention_out_multiplier attention_in_multiplier ssm_multipliers ssm_in_multiplier ssm_out_multiplier",
+     NULL},
+    {"config.json", KEY_NO_PART, "mamba_rms_norm projectors_bias mamba_use_mlp", NULL}, // by the tensors
     {"config.json", KEY_REFUSED, "mamba_hidden_act", "\"silu\""},
     {"config.json", KEY_REFUSED, "moe_latent_size", "0"},                  // Nemotron 3 Super
     {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite

@@ -519,15 +519,15 @@ static const struct folder_rule lfm2_moe_layers[] = {
     {"model.layers.*.feed_forward.experts.{}.w2", "ffn_down_exps", FORM_STACKED},
     END};
 
-#define MAMBA(prefix)                                                                                        \
-    {prefix ".in_proj", "ssm_in", FORM_AS_IS}, {prefix ".conv1d", "ssm_conv1d", FORM_TAPS},                  \
+#define MAMBA(prefix, form)                                                                                  \
+    {prefix ".in_proj", "ssm_in", form}, {prefix ".conv1d", "ssm_conv1d", FORM_TAPS},                        \
         {"=" prefix ".A_log", "ssm_a", FORM_DECAY}, {"=" prefix ".D", "ssm_d", FORM_COLUMN},                 \
         {"=" prefix ".dt_bias", "ssm_dt.bias", FORM_AS_IS},                                                  \
     {                                                                                                        \
-        prefix ".out_proj", "ssm_out", FORM_AS_IS                                                            \
+        prefix ".out_proj", "ssm_out", form                                                                  \
     }
 #define GRANITE_HYBRID_LAYER                                                                                 \
-    PRE_NORMS, SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K), MAMBA("model.layers.*.mamba"),                      \
+    PRE_NORMS, SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K), MAMBA("model.layers.*.mamba", FORM_AS_IS),          \
     {                                                                                                        \
         "model.layers.*.mamba.norm", "ssm_norm", FORM_AS_IS                                                  \
     }
@@ -554,7 +554,7 @@ static const struct folder_rule mamba_globals[] = {{"backbone.embeddings", "toke
                                                    END};
 static const struct folder_rule nemotron_h_layers[] = {
     {"backbone.layers.*.norm", "attn_norm", FORM_AS_IS},
-    MAMBA("backbone.layers.*.mixer"),
+    MAMBA("backbone.layers.*.mixer", FORM_AS_IS),
     {"backbone.layers.*.mixer.norm", "ssm_norm", FORM_GROUPS},
     {"backbone.layers.*.mixer.q_proj", "attn_q", FORM_AS_IS},
     {"backbone.layers.*.mixer.k_proj", "attn_k", FORM_AS_IS},
@@ -568,6 +568,24 @@ static const struct folder_rule nemotron_h_layers[] = {
     {"backbone.layers.*.mixer.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
     {"backbone.layers.*.mixer.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
     {"backbone.layers.*.mixer.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+
+static const struct folder_rule falcon_h1_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                       {"model.final_layernorm", "output_norm", FORM_AS_IS},
+                                                       {"lm_head", "output", FORM_AS_IS},
+                                                       END};
+static const struct folder_rule falcon_h1_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"=model.layers.*.pre_ff_layernorm.weight", "ffn_norm", FORM_AS_IS}, // as GGUF's converter names it
+    {"model.layers.*.self_attn.q_proj", "attn_q", FORM_SCALED},
+    {"model.layers.*.self_attn.k_proj", "attn_k", FORM_SCALED},
+    {"model.layers.*.self_attn.v_proj", "attn_v", FORM_SCALED},
+    {"model.layers.*.self_attn.o_proj", "attn_output", FORM_SCALED},
+    MAMBA("model.layers.*.mamba", FORM_SCALED),
+    {"model.layers.*.mamba.norm", "ssm_norm", FORM_GROUPS},
+    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_SCALED},
+    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_SCALED},
     END};
 
 #define SILU      "silu swish"
@@ -688,6 +706,8 @@ static const struct folder_family families[] = {
     // with experts
     {"nemotron_h_moe", "nemotron_h_moe", mamba_globals, nemotron_h_layers, false, false, "relu2",
      WINDOWS_NEVER, false, NEMOTRON_H_MOE_DEFAULTS},
+    {"falcon_h1", "falcon-h1", falcon_h1_globals, falcon_h1_layers, false, true, SILU, WINDOWS_NEVER, true,
+     FALCON_H1_DEFAULTS},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
      BERT_DEFAULTS},
     {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,

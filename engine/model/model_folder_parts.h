@@ -16,6 +16,7 @@ enum folder_form {
     FORM_ADD_ONE,              // float32, 1 added to weights
     FORM_FLOAT32,              // a vector, converted at once
     FORM_TRANSPOSED,           // weights are transposed; biases are not
+    FORM_SCALED,               // float32, rows multiplied by folder_row_factor; as is if all factors are 1
     FORM_ROWS_Q,               // rows reordered from halves to adjacent pairs, per head
     FORM_ROWS_K,               // the same
     FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
@@ -98,9 +99,20 @@ struct folder_delta {
     bool tiled; // GGUF's order of the value heads
 };
 
+// A matrix whose rows are multiplied by a setting.
+struct folder_scale {
+    const char *to; // GGUF's name
+    double factor;
+};
+enum { FOLDER_SCALES_MAX = 8, FOLDER_SCALED_PARTS = 5 };
+
 struct folder_shape {
     int64_t n_layers, n_heads, n_kv_heads, head_dim;
     struct folder_delta delta;
+    struct folder_scale scales[FOLDER_SCALES_MAX]; // to NULL: unused
+    // rows of ssm_in, one part after the other, have further factors
+    double part_factors[FOLDER_SCALED_PARTS];
+    int64_t part_rows[FOLDER_SCALED_PARTS];
     int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };
@@ -137,6 +149,11 @@ uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column)
 // FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.
 void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out);
 void folder_make_decay(const struct folder_shape *shape, const struct tensor *from, float *out);
+// FORM_SCALED. The factor of a row; whether that of any row is not 1; writes the rows.
+double folder_row_factor(const struct folder_shape *shape, const char *to, uint64_t row);
+bool folder_is_scaled(const struct folder_shape *shape, const char *to);
+void folder_make_scaled(const struct folder_shape *shape, const char *to, const struct tensor *from,
+                        float *out);
 void folder_make_decays(const struct tensor *from, float *out); // FORM_DECAY
 // Writes the transpose of `from`, whose items have n_bytes.
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out);

@@ -221,6 +221,42 @@ static int64_t read_inner(struct config *config, int64_t n_heads)
     return read_integer(config, "mamba_d_ssm", expanded);
 }
 
+// Items of a list of n numbers, by default all 1.
+static void read_factors(struct config *config, const char *name, size_t n, double *out)
+{
+    const struct value *list = find_setting(config, name);
+    bool fits = !list || (list->kind == VALUE_ARRAY && list->array.n_items == n);
+    for (size_t i = 0; i < n; i++) {
+        const struct value *item = list && fits ? &list->array.items[i] : NULL;
+        fits = fits && (!item || item->kind == VALUE_FLOAT || item->kind == VALUE_INTEGER);
+        out[i] = !item || !fits ? 1.0 : item->kind == VALUE_FLOAT ? item->number : (double)item->integer;
+    }
+    if (!fits)
+        refuse_setting(config, ERROR_MODEL_FILE, name, list);
+}
+
+// Falcon-H1's multipliers become part of the matrices, as in GGUF files.
+static void read_multipliers(struct config *config, int64_t inner, int64_t n_keys)
+{
+    struct folder_shape *shape = &config->out->shape;
+    double mlp[2], in = read_number(config, "attention_in_multiplier", 1.0);
+    read_factors(config, "mlp_multipliers", 2, mlp);
+    read_factors(config, "ssm_multipliers", FOLDER_SCALED_PARTS, shape->part_factors);
+    const struct folder_scale scales[] = {{"attn_q", in},
+                                          {"attn_k", in * read_number(config, "key_multiplier", 1.0)},
+                                          {"attn_v", in},
+                                          {"attn_output",
+                                           read_number(config, "attention_out_multiplier", 1.0)},
+                                          {"ffn_gate", mlp[0]},
+                                          {"ffn_down", mlp[1]},
+                                          {"ssm_in", read_number(config, "ssm_in_multiplier", 1.0)},
+                                          {"ssm_out", read_number(config, "ssm_out_multiplier", 1.0)}};
+    _Static_assert(sizeof scales == sizeof shape->scales, "room for all");
+    memcpy(shape->scales, scales, sizeof scales);
+    const int64_t rows[] = {inner, inner, n_keys, n_keys, shape->delta.n_heads};
+    memcpy(shape->part_rows, rows, sizeof rows);
+}
+
 static void put_scan(struct config *config)
 {
     const char *heads = "mamba_n_heads mamba_num_heads num_heads", *groups = "mamba_n_groups n_groups";
@@ -240,6 +276,12 @@ static void put_scan(struct config *config)
                 read_integer(config, "mamba_d_state ssm_state_size state_size", 128));
     put_integer(config, "ssm.inner_size", inner);
     put_steps(config);
+    char name[128];
+    if (!is_model_type(config, "falcon_h1"))
+        return;
+    read_multipliers(config, inner, delta->n_key_heads * read_integer(config, "mamba_d_state", 0));
+    gguf_writer_bool(config->keys, format_key(config, "ssm.norm_before_gate", name),
+                     read_truth(config, "mamba_norm_before_gate", true));
 }
 
 void folder_put_recurrent(struct config *config)

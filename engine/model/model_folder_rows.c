@@ -94,6 +94,41 @@ void folder_make_decay(const struct folder_shape *shape, const struct tensor *fr
     }
 }
 
+double folder_row_factor(const struct folder_shape *shape, const char *to, uint64_t row)
+{
+    double factor = 1.0;
+    for (int i = 0; i < FOLDER_SCALES_MAX && shape->scales[i].to; i++)
+        if (strcmp(shape->scales[i].to, to) == 0)
+            factor = shape->scales[i].factor;
+    if (strcmp(to, "ssm_in") != 0)
+        return factor;
+    for (int i = 0; i < FOLDER_SCALED_PARTS; row -= (uint64_t)shape->part_rows[i++])
+        if (row < (uint64_t)shape->part_rows[i])
+            return factor * shape->part_factors[i];
+    return factor;
+}
+
+bool folder_is_scaled(const struct folder_shape *shape, const char *to)
+{
+    uint64_t first = 0;
+    for (int i = 0; i < FOLDER_SCALED_PARTS; first += (uint64_t)shape->part_rows[i++])
+        if (folder_row_factor(shape, to, first) != 1.0)
+            return true;
+    return false;
+}
+
+void folder_make_scaled(const struct folder_shape *shape, const char *to, const struct tensor *from,
+                        float *out)
+{
+    const char *row = from->data;
+    for (uint64_t i = 0; i < from->dims[1]; i++, row += tensor_row_bytes(from), out += from->dims[0]) {
+        double factor = folder_row_factor(shape, to, i);
+        tensor_traits(from->type)->dequantize(row, out, from->dims[0]);
+        for (uint64_t j = 0; j < from->dims[0]; j++)
+            out[j] = (float)(factor * (double)out[j]);
+    }
+}
+
 void folder_make_decays(const struct tensor *from, float *out)
 {
     uint64_t n_items = from->dims[0] * tensor_n_rows(from);

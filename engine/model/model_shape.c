@@ -369,20 +369,22 @@ static bool has_experts(const struct model *model, int32_t layer)
     return experts->n && layer >= experts->n_layers_dense && (layer + 1) % experts->every == 0;
 }
 
-// A layer without key-value heads has a recurrence, or an MLP of this width and nothing else.
-static void read_single(struct key_reader *reader, struct model *model, int32_t index)
+// A layer without key-value heads has a recurrence, or an MLP or experts and nothing else. *dense: the width of
+// the MLPs, which all have the same; 0: none was read yet.
+static void read_single(struct key_reader *reader, struct model *model, int32_t index, int32_t *dense)
 {
     struct model_layer *layer = &model->layers[index];
-    int32_t n_most = model->shape.n_ff;
-    layer->n_ff = read_layer_size(reader, model, "feed_forward_length", index, 0, 0, n_most);
+    layer->n_ff = read_layer_size(reader, model, "feed_forward_length", index, 0, 0, model->shape.n_ff);
     layer->recurrent = layer->recurrent && layer->n_ff == 0;
-    bool fits = layer->n_ff == 0 || (!layer->attends && layer->n_ff == n_most);
+    if (*dense == 0 && !has_experts(model, index))
+        *dense = layer->n_ff;
+    bool fits = layer->n_ff == 0 || (!layer->attends && (layer->n_ff == *dense || has_experts(model, index)));
     if (!fits && reader->status == STATUS_OK)
         reader->status =
             error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                       "layer %d: an MLP of width %d%s; expected one of %d, as in other layers, and "
                       "no attention",
-                      index, layer->n_ff, layer->attends ? " and attention" : "", n_most);
+                      index, layer->n_ff, layer->attends ? " and attention" : "", *dense);
 }
 
 // Reads which layers have attention, a recurrence and an MLP, and numbers the layers with attention and the
@@ -393,7 +395,7 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
     enum { INTERVAL = 4 };
     struct model_shape *shape = &model->shape;
     struct gguf_array truths = {0};
-    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0;
+    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0, dense = 0;
     bool by_interval = family->layer_kinds == LAYERS_BY_INTERVAL;
     bool given = by_interval && find_layer_truths(reader, "attention.recurrent_layers", n_all, &truths);
     if (by_interval && !given)
@@ -405,14 +407,17 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         else if (family->layer_kinds == LAYERS_BY_HEADS || family->layer_kinds == LAYERS_SINGLE)
             layer->recurrent = has_no_heads(reader, model, i);
         layer->attends = !layer->recurrent;
+        if (family->layer_kinds == LAYERS_BOTH)
+            layer->recurrent = true;
         if (family->layer_kinds == LAYERS_SINGLE)
-            read_single(reader, model, i);
+            read_single(reader, model, i, &dense);
         layer->sparse = has_experts(model, i);
         layer->state = layer->recurrent ? shape->recurrent.n_layers++ : 0;
         layer->store = layer->attends ? shape->attention.n_layers++ : 0;
         if (shape->bidirectional) // pages hold the keys and values of one layer at a time
             layer->store = 0, shape->attention.n_layers = 1;
     }
+    shape->n_ff = dense ? dense : shape->n_ff;
     if (reader->status == STATUS_OK && shape->attention.n_layers == 0)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                                    "none of %d layers has attention: expected at least one", shape->n_layers);

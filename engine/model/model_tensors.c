@@ -193,6 +193,12 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
     struct tensor *weight = &search->model->layers[index].tensors[slot];
     layer_name(name, index, slot_name(search->model->family, slot),
                slot == SLOT_ROUTER_SCALE ? "scale" : "weight");
+    if (slot == SLOT_FFN_NORM && !gguf_tensor(search->model->gguf, name)) { // Falcon-H1's has no suffix
+        char bare[NAME_BYTES];
+        layer_name(bare, index, slots[slot].name, NULL);
+        if (gguf_tensor(search->model->gguf, bare))
+            layer_name(name, index, slots[slot].name, NULL);
+    }
     if (slot == SLOT_ATTN_Q_NORM || slot == SLOT_ATTN_K_NORM)
         return take_qk_norm(search, name, required, slot, weight);
     int64_t dims[3];

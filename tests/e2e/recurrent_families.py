@@ -66,6 +66,21 @@ def nemotron():
             yield f"backbone.layers.{layer}.mixer.{name}", shape
 
 
+def falcon():
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.final_layernorm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    for layer in range(3):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "pre_ff_layernorm.weight", [WIDTH]
+        for room, parts in (("self_attn", attention()), ("mamba", MAMBA)):
+            for name, shape in parts.items():
+                yield f"{prefix}{room}.{name}", shape
+        for name, shape in (("gate", [N_FF, WIDTH]), ("up", [N_FF, WIDTH]), ("down", [WIDTH, N_FF])):
+            yield f"{prefix}feed_forward.{name}_proj.weight", shape
+
+
 FAMILIES = {
     "lfm2": {
         "config": {"model_type": "lfm2", "num_hidden_layers": 4, "intermediate_size": N_FF, "block_auto_adjust_ff_dim": False,
@@ -82,6 +97,11 @@ FAMILIES = {
                    "num_experts_per_tok": 2, "moe_intermediate_size": N_FF, "moe_shared_expert_intermediate_size": N_FF,
                    "mlp_hidden_act": "relu2", **SIZES},
         "tensors": nemotron, "shown": "recurrent   2 layers of 4 heads (2 key) of 6 x 10"},
+    "falcon-h1": {
+        "config": {"model_type": "falcon_h1", "num_hidden_layers": 3, "intermediate_size": N_FF, "mamba_d_ssm": INNER,
+                   "attention_in_multiplier": 0.9, "key_multiplier": 0.7, "ssm_multipliers": [0.9, 1.1, 0.8, 1.2, 0.7],
+                   "mlp_multipliers": [0.8, 1.3], "lm_head_multiplier": 0.9, "mamba_rms_norm": True, **SCAN, **SIZES},
+        "tensors": falcon, "shown": "recurrent   3 layers of 4 heads (2 key) of 6 x 10"},
 }
 
 

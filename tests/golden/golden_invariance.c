@@ -164,6 +164,7 @@ static struct batch_subject subjects[] = {
      LENGTH_MAX},
     FAMILY(nemotron_h),
     {"family nemotron_h_moe", {.family = "nemotron_h_moe", .seed = 21, .n_layers = 6}, KV_F16, 70},
+    {"family falcon-h1", {.family = "falcon-h1", .seed = 21}, KV_F16, 70},
     FAMILY(gemma),
     FAMILY(gemma2),
     FAMILY(gemma3),

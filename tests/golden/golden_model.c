@@ -104,6 +104,8 @@ static struct golden goldens[] = {
      {.family = "nemotron_h_moe", .seed = 3, .larger = true, .n_layers = 5},
      KV_F32,
      EXACT},
+    {"family falcon-h1", {.family = "falcon-h1", .seed = 11}, KV_F32, EXACT},
+    {"one norm of falcon-h1", {.family = "falcon-h1", .seed = 3, .larger = true}, KV_F32, EXACT},
     FAMILY(gemma, EXACT),
     FAMILY(gemma2, EXACT),
     FAMILY(gemma3, EXACT),

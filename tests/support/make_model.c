@@ -51,6 +51,7 @@ static const struct {
                   PICK_BIAS | WINDOWED},
     {"lfm2", HEAD_NORMS},
     {"granitehybrid", SPARSE},
+    {"falcon-h1", HEAD_LENGTHS},
     {"nemotron_h", HEAD_LENGTHS | PLAIN_MLP},
     {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
@@ -591,12 +592,12 @@ static void add_tensors(struct maker *maker)
             add_gemma_layer(maker, prefix, i);
             continue;
         }
-        if (made_is_recurrent(maker, i))
-            add_recurrence(maker, prefix);
-        else if (made_attends(maker, i))
+        if (made_attends(maker, i))
             add_attention(maker, prefix);
         else
             add_norm(maker, prefix, "attn_norm", r->n_embd);
+        if (made_is_recurrent(maker, i))
+            add_recurrence(maker, prefix);
         if (made_has_mlp(maker, i))
             add_mlp(maker, prefix, i);
     }

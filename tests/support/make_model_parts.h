@@ -52,14 +52,15 @@ void add_matrix(struct maker *maker, const char *prefix, const char *name, int32
 #define DELTA_FAMILIES     "qwen3next qwen35 qwen35moe"
 #define SHORT_FAMILIES     "lfm2 lfm2moe"
 #define SINGLE_FAMILIES    "nemotron_h nemotron_h_moe" // one mixer or MLP a layer
-#define SCAN_FAMILIES      "granitehybrid " SINGLE_FAMILIES
-#define HEADS_FAMILIES     SHORT_FAMILIES " " SCAN_FAMILIES
-#define RECURRENT_FAMILIES DELTA_FAMILIES " " HEADS_FAMILIES
+#define BOTH_FAMILIES      "falcon-h1"                 // attention and a recurrence in each layer
+#define SCAN_FAMILIES      "granitehybrid " SINGLE_FAMILIES " " BOTH_FAMILIES
+#define HEADS_FAMILIES     SHORT_FAMILIES " granitehybrid " SINGLE_FAMILIES
+#define RECURRENT_FAMILIES DELTA_FAMILIES " " SHORT_FAMILIES " " SCAN_FAMILIES
 bool made_is_recurrent(const struct maker *maker, int32_t layer);
 bool made_attends(const struct maker *maker, int32_t layer);
 bool made_has_mlp(const struct maker *maker, int32_t layer);
 void add_recurrent_keys(struct maker *maker);
-void add_recurrence(struct maker *maker, const char *prefix); // in place of attention, with its norm
+void add_recurrence(struct maker *maker, const char *prefix);
 
 // Families whose layers differ (make_model_gemma.c).
 #define GEMMA_FAMILIES "gemma3n gemma4"

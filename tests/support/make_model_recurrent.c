@@ -7,6 +7,8 @@ enum { TAPS = 4, SHORT_TAPS = 3 };
 
 bool made_is_recurrent(const struct maker *maker, int32_t layer)
 {
+    if (is_of(maker, BOTH_FAMILIES))
+        return true;
     if (is_of(maker, SINGLE_FAMILIES))
         return layer % 4 == 0;
     if (is_of(maker, HEADS_FAMILIES))
@@ -16,6 +18,8 @@ bool made_is_recurrent(const struct maker *maker, int32_t layer)
 
 bool made_attends(const struct maker *maker, int32_t layer)
 {
+    if (is_of(maker, BOTH_FAMILIES))
+        return true;
     return is_of(maker, SINGLE_FAMILIES) ? layer % 4 == 2 : !made_is_recurrent(maker, layer);
 }
 
@@ -50,6 +54,8 @@ void add_recurrent_keys(struct maker *maker)
 {
     if (is_of(maker, HEADS_FAMILIES))
         add_heads(maker);
+    if (is_of(maker, BOTH_FAMILIES))
+        add_key(maker, "ssm.norm_before_gate", GGUF_BOOL, !maker->recipe.larger);
     if (is_of(maker, SINGLE_FAMILIES) && !replaced(maker, "nemotron_h.feed_forward_length"))
         add_widths(maker);
     if (is_of(maker, "granitehybrid"))
@@ -132,7 +138,6 @@ static void add_scan(struct maker *maker, const char *prefix)
 
 void add_recurrence(struct maker *maker, const char *prefix)
 {
-    add_norm(maker, prefix, "attn_norm", maker->recipe.n_embd);
     if (is_of(maker, DELTA_FAMILIES))
         add_delta(maker, prefix);
     else if (is_of(maker, SHORT_FAMILIES))

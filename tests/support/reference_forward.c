@@ -628,6 +628,11 @@ static void run_layer(const struct reference *r, int layer, double *x)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
+    if (is_of(r, "falcon-h1")) {
+        double *second = attention(r, layer, input);
+        add_expert(x, second, r->residual_scale, n_items);
+        free(second);
+    }
     memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
     bool shares = r->parallel && !has_tensor(r, layer, "ffn_norm.weight");
     normalize(r, layer,

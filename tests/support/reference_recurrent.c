@@ -202,7 +202,7 @@ bool is_single(const struct reference *r)
 
 bool is_recurrent(const struct reference *r, int layer)
 {
-    if (is_single(r))
+    if (is_single(r) || is_of(r, "falcon-h1"))
         return has_tensor(r, layer, "ssm_in.weight");
     if (is_of(r, "qwen3next qwen35 qwen35moe")) // every fourth layer has attention
         return (layer + 1) % 4 != 0;

@@ -523,6 +523,10 @@ TEST(a_layer_of_one_mixer_has_no_mlp_and_an_mlp_no_mixer)
         assert_int_equal(layer->tensors[SLOT_ATTN_NORM].data != NULL, kinds[i] != 'E');
     }
     model_close(model);
+    model = open_recipe(state, &(struct model_recipe){.family = "falcon-h1", .n_layers = 2});
+    assert_true(model->layers[1].attends && model->layers[1].recurrent);
+    assert_int_equal(model->layers[1].store + model->layers[1].state, 2);
+    model_close(model);
     refuse_model(state, &(struct model_recipe){.family = "nemotron_h", .drop_tensor = "blk.1.ffn_up.weight"},
                  ERROR_MODEL_FILE, "blk.1.ffn_up.weight is missing");
     refuse_model(state,
