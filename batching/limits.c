@@ -21,7 +21,7 @@ enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 static enum kv_type default_kv_type(const struct model *model)
 {
     int32_t i = 0;
-    while (!model->layers[i].attends)
+    while (i < model->shape.n_layers - 1 && !model->layers[i].attends)
         i++;
     return model->layers[i].tensors[SLOT_ATTN_K].type == TENSOR_F32 ? KV_F32 : KV_F16;
 }

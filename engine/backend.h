@@ -221,12 +221,13 @@ struct delta_parameters {
     const struct weight *decay, *step_bias; // [n_heads]
 };
 
-// The scan of Mamba-2 (struct recurrent_shape of engine/model/model.h).
+// The scan of Mamba-2, and the selective scan (struct recurrent_shape of engine/model/model.h).
 struct scan_parameters {
-    int32_t layer;                                   // number among the recurrent layers
-    int32_t n_groups;                                // of heads with common keys and queries
-    const struct weight *decay, *step_bias, *direct; // [n_heads]
-    float step_min, step_max;                        // bounds of the time step
+    int32_t layer;    // number among the recurrent layers
+    int32_t n_groups; // of heads with common keys and queries
+    // [n_heads]; of a selective scan decay [key_dim, value_dim], the others [value_dim]
+    const struct weight *decay, *step_bias, *direct;
+    float step_min, step_max; // bounds of the time step
 };
 
 // Columns of the heads in a row: head h begins at column first + h * step.
@@ -400,6 +401,13 @@ struct backend_operations {
     // step is undefined afterwards.
     void (*scan)(struct backend *backend, struct matrix *out, const struct matrix *x, struct matrix *step,
                  const struct scan_parameters *parameters);
+    // The selective scan of Mamba (arXiv:2312.00752, algorithm 2) with values x, keys b and queries c, in the
+    // same order. For each value v and its column S of the state:
+    //   S[k] = exp(decay[k] * t) S[k] + b[k] t v, out = (sum of S[k] c[k]) + direct * v
+    // step is undefined afterwards.
+    void (*selective_scan)(struct backend *backend, struct matrix *out, const struct matrix *x,
+                           struct matrix *step, const struct matrix *b, const struct matrix *c,
+                           const struct scan_parameters *parameters);
     // x *= y, item by item
     void (*multiply_by)(struct backend *backend, struct matrix *x, const struct matrix *y, int32_t n_rows);
     // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models

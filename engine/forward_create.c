@@ -120,10 +120,10 @@ static enum weight_role slot_role(enum layer_slot slot)
     return model_slot_is_vector(slot) ? WEIGHT_VECTOR : WEIGHT_PRODUCT;
 }
 
-// True for all slots but those that latent_split divides in two and recurrent_load_convolution transposes.
-static bool slot_is_loaded(enum layer_slot slot)
+// True for all slots but those that latent_split divides in two and recurrent_load transposes.
+static bool slot_is_loaded(const struct model *model, enum layer_slot slot)
 {
-    return slot != SLOT_ATTN_KV_B && slot != SLOT_STATE_CONVOLUTION;
+    return slot != SLOT_ATTN_KV_B && !recurrent_is_transposed(model, slot);
 }
 
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer)
@@ -205,7 +205,7 @@ static enum status load_slot(struct weight_loading *loading, const struct model_
     enum status status = STATUS_OK;
     if (is_normed)
         backend->device.normed_input(backend, &norm);
-    if (slot_is_loaded(slot))
+    if (slot_is_loaded(loading->forward->model, slot))
         status = load_weight(loading, weight, slot_role(slot), &layer->weights[slot]);
     if (is_normed)
         backend->device.normed_input(backend, NULL);
@@ -230,7 +230,7 @@ static enum status load_layer(struct weight_loading *loading, int32_t index)
     free(input.weight);
     free(input.bias);
     if (status == STATUS_OK)
-        status = recurrent_load_convolution(loading->forward, index, loading->error);
+        status = recurrent_load(loading->forward, index, loading->error);
     return status == STATUS_OK ? latent_split(loading->forward, index, loading->error) : status;
 }
 
@@ -268,18 +268,21 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t n_embd = shape->n_embd,
             heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
     bool beside = model->family->experts_beside_mlp && shape->experts.n;
-    bool any_dense = beside;
-    for (int32_t i = 0; i < shape->n_layers; i++)
+    bool any_dense = beside, gated = false;
+    for (int32_t i = 0; i < shape->n_layers; i++) {
         any_dense = any_dense || (model->layers[i].n_ff && !model->layers[i].sparse);
+        gated = gated || model->layers[i].tensors[SLOT_FFN_GATE].data;
+    }
     int64_t n_ff = any_dense ? shape->n_ff : 0;
     bool plain = model->family->experts_plain;
     int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers, altup = shape->altup.n;
     int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
-    bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->experts.n_ff_shared;
+    bool shared = shape->experts.n_ff_shared;
     const struct recurrent_shape *recurrent = &shape->recurrent;
     int64_t inner = recurrent->n_layers ? recurrent->inner : 0,
             n_channels = recurrent->n_layers ? recurrent->n_channels : 0;
-    bool is_delta = recurrent->kind == RECURRENT_DELTA, is_short = recurrent->kind == RECURRENT_SHORT;
+    bool is_delta = recurrent->kind == RECURRENT_DELTA, is_short = recurrent->kind == RECURRENT_SHORT,
+         is_selective = recurrent->kind == RECURRENT_SELECTIVE;
     bool together = false; // a layer with attention and a recurrence
     for (int32_t i = 0; i < shape->n_layers; i++)
         together = together || (model->layers[i].attends && model->layers[i].recurrent);
@@ -307,10 +310,11 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(state.gate, rows, is_short ? 0 : inner);
     PLAN(state.heads, rows, inner);
     PLAN(state.beta, rows, is_delta ? recurrent->n_heads : 0);
-    PLAN(state.step, rows, recurrent->n_heads);
+    PLAN(state.step, rows, is_selective ? inner : recurrent->n_heads);
     PLAN(state.beta_step, rows, is_delta && !recurrent->tiled ? 2 * (int64_t)recurrent->n_heads : 0);
-    PLAN(state.b, rows, is_short ? inner : 0);
-    PLAN(state.c, rows, is_short ? inner : 0);
+    PLAN(state.step_low, rows, is_selective ? recurrent->rank : 0);
+    PLAN(state.b, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
+    PLAN(state.c, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
     PLAN(state.branch, rows, together ? n_embd : 0);
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
@@ -419,6 +423,8 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
 {
     struct kv_shape kv = kv_shape_of(model, page_positions, 1, kv_type);
     uint64_t bytes = 0;
+    if (kv.n_layers == 0) // a page is a count of positions
+        return (uint64_t)page_positions * sizeof(int32_t);
     if (backend && backend->device.page_bytes)
         return backend->device.page_bytes(backend, &kv);
     // A bidirectional model keeps one layer at a time.
@@ -465,7 +471,7 @@ static enum status create_parts(struct weight_loading *loading)
     status = load_weights(loading);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && kv.n_layers)
         status = forward->backend->device.kv_create(forward->backend, &kv, loading->error);
     if (status == STATUS_OK && states.n_layers)
         status = forward->backend->device.states_create(forward->backend, &states, loading->error);

@@ -28,9 +28,10 @@ struct gated_matrices {
 struct state_matrices {
     struct matrix *input, *convolved; // [R, n_channels]
     struct matrix *gate, *heads;      // [R, inner]
-    struct matrix *beta, *step;       // [R, heads]
+    struct matrix *beta, *step;       // [R, heads]; step of a selective scan: [R, inner]
     struct matrix *beta_step;         // [R, 2 heads]
-    struct matrix *b, *c;             // [R, inner] gates of a short convolution
+    struct matrix *step_low;          // [R, rank] of a selective scan
+    struct matrix *b, *c;             // [R, inner] gates of a short convolution; else [R, key_dim]
     struct matrix *branch;            // [R, n_embd] of a layer with attention, too
 };
 
@@ -153,9 +154,9 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);
 
 // Recurrent layers (forward_recurrent.c).
-// Creates SLOT_STATE_CONVOLUTION of a layer, if it has one, with the taps as rows.
-enum status recurrent_load_convolution(struct forward *forward, int32_t index,
-                                       struct error *error) WARN_UNUSED;
+// Creates the weights of a layer that are transposed: the taps of convolutions, decays for each state item.
+enum status recurrent_load(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
+bool recurrent_is_transposed(const struct model *model, enum layer_slot slot);
 struct state_shape recurrent_state_shape(const struct model_shape *shape, int32_t n_slots);
 // Computes the layer up to its output product; the result is in matrices.state.heads.
 void recurrent_run(const struct pass *pass, int32_t index, const struct matrix *input);

@@ -1,5 +1,5 @@
-// Recurrent layers: the gated delta rule (arXiv:2412.06464; Qwen3-Next, Qwen3.5), short convolutions (LFM2) and
-// Mamba-2's scan (arXiv:2405.21060). Projections are GEMMs over all rows of the step; the convolution and the
+// Recurrent layers: the gated delta rule (arXiv:2412.06464; Qwen3-Next, Qwen3.5), short convolutions (LFM2),
+// Mamba-2's scan (arXiv:2405.21060) and Mamba's selective scan (arXiv:2312.00752). Projections are GEMMs over all rows of the step; the convolution and the
 // rule or scan carry a state from token to token.
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
@@ -8,18 +8,19 @@
 
 // ---- loading ----
 
-// A file holds each channel's taps together; a backend wants each tap's channels together.
-static void transpose_taps(const struct tensor *tensor, const float *from, float *to)
+// A file holds each channel's taps or decays together; a backend wants each tap's channels together.
+static void transpose_items(const struct tensor *tensor, const float *from, float *to)
 {
-    uint64_t n_taps = tensor->dims[0], n_channels = tensor->dims[1];
-    for (uint64_t channel = 0; channel < n_channels; channel++)
-        for (uint64_t tap = 0; tap < n_taps; tap++)
-            to[tap * n_channels + channel] = from[channel * n_taps + tap];
+    uint64_t n_cols = tensor->dims[0], n_rows = tensor->dims[1];
+    for (uint64_t row = 0; row < n_rows; row++)
+        for (uint64_t col = 0; col < n_cols; col++)
+            to[col * n_rows + row] = from[row * n_cols + col];
 }
 
-enum status recurrent_load_convolution(struct forward *forward, int32_t index, struct error *error)
+static enum status load_transposed(struct forward *forward, int32_t index, enum layer_slot slot,
+                                   struct error *error)
 {
-    const struct tensor *tensor = &forward->model->layers[index].tensors[SLOT_STATE_CONVOLUTION];
+    const struct tensor *tensor = &forward->model->layers[index].tensors[slot];
     if (!tensor->data)
         return STATUS_OK;
     uint64_t n_items = tensor->dims[0] * tensor->dims[1];
@@ -36,16 +37,28 @@ enum status recurrent_load_convolution(struct forward *forward, int32_t index, s
     enum status status = gguf_load(forward->model->gguf, tensor, error);
     if (status == STATUS_OK) {
         tensor_traits(tensor->type)->dequantize(tensor->data, items, n_items);
-        transpose_taps(tensor, items, items + n_items);
-        status =
-            forward->backend->device.weight_create(forward->backend, &made, WEIGHT_VECTOR,
-                                                   &forward->layers[index].weights[SLOT_STATE_CONVOLUTION],
-                                                   error);
+        transpose_items(tensor, items, items + n_items);
+        status = forward->backend->device.weight_create(forward->backend, &made, WEIGHT_VECTOR,
+                                                        &forward->layers[index].weights[slot], error);
     }
     free(items);
     return status == STATUS_OK
                ? status
                : error_prefix(error, "tensor %.*s", (int)tensor->name.size, tensor->name.data);
+}
+
+bool recurrent_is_transposed(const struct model *model, enum layer_slot slot)
+{
+    return slot == SLOT_STATE_CONVOLUTION ||
+           (slot == SLOT_STATE_DECAY && model->shape.recurrent.kind == RECURRENT_SELECTIVE);
+}
+
+enum status recurrent_load(struct forward *forward, int32_t index, struct error *error)
+{
+    enum status status = load_transposed(forward, index, SLOT_STATE_CONVOLUTION, error);
+    if (status == STATUS_OK && recurrent_is_transposed(forward->model, SLOT_STATE_DECAY))
+        status = load_transposed(forward, index, SLOT_STATE_DECAY, error);
+    return status;
 }
 
 struct state_shape recurrent_state_shape(const struct model_shape *shape, int32_t n_slots)
@@ -207,6 +220,48 @@ static void run_scan(const struct pass *pass, int32_t index, const struct matrix
         apply_gate(pass);
 }
 
+static void normalize_part(const struct pass *pass, const struct forward_layer *layer, struct matrix *x,
+                           enum layer_slot slot)
+{
+    struct norm_parameters norm = {.kind = NORM_RMS,
+                                   .weight = layer->weights[slot],
+                                   .epsilon = pass->shape->norm_epsilon,
+                                   .n_groups = 1};
+    if (norm.weight || pass->shape->recurrent.unit_norms)
+        pass->operations->norm(pass->backend, x, x, pass->n_rows, &norm);
+}
+
+// Mamba: time steps, B and C are projected from the convolution's output.
+static void run_selective(const struct pass *pass, int32_t index, const struct matrix *input)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
+    const struct state_matrices *m = &pass->forward->matrices.state;
+    struct product projected[] = {product_of(m->input, layer, SLOT_STATE_INPUT),
+                                  product_of(m->gate, layer, SLOT_STATE_GATE)};
+    struct product selected[] = {product_of(m->step_low, layer, SLOT_STATE_STEP_LOW),
+                                 product_of(m->b, layer, SLOT_STATE_B),
+                                 product_of(m->c, layer, SLOT_STATE_C)};
+    struct product steps = product_of(m->step, layer, SLOT_STATE_STEP);
+    multiply_rows(pass, projected, 2, input);
+    convolve(pass, index, m->convolved, m->input, true);
+    pass->operations->phase(pass->backend, PHASE_PRODUCTS);
+    multiply_rows(pass, selected, 3, m->convolved);
+    normalize_part(pass, layer, m->step_low, SLOT_STATE_STEP_NORM);
+    normalize_part(pass, layer, m->b, SLOT_STATE_B_NORM);
+    normalize_part(pass, layer, m->c, SLOT_STATE_C_NORM);
+    multiply_rows(pass, &steps, 1, m->step_low);
+    struct scan_parameters parameters = {.layer = pass->forward->model->layers[index].state,
+                                         .n_groups = 1,
+                                         .decay = layer->weights[SLOT_STATE_DECAY],
+                                         .step_bias = layer->weights[SLOT_STATE_STEP_BIAS],
+                                         .direct = layer->weights[SLOT_STATE_DIRECT],
+                                         .step_max = pass->shape->recurrent.step_max};
+    pass->operations->phase(pass->backend, PHASE_ATTENTION);
+    pass->operations->selective_scan(pass->backend, m->heads, m->convolved, m->step, m->b, m->c, &parameters);
+    pass->operations->phase(pass->backend, PHASE_PRODUCTS);
+    apply_gate(pass);
+}
+
 void recurrent_run(const struct pass *pass, int32_t index, const struct matrix *input)
 {
     switch (pass->shape->recurrent.kind) {
@@ -220,6 +275,9 @@ void recurrent_run(const struct pass *pass, int32_t index, const struct matrix *
         break;
     case RECURRENT_SCAN:
         run_scan(pass, index, input);
+        break;
+    case RECURRENT_SELECTIVE:
+        run_selective(pass, index, input);
         break;
     }
 }

@@ -205,7 +205,9 @@ static void print_recurrent(const struct model *model)
 {
     const struct recurrent_shape *shape = &model->shape.recurrent;
     printf("recurrent   %d layers ", shape->n_layers);
-    if (shape->n_heads)
+    if (shape->kind == RECURRENT_SELECTIVE)
+        printf("of a selective scan, %d x %d", shape->key_dim, shape->value_dim);
+    else if (shape->n_heads)
         printf("of %d heads (%d key) of %d x %d", shape->n_heads, shape->n_key_heads, shape->key_dim,
                shape->value_dim);
     else
@@ -224,9 +226,12 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     putchar('\n');
     printf("family      %s, %.1f M parameters\n", model_family_name(model),
            (double)model_n_parameters(model) / 1e6);
-    printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",
-           shape->n_layers, shape->n_embd, shape->attention.n_heads, shape->attention.n_kv_heads,
-           shape->attention.key_dim, shape->n_ff);
+    if (shape->attention.n_layers)
+        printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",
+               shape->n_layers, shape->n_embd, shape->attention.n_heads, shape->attention.n_kv_heads,
+               shape->attention.key_dim, shape->n_ff);
+    else
+        printf("shape       %d layers, width %d, no attention\n", shape->n_layers, shape->n_embd);
     if (model->heads)
         print_layers(model);
     if (shape->experts.n)

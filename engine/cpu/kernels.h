@@ -51,6 +51,16 @@ struct scan_block {
     float decay, step, direct;
 };
 
+// One token of a selective scan, for at most 16 values.
+struct selective_block {
+    float *state; // [key_dim, 16]
+    int32_t key_dim, n_values, stride;
+    const float *query, *key;           // [key_dim] C and B
+    const float *value, *step, *direct; // [n_values]
+    const float *decay;                 // [key_dim, stride]
+    float *out;                         // [n_values]
+};
+
 // A row of a short convolution.
 struct convolved_row {
     float *out;
@@ -103,6 +113,8 @@ struct row_kernels {
     // With s[k] a row of the state: s[k] = decay * s[k] + key[k] * (step * value), out = (sum of s[k] *
     // query[k]) + direct * value. The sum over k as in delta_rule.
     void (*scan)(const struct scan_block *block);
+    // The same with decay = exp(decay[k] * step) for each value.
+    void (*selective_scan)(const struct selective_block *block);
     // x = min(max(log(1 + exp(x + bias)), least), most)
     void (*softplus)(float *x, const float *bias, int32_t n, float least, float most);
 };

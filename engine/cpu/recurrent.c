@@ -214,7 +214,7 @@ enum { TOKENS = 64 }; // that a block, which stays in the L1 cache, goes through
 struct scan_work {
     struct cpu_backend *backend;
     struct matrix *out, *step;
-    const struct matrix *x;
+    const struct matrix *x, *b, *c; // b and c of a selective scan
     const struct scan_parameters *parameters;
 };
 
@@ -223,8 +223,7 @@ static void make_steps(void *context, int32_t row, int thread)
     const struct scan_work *work = context;
     const struct scan_parameters *parameters = work->parameters;
     work->backend->kernels.rows.softplus(matrix_row(work->step, row), parameters->step_bias->items,
-                                         work->backend->states.shape.n_heads, parameters->step_min,
-                                         parameters->step_max);
+                                         work->step->n_cols, parameters->step_min, parameters->step_max);
 }
 
 // A head's tokens from `first` on: the blocks of its matrix one after the other, each through all tokens.
@@ -287,7 +286,53 @@ void cpu_scan(struct backend *base, struct matrix *out, const struct matrix *x, 
     assert(x->n_cols == shape->n_channels && out->n_cols == shape->n_heads * shape->value_dim);
     assert(step->n_cols == shape->n_heads && parameters->decay->n_items == shape->n_heads);
     assert(parameters->step_bias->n_items == shape->n_heads && parameters->direct->n_items == shape->n_heads);
-    struct scan_work work = {backend, out, step, x, parameters};
+    struct scan_work work = {.backend = backend, .out = out, .step = step, .x = x, .parameters = parameters};
     spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)shape->n_heads, make_steps, &work);
     pool_run(backend->pool, backend->step->n_sequences * shape->n_heads, scan_task, &work);
+}
+
+// ---- the selective scan ----
+
+static void selective_task(void *context, int index, int thread)
+{
+    const struct scan_work *work = context;
+    struct cpu_backend *backend = work->backend;
+    const struct state_shape *shape = &backend->states.shape;
+    const struct scan_parameters *parameters = work->parameters;
+    const struct step_sequence *sequence = &backend->step->sequences[index / backend->states.n_blocks];
+    int32_t block = index % backend->states.n_blocks, column = block * STATE_BLOCK,
+            left = shape->value_dim - column;
+    struct selective_block task = {.state = begin_block(backend, sequence, parameters->layer, 0, block),
+                                   .key_dim = shape->key_dim,
+                                   .n_values = left < STATE_BLOCK ? left : STATE_BLOCK,
+                                   .stride = shape->value_dim,
+                                   .direct = parameters->direct->items + column,
+                                   .decay = parameters->decay->items + column};
+    for (int32_t i = 0; i < sequence->n_tokens; i++) {
+        int32_t row = sequence->first_row + i;
+        task.key = matrix_row(work->b, row);
+        task.query = matrix_row(work->c, row);
+        task.value = matrix_row(work->x, row) + column;
+        task.step = matrix_row(work->step, row) + column;
+        task.out = matrix_row(work->out, row) + column;
+        backend->kernels.rows.selective_scan(&task);
+    }
+}
+
+void cpu_selective_scan(struct backend *base, struct matrix *out, const struct matrix *x, struct matrix *step,
+                        const struct matrix *b, const struct matrix *c,
+                        const struct scan_parameters *parameters)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    const struct state_shape *shape = &backend->states.shape;
+    assert(shape->n_heads == 1 && x->n_cols == shape->value_dim && out->n_cols == shape->value_dim);
+    assert(step->n_cols == shape->value_dim && b->n_cols == shape->key_dim && c->n_cols == shape->key_dim);
+    assert(parameters->decay->n_items == (int64_t)shape->key_dim * shape->value_dim);
+    assert(parameters->step_bias->n_items == shape->value_dim &&
+           parameters->direct->n_items == shape->value_dim);
+    struct scan_work work = {backend, out, step, x, b, c, parameters};
+    spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)shape->value_dim, make_steps, &work);
+    pool_run(backend->pool, backend->step->n_sequences * backend->states.n_blocks, selective_task, &work);
 }

@@ -386,6 +386,27 @@ static void scan(const struct scan_block *block)
     store_some(block->out, out, block->n_values);
 }
 
+static void selective_scan(const struct selective_block *block)
+{
+    const struct lanes zero = lanes_set(0.0f);
+    struct lanes parts[4] = {zero, zero, zero, zero};
+    const struct lanes value = load_some(block->value, block->n_values);
+    const struct lanes step = load_some(block->step, block->n_values), added = lanes_multiply(step, value);
+    float *state = block->state;
+    int32_t n = block->key_dim;
+    for (int32_t k = 0; k < n; k += 4)
+        for (int j = 0; j < 4 && k + j < n; j++) {
+            const float *decays = block->decay + (ptrdiff_t)(k + j) * block->stride;
+            struct lanes decay = lanes_exp(lanes_multiply(load_some(decays, block->n_values), step));
+            struct lanes s = lanes_multiply(decay, lanes_load(state + (k + j) * LANES));
+            s = lanes_fma(lanes_set(block->key[k + j]), added, s);
+            lanes_store(state + (k + j) * LANES, s);
+            parts[j] = lanes_fma(s, lanes_set(block->query[k + j]), parts[j]);
+        }
+    struct lanes out = lanes_fma(load_some(block->direct, block->n_values), value, sum_of_four(parts));
+    store_some(block->out, out, block->n_values);
+}
+
 // log(1 + x) for x from 0 to 1: 2 atanh(u) with u = x / (2 + x), at most 1/3. The series' next term is below
 // 2^-28 of u.
 static inline struct lanes log_above_1(struct lanes x)
@@ -488,6 +509,7 @@ void ROW_KERNELS(struct row_kernels *kernels)
         .convolve = convolve,
         .delta_rule = delta_rule,
         .scan = scan,
+        .selective_scan = selective_scan,
         .softplus = softplus,
     };
 }

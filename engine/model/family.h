@@ -20,6 +20,7 @@ enum layer_kinds {
     LAYERS_ATTEND,      // all have attention
     LAYERS_BY_INTERVAL, // every n-th has attention, the others a recurrence; or the file's keys say which
     LAYERS_BY_HEADS,    // those without key-value heads (an array of the file) have a recurrence
+    LAYERS_RECURRENT,   // all have a recurrence, and neither attention nor an MLP
     LAYERS_BOTH,        // all have both
     LAYERS_SINGLE, // as LAYERS_BY_HEADS, but those with an MLP (another array) have nothing else, and the others no MLP
 };

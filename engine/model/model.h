@@ -66,9 +66,10 @@ struct latent_shape {
 // What a recurrent layer computes after its short causal convolution.
 enum recurrent_kind {
     RECURRENT_NONE,
-    RECURRENT_DELTA, // gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10)
-    RECURRENT_SHORT, // nothing: the convolution's input and output are multiplied by gates (LFM2)
-    RECURRENT_SCAN,  // scan of Mamba-2 (Dao, Gu 2024, arXiv:2405.21060): one decay a head
+    RECURRENT_DELTA,     // gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10)
+    RECURRENT_SHORT,     // nothing: the convolution's input and output are multiplied by gates (LFM2)
+    RECURRENT_SCAN,      // scan of Mamba-2 (Dao, Gu 2024, arXiv:2405.21060): one decay a head
+    RECURRENT_SELECTIVE, // selective scan of Mamba (Gu, Dao 2023, arXiv:2312.00752): one for each state item
 };
 
 // Recurrent layers: a short causal convolution of n_channels columns, and states of n_heads matrices
@@ -76,7 +77,7 @@ enum recurrent_kind {
 //         delta                             scan
 //   key   keys and queries of key heads     B and C of groups
 //   value values                            x
-// n_layers 0: none.
+// A selective scan has one head as wide as all values. n_layers 0: none.
 struct recurrent_shape {
     enum recurrent_kind kind;
     int32_t n_layers;
@@ -86,7 +87,9 @@ struct recurrent_shape {
     int32_t n_channels; // delta: all queries, all keys, all values; scan: all values, all keys, all queries
     int32_t n_taps;     // rows that the convolution sees, including the row's own
     bool tiled;         // key head of head h: h % n_key_heads; else h / (n_heads / n_key_heads)
-    bool normed_first;  // scan: the output is normalized before it is multiplied by its gate, not after
+    int32_t rank;       // selective: width from which the time steps are projected
+    bool unit_norms; // selective: time steps before their projection, B and C are normalized without weights
+    bool normed_first;        // scan: the output is normalized before it is multiplied by its gate, not after
     float step_min, step_max; // scan: bounds of the time step
 };
 
@@ -193,8 +196,12 @@ enum layer_slot {
     SLOT_STATE_BETA,  // beta and step: separate, or in one matrix
     SLOT_STATE_STEP,
     SLOT_STATE_BETA_STEP, // of each key head in turn: its heads' beta, then their step
-    SLOT_STATE_B,         // gates of a short convolution: before it, after it
+    SLOT_STATE_B,         // gates of a short convolution: before it, after it; B and C of a selective scan
     SLOT_STATE_C,
+    SLOT_STATE_STEP_LOW, // of a selective scan: from which STEP projects
+    SLOT_STATE_STEP_NORM,
+    SLOT_STATE_B_NORM,
+    SLOT_STATE_C_NORM,
     SLOT_STATE_CONVOLUTION,
     SLOT_STATE_STEP_BIAS,
     SLOT_STATE_DECAY,

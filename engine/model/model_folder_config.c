@@ -79,7 +79,8 @@ static void read_sizes(struct config *config)
     struct folder_shape *shape = &config->out->shape;
     int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
     shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", folder_count_layers(config));
-    shape->n_heads = read_integer(config, "num_attention_heads n_head n_heads", 0);
+    bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
+    shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads", 0) : 1;
     shape->n_kv_heads = is_model_type(config, "falcon")
                             ? falcon_kv_heads(config, shape->n_heads)
                             : read_integer(config, "num_key_value_heads", shape->n_heads);
@@ -96,22 +97,22 @@ static void read_sizes(struct config *config)
     if (find_setting(config, "kv_lora_rank"))
         put_latent(config);
     else
-        shape->head_dim = read_integer(config, "head_dim", n_embd / shape->n_heads);
+        shape->head_dim = attends ? read_integer(config, "head_dim", n_embd / shape->n_heads) : 1;
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
     if (layers_vary(config) && config->status == STATUS_OK)
         folder_put_layers(config);
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
-    put_integer(config, "attention.head_count", shape->n_heads);
+    put_integer(config, "attention.head_count", attends ? shape->n_heads : 0);
     if (!layers_vary(config) && !heads_vary(config))
         put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
-    if (!find_setting(config, "kv_lora_rank")) {
+    if (!find_setting(config, "kv_lora_rank") && attends) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length", shape->head_dim);
     }
     if (!layers_vary(config) && family_of(config)->layer_kinds != LAYERS_SINGLE)
-        put_integer(config, "feed_forward_length", read_mlp_width(config, 4 * n_embd));
+        put_integer(config, "feed_forward_length", attends ? read_mlp_width(config, 4 * n_embd) : 0);
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length", read_context(config));
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;

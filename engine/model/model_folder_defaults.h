@@ -210,5 +210,15 @@
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"mamba_d_ssm\":1024,\"mamba_n_heads\":128,"           \
     "\"mamba_d_head\":\"auto\",\"mamba_n_groups\":1,\"mamba_d_state\":256,\"mamba_d_conv\":4,"               \
     "\"mamba_expand\":2,\"mamba_norm_before_gate\":true,\"max_position_embeddings\":8192}"
+#define MAMBA2_DEFAULTS                                                                                      \
+    "{\"layer_norm_epsilon\":1e-5,\"num_heads\":128,\"head_dim\":64,\"state_size\":128,\"n_groups\":8,"      \
+    "\"conv_kernel\":4,\"expand\":2,\"max_position_embeddings\":1048576}"
+#define MAMBA_DEFAULTS                                                                                       \
+    "{\"layer_norm_epsilon\":1e-5,\"state_size\":16,\"conv_kernel\":4,\"expand\":2,"                         \
+    "\"max_position_embeddings\":1048576}"
+#define JAMBA_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"num_experts\":16,\"num_experts_per_tok\":2,"         \
+    "\"attn_layer_period\":8,\"attn_layer_offset\":4,\"mamba_d_state\":16,\"mamba_d_conv\":4,"               \
+    "\"mamba_expand\":2,\"mamba_dt_rank\":\"auto\",\"max_position_embeddings\":262144}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults

@@ -99,6 +99,13 @@ static const struct folder_key keys[] = {
      "attention_out_multiplier attention_in_multiplier ssm_multipliers ssm_in_multiplier ssm_out_multiplier",
      NULL},
     {"config.json", KEY_NO_PART, "mamba_rms_norm projectors_bias mamba_use_mlp", NULL}, // by the tensors
+    // Mamba, Jamba
+    {"config.json", KEY_READ,
+     "state_size time_step_rank mamba_dt_rank attn_layer_period attn_layer_offset num_heads", NULL},
+    {"config.json", KEY_NO_PART, // where experts are the tensors say
+     "expert_layer_period expert_layer_offset use_mambapy use_associative_scan time_step_scale "
+     "time_step_init_scheme norm_before_gate rms_norm d_model n_layer_norm ssm_cfg fused_add_norm d_inner",
+     NULL},
     {"config.json", KEY_REFUSED, "mamba_hidden_act", "\"silu\""},
     {"config.json", KEY_REFUSED, "moe_latent_size", "0"},                  // Nemotron 3 Super
     {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite

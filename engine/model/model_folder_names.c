@@ -588,6 +588,37 @@ static const struct folder_rule falcon_h1_layers[] = {
     {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_SCALED},
     END};
 
+static const struct folder_rule mamba2_layers[] = {{"backbone.layers.*.norm", "attn_norm", FORM_AS_IS},
+                                                   MAMBA("backbone.layers.*.mixer", FORM_AS_IS),
+                                                   {"backbone.layers.*.mixer.norm", "ssm_norm", FORM_AS_IS},
+                                                   END};
+#define SELECTIVE(prefix)                                                                                    \
+    {prefix ".in_proj", "ssm_in", FORM_AS_IS}, {prefix ".conv1d", "ssm_conv1d", FORM_TAPS},                  \
+        {prefix ".x_proj", "ssm_x", FORM_AS_IS}, {prefix ".dt_proj", "ssm_dt", FORM_AS_IS},                  \
+        {"=" prefix ".A_log", "ssm_a", FORM_DECAY}, {"=" prefix ".D", "ssm_d", FORM_AS_IS},                  \
+    {                                                                                                        \
+        prefix ".out_proj", "ssm_out", FORM_AS_IS                                                            \
+    }
+static const struct folder_rule mamba_layers[] = {{"backbone.layers.*.norm", "attn_norm", FORM_AS_IS},
+                                                  SELECTIVE("backbone.layers.*.mixer"),
+                                                  END};
+static const struct folder_rule jamba_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.pre_ff_layernorm", "ffn_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    SELECTIVE("model.layers.*.mamba"),
+    {"model.layers.*.mamba.dt_layernorm", "ssm_dt_norm", FORM_AS_IS},
+    {"model.layers.*.mamba.b_layernorm", "ssm_b_norm", FORM_AS_IS},
+    {"model.layers.*.mamba.c_layernorm", "ssm_c_norm", FORM_AS_IS},
+    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_AS_IS},
+    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_AS_IS},
+    {"model.layers.*.feed_forward.router", "ffn_gate_inp", FORM_AS_IS},
+    {"model.layers.*.feed_forward.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.feed_forward.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.feed_forward.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    END};
+
 #define SILU      "silu swish"
 #define GELU_TANH "gelu_pytorch_tanh gelu_new"
 #define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
@@ -708,6 +739,11 @@ static const struct folder_family families[] = {
      WINDOWS_NEVER, false, NEMOTRON_H_MOE_DEFAULTS},
     {"falcon_h1", "falcon-h1", falcon_h1_globals, falcon_h1_layers, false, true, SILU, WINDOWS_NEVER, true,
      FALCON_H1_DEFAULTS},
+    {"mamba2", "mamba2", mamba_globals, mamba2_layers, false, true, SILU, WINDOWS_NEVER, false,
+     MAMBA2_DEFAULTS},
+    {"jamba", "jamba", falcon_h1_globals, jamba_layers, false, true, SILU, WINDOWS_NEVER, false,
+     JAMBA_DEFAULTS},
+    {"mamba", "mamba", mamba_globals, mamba_layers, true, true, SILU, WINDOWS_NEVER, false, MAMBA_DEFAULTS},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
      BERT_DEFAULTS},
     {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,

@@ -151,12 +151,16 @@ static bool is_listed(const struct value *list, int64_t item)
     return false;
 }
 
-static enum folder_mixer read_mixer(const struct config *config, int64_t layer)
+static enum folder_mixer read_mixer(struct config *config, int64_t layer)
 {
     const struct value *attention = find_setting(config, "full_attn_idxs");
     if (find_setting(config, type_names))
         return folder_count_layers(config) == config->out->shape.n_layers ? listed_mixer(config, layer)
                                                                           : MIXER_UNKNOWN;
+    int64_t period = read_integer(config, "attn_layer_period", 0); // of Jamba
+    if (period > 0)
+        return layer % period == read_integer(config, "attn_layer_offset", 0) ? MIXER_ATTENTION
+                                                                              : MIXER_RECURRENT;
     return !attention || is_listed(attention, layer) ? MIXER_ATTENTION : MIXER_RECURRENT;
 }
 
@@ -284,6 +288,22 @@ static void put_scan(struct config *config)
                      read_truth(config, "mamba_norm_before_gate", true));
 }
 
+// Mamba: the time steps' rank is by default a sixteenth of the width.
+static void put_selective(struct config *config)
+{
+    const char *rank = "mamba_dt_rank time_step_rank", *expand = "mamba_expand expand";
+    const struct value *given = find_setting(config, rank);
+    int64_t n_embd = read_integer(config, "hidden_size", 0);
+    int64_t even = (n_embd + 15) / 16, inner = read_integer(config, expand, 2) * n_embd;
+    if (inner < 1 || inner > MODEL_WIDTH_MAX)
+        refuse_setting(config, ERROR_LIMIT_EXCEEDED, expand, find_setting(config, expand));
+    put_integer(config, "ssm.conv_kernel", read_integer(config, "mamba_d_conv conv_kernel", 4));
+    put_integer(config, "ssm.time_step_rank",
+                given && !is_text(given, "auto") ? read_integer(config, rank, 0) : even);
+    put_integer(config, "ssm.state_size", read_integer(config, "mamba_d_state state_size", 16));
+    put_integer(config, "ssm.inner_size", inner);
+}
+
 void folder_put_recurrent(struct config *config)
 {
     const struct family *family = family_of(config);
@@ -300,6 +320,9 @@ void folder_put_recurrent(struct config *config)
         break;
     case RECURRENT_SCAN:
         put_scan(config);
+        break;
+    case RECURRENT_SELECTIVE:
+        put_selective(config);
         break;
     }
 }

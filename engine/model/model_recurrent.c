@@ -20,8 +20,8 @@ static void refuse_sizes(struct key_reader *reader, const struct recurrent_shape
 static void check_states(struct key_reader *reader, const struct recurrent_shape *shape)
 {
     int64_t n_items = (int64_t)shape->key_dim * shape->inner;
-    if (reader->status == STATUS_OK &&
-        (shape->value_dim > MODEL_HEAD_DIM_MAX || n_items > MODEL_STATE_ITEMS_MAX))
+    bool wide = shape->value_dim > MODEL_HEAD_DIM_MAX && shape->kind != RECURRENT_SELECTIVE;
+    if (reader->status == STATUS_OK && (wide || n_items > MODEL_STATE_ITEMS_MAX))
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                                    "recurrent layers: states of %d heads of %d x %d items; at most %d items, "
                                    "and heads of %d",
@@ -56,6 +56,19 @@ static void read_steps(struct key_reader *reader, struct recurrent_shape *shape)
                                    (double)shape->step_min, (double)shape->step_max);
 }
 
+// One head as wide as all values.
+static void read_selective(struct key_reader *reader, struct recurrent_shape *shape)
+{
+    shape->n_taps = read_size(reader, "ssm.conv_kernel", -1, 2, MODEL_TAPS_MAX);
+    shape->rank = read_size(reader, "ssm.time_step_rank", -1, 1, MODEL_WIDTH_MAX);
+    shape->key_dim = read_size(reader, "ssm.state_size", -1, 1, MODEL_HEAD_DIM_MAX);
+    shape->inner = read_size(reader, "ssm.inner_size", -1, 1, MODEL_WIDTH_MAX);
+    shape->unit_norms = read_bool(reader, "ssm.dt_b_c_rms", false);
+    shape->n_heads = shape->n_key_heads = 1;
+    shape->value_dim = shape->n_channels = shape->inner;
+    shape->step_max = INFINITY;
+}
+
 void read_recurrent(struct key_reader *reader, const struct family *family, struct model_shape *shape)
 {
     struct recurrent_shape *recurrent = &shape->recurrent;
@@ -77,6 +90,9 @@ void read_recurrent(struct key_reader *reader, const struct family *family, stru
         recurrent->normed_first = read_bool(reader, "ssm.norm_before_gate", false);
         read_heads(reader, recurrent);
         read_steps(reader, recurrent);
+        break;
+    case RECURRENT_SELECTIVE:
+        read_selective(reader, recurrent);
         break;
     }
     check_states(reader, recurrent);
@@ -127,6 +143,24 @@ static const struct recurrent_part scan_parts[] = {
     {SLOT_STATE_DECAY, "ssm_a", NULL, {STATE_HEADS, ONE}, VECTOR},
     {SLOT_STATE_DIRECT, "ssm_d", NULL, {STATE_HEADS, ONE}, VECTOR},
     {SLOT_STATE_OUT, "ssm_out", "weight", {STATE_INNER, EMBD}, BIASED},
+};
+static const struct recurrent_part selective_parts[] = {
+    {SLOT_STATE_INPUT, "ssm_in", "weight", {EMBD, STATE_INNER}, SLICE | BIASED},
+    {SLOT_STATE_GATE, "ssm_in", "weight", {EMBD, STATE_INNER}, SLICE | BIASED},
+    {SLOT_STATE_CONVOLUTION, "ssm_conv1d", "weight", {STATE_TAPS, STATE_CHANNELS}, VECTOR | BIASED},
+    {SLOT_STATE_STEP_LOW, "ssm_x", "weight", {STATE_INNER, STATE_RANK}, SLICE},
+    {SLOT_STATE_B, "ssm_x", "weight", {STATE_INNER, STATE_KEYS}, SLICE},
+    {SLOT_STATE_C, "ssm_x", "weight", {STATE_INNER, STATE_KEYS}, SLICE},
+    {SLOT_STATE_STEP, "ssm_dt", "weight", {STATE_RANK, STATE_INNER}, 0},
+    {SLOT_STATE_STEP_BIAS, "ssm_dt", "bias", {STATE_INNER, ONE}, VECTOR},
+    {SLOT_STATE_DECAY, "ssm_a", NULL, {STATE_KEYS, STATE_INNER}, VECTOR},
+    {SLOT_STATE_DIRECT, "ssm_d", NULL, {STATE_INNER, ONE}, VECTOR},
+    {SLOT_STATE_OUT, "ssm_out", "weight", {STATE_INNER, EMBD}, BIASED},
+};
+static const struct recurrent_part selective_norms[] = {
+    {SLOT_STATE_STEP_NORM, "ssm_dt_norm", "weight", {STATE_RANK, ONE}, VECTOR},
+    {SLOT_STATE_B_NORM, "ssm_b_norm", "weight", {STATE_KEYS, ONE}, VECTOR},
+    {SLOT_STATE_C_NORM, "ssm_c_norm", "weight", {STATE_KEYS, ONE}, VECTOR},
 };
 // One norm for all items, or one for each group.
 static const struct recurrent_part norm_whole[] = {
@@ -249,6 +283,14 @@ enum status take_recurrent(struct tensor_search *search, int32_t index)
         if (status == STATUS_OK)
             status = take_norm(search, index);
         break;
+    case RECURRENT_SELECTIVE: {
+        char name[NAME_BYTES];
+        status = TAKE(selective_parts);
+        layer_name(name, index, "ssm_dt_norm", "weight");
+        if (status == STATUS_OK && gguf_tensor(search->model->gguf, name))
+            status = TAKE(selective_norms);
+        break;
+    }
     }
     return status;
 }

@@ -77,6 +77,11 @@ static int32_t read_largest(struct key_reader *reader, const struct model *model
 static void read_heads(struct key_reader *reader, struct model *model)
 {
     struct model_shape *shape = &model->shape;
+    if (model->family->layer_kinds == LAYERS_RECURRENT) { // files have 0 heads
+        shape->attention.n_heads = shape->attention.n_kv_heads = 1;
+        shape->attention.key_dim = shape->attention.value_dim = 1;
+        return;
+    }
     shape->attention.n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
     shape->attention.n_kv_heads = read_largest(reader, model, "attention.head_count_kv",
                                                shape->attention.n_heads, shape->attention.n_heads);
@@ -407,8 +412,10 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         else if (family->layer_kinds == LAYERS_BY_HEADS || family->layer_kinds == LAYERS_SINGLE)
             layer->recurrent = has_no_heads(reader, model, i);
         layer->attends = !layer->recurrent;
-        if (family->layer_kinds == LAYERS_BOTH)
+        if (family->layer_kinds == LAYERS_BOTH || family->layer_kinds == LAYERS_RECURRENT)
             layer->recurrent = true;
+        if (family->layer_kinds == LAYERS_RECURRENT)
+            layer->attends = false, layer->n_ff = 0;
         if (family->layer_kinds == LAYERS_SINGLE)
             read_single(reader, model, i, &dense);
         layer->sparse = has_experts(model, i);
@@ -418,7 +425,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
             layer->store = 0, shape->attention.n_layers = 1;
     }
     shape->n_ff = dense ? dense : shape->n_ff;
-    if (reader->status == STATUS_OK && shape->attention.n_layers == 0)
+    bool needed = family->layer_kinds != LAYERS_RECURRENT;
+    if (reader->status == STATUS_OK && shape->attention.n_layers == 0 && needed)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                                    "none of %d layers has attention: expected at least one", shape->n_layers);
 }
@@ -616,8 +624,9 @@ enum status model_read_shape(struct model *model, struct error *error)
                                                   shape->n_context, 1, MODEL_CONTEXT_MAX);
     bool has_experts; // files without dense layers may give only their experts' width
     int32_t n_ff_expert = read_integer(&reader, "expert_feed_forward_length", -1, &has_experts);
-    shape->n_ff =
-        read_largest(&reader, model, "feed_forward_length", has_experts ? n_ff_expert : -1, MODEL_WIDTH_MAX);
+    if (family->layer_kinds != LAYERS_RECURRENT)
+        shape->n_ff = read_largest(&reader, model, "feed_forward_length", has_experts ? n_ff_expert : -1,
+                                   MODEL_WIDTH_MAX);
     read_heads(&reader, model);
     shape->attention.gated = family->gated_attention;
     if (shape->attention.gated && shape->attention.key_dim != shape->attention.value_dim &&

@@ -75,6 +75,10 @@ static const struct {
     [SLOT_STATE_BETA_STEP] = {.kind = MATRIX},
     [SLOT_STATE_B] = {.kind = MATRIX},
     [SLOT_STATE_C] = {.kind = MATRIX},
+    [SLOT_STATE_STEP_LOW] = {.kind = MATRIX},
+    [SLOT_STATE_STEP_NORM] = {.kind = VECTOR},
+    [SLOT_STATE_B_NORM] = {.kind = VECTOR},
+    [SLOT_STATE_C_NORM] = {.kind = VECTOR},
     [SLOT_STATE_CONVOLUTION] = {.kind = VECTOR},
     [SLOT_STATE_STEP_BIAS] = {.kind = VECTOR},
     [SLOT_STATE_DECAY] = {.kind = VECTOR},
@@ -134,6 +138,8 @@ static void set_widths(struct tensor_search *search)
         (int64_t)shape->attention.n_heads * (shape->latent.key_dim + shape->latent.value_dim);
     widths[STATE_CHANNELS] = shape->recurrent.n_channels;
     widths[STATE_INNER] = shape->recurrent.inner;
+    widths[STATE_RANK] = shape->recurrent.rank;
+    widths[STATE_KEYS] = shape->recurrent.key_dim;
     widths[STATE_GROUPS] = shape->recurrent.n_key_heads;
     widths[STATE_GROUP] =
         shape->recurrent.n_key_heads ? shape->recurrent.inner / shape->recurrent.n_key_heads : 0;

@@ -32,6 +32,8 @@ enum width {
     LAUREL,
     STATE_CHANNELS, // from here on: recurrent layers
     STATE_GROUPS,
+    STATE_RANK,
+    STATE_KEYS,
     STATE_GROUP,
     STATE_INNER,
     STATE_HEADS,

@@ -81,6 +81,44 @@ def falcon():
             yield f"{prefix}feed_forward.{name}_proj.weight", shape
 
 
+RANK, WIDE = 3, 2 * WIDTH
+SELECTIVE = {"in_proj.weight": [2 * WIDE, WIDTH], "conv1d.weight": [WIDE, 1, 4], "conv1d.bias": [WIDE],
+             "x_proj.weight": [RANK + 2 * STATE, WIDE], "dt_proj.weight": [WIDE, RANK], "dt_proj.bias": [WIDE],
+             "A_log": [WIDE, STATE], "D": [WIDE], "out_proj.weight": [WIDTH, WIDE]}
+
+
+def pure(parts):
+    yield "backbone.embeddings.weight", [N_VOCAB, WIDTH]
+    yield "backbone.norm_f.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    for layer in range(3):
+        yield f"backbone.layers.{layer}.norm.weight", [WIDTH]
+        for name, shape in parts.items():
+            yield f"backbone.layers.{layer}.mixer.{name}", shape
+
+
+def jamba():
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.final_layernorm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    norms = {"dt_layernorm.weight": [RANK], "b_layernorm.weight": [STATE], "c_layernorm.weight": [STATE]}
+    matrices = {"gate_proj.weight": [N_FF, WIDTH], "up_proj.weight": [N_FF, WIDTH], "down_proj.weight": [WIDTH, N_FF]}
+    for layer in range(4):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "pre_ff_layernorm.weight", [WIDTH]
+        room, parts = ("self_attn", attention()) if layer == 1 else ("mamba", {**SELECTIVE, **norms})
+        for name, shape in parts.items():
+            yield f"{prefix}{room}.{name}", shape
+        if layer % 2 == 0:
+            yield prefix + "feed_forward.router.weight", [3, WIDTH]
+        for expert in range(3) if layer % 2 == 0 else [None]:
+            for name, shape in matrices.items():
+                yield f"{prefix}feed_forward.{'' if expert is None else f'experts.{expert}.'}{name}", shape
+
+
+PURE = {"num_hidden_layers": 3, "conv_kernel": 4, "state_size": STATE, "hidden_size": WIDTH, "vocab_size": N_VOCAB,
+        "tie_word_embeddings": False}
 FAMILIES = {
     "lfm2": {
         "config": {"model_type": "lfm2", "num_hidden_layers": 4, "intermediate_size": N_FF, "block_auto_adjust_ff_dim": False,
@@ -102,6 +140,18 @@ FAMILIES = {
                    "attention_in_multiplier": 0.9, "key_multiplier": 0.7, "ssm_multipliers": [0.9, 1.1, 0.8, 1.2, 0.7],
                    "mlp_multipliers": [0.8, 1.3], "lm_head_multiplier": 0.9, "mamba_rms_norm": True, **SCAN, **SIZES},
         "tensors": falcon, "shown": "recurrent   3 layers of 4 heads (2 key) of 6 x 10"},
+    "mamba2": {
+        "config": {"model_type": "mamba2", "num_heads": SCAN_HEADS, "head_dim": SCAN_DIM, "n_groups": GROUPS,
+                   "time_step_limit": [0.0, float("inf")], **PURE},
+        "tensors": lambda: pure(MAMBA), "shown": "recurrent   3 layers of 4 heads (2 key) of 6 x 10"},
+    "jamba": {
+        "config": {"model_type": "jamba", "num_hidden_layers": 4, "intermediate_size": N_FF, "num_experts": 3, "num_experts_per_tok": 2,
+                   "attn_layer_period": 4, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 0,
+                   "mamba_d_state": STATE, "mamba_dt_rank": RANK, **SIZES},
+        "tensors": jamba, "shown": f"recurrent   3 layers of a selective scan, {STATE} x {WIDE}"},
+    "mamba": {
+        "config": {"model_type": "mamba", "time_step_rank": RANK, **PURE},
+        "tensors": lambda: pure(SELECTIVE), "shown": "3 layers, width 64, no attention"},
 }
 
 

@@ -203,6 +203,22 @@ static void run_scan(const struct row_kernels *kernels, struct rows *rows, int32
     kernels->scan(&block);
 }
 
+static void run_selective_scan(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    struct selective_block block = {.state = rows->x + offset,
+                                    .key_dim = n / 16,
+                                    .n_values = 1 + n % 16,
+                                    .stride = 1,
+                                    .query = rows->y + offset,
+                                    .key = rows->weight + offset,
+                                    .value = rows->bias + offset,
+                                    .step = rows->weight + offset,
+                                    .direct = rows->y + offset,
+                                    .decay = rows->bias + offset,
+                                    .out = rows->out + offset};
+    kernels->selective_scan(&block);
+}
+
 static void run_softplus(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
     kernels->softplus(rows->x + offset, rows->bias + offset, n, 0.01f, 3.0f);
@@ -228,6 +244,7 @@ static const struct row_call calls[] = {
     {"convolve with bias", run_convolve_biased, false},
     {"delta_rule", run_delta_rule, false},
     {"scan", run_scan, false},
+    {"selective_scan", run_selective_scan, false},
     {"softplus", run_softplus, false},
     {"xielu", run_xielu, false},
     {"add_scaled", run_add_scaled, false},

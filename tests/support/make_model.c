@@ -23,9 +23,10 @@ enum made_trait {
     LATENT = 1 << 13,
     COMPRESSED = 1 << 14, // the queries of latent attention
     MADE_XIELU = 1 << 15,
-    BOTH_NORMS = 1 << 16,  // before and after
-    OUTPUT_GATE = 1 << 17, // of attention
-    INTERLEAVED = 1 << 18, // experts, with a shared one, in every second layer
+    BOTH_NORMS = 1 << 16,        // before and after
+    OUTPUT_GATE = 1 << 17,       // of attention
+    INTERLEAVED = 1 << 18,       // experts, with a shared one, in every second layer
+    INTERLEAVED_DENSE = 1 << 19, // experts in every second layer, the first one first
 };
 
 static const struct {
@@ -52,6 +53,7 @@ static const struct {
     {"lfm2", HEAD_NORMS},
     {"granitehybrid", SPARSE},
     {"falcon-h1", HEAD_LENGTHS},
+    {"jamba", SPARSE | INTERLEAVED_DENSE},
     {"nemotron_h", HEAD_LENGTHS | PLAIN_MLP},
     {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
@@ -251,11 +253,12 @@ static void add_keys(struct maker *maker)
     add_key(maker, "context_length", GGUF_U32, r->n_context);
     add_key(maker, "embedding_length", GGUF_U32, r->n_embd);
     add_key(maker, "block_count", GGUF_U32, r->n_layers + r->n_beyond);
-    add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
+    bool pure = is_of(maker, PURE_FAMILIES);
+    add_key(maker, "attention.head_count", GGUF_U32, pure ? 0 : r->n_heads);
     if (!is_of(maker, GEMMA_FAMILIES)) {
         if (!is_of(maker, SINGLE_FAMILIES))
-            add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
-        if (!is_of(maker, HEADS_FAMILIES))
+            add_key(maker, "feed_forward_length", GGUF_U32, pure ? 0 : r->n_ff);
+        if (!is_of(maker, HEADS_FAMILIES) && !pure)
             add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
     }
     add_key(maker, maker->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
@@ -533,7 +536,8 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
              !is_of(maker, "phi2 falcon olmo2 command-r cohere2") && !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
-    dense = dense || (has_trait(maker, INTERLEAVED) && layer % 2 == 0);
+    dense = dense || (has_trait(maker, INTERLEAVED) && layer % 2 == 0) ||
+            (has_trait(maker, INTERLEAVED_DENSE) && layer % 2 == 1);
     if ((is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) && !dense) {
         add_experts(maker, prefix);
     } else {

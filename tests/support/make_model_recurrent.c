@@ -3,11 +3,11 @@
 
 // Heads, key heads or groups, and odd dimensions, which fill no vector.
 enum { HEADS = 6, KEYS = 2, KEY = 18, VALUE = 20, INNER = HEADS * VALUE, CHANNELS = 2 * KEYS * KEY + INNER };
-enum { TAPS = 4, SHORT_TAPS = 3 };
+enum { TAPS = 4, SHORT_TAPS = 3, RANK = 5 };
 
 bool made_is_recurrent(const struct maker *maker, int32_t layer)
 {
-    if (is_of(maker, BOTH_FAMILIES))
+    if (is_of(maker, BOTH_FAMILIES " " PURE_FAMILIES))
         return true;
     if (is_of(maker, SINGLE_FAMILIES))
         return layer % 4 == 0;
@@ -25,7 +25,8 @@ bool made_attends(const struct maker *maker, int32_t layer)
 
 bool made_has_mlp(const struct maker *maker, int32_t layer)
 {
-    return !is_of(maker, SINGLE_FAMILIES) || layer % 2 == 1;
+    return !is_of(maker, SINGLE_FAMILIES " " PURE_FAMILIES) ||
+           (is_of(maker, SINGLE_FAMILIES) && layer % 2 == 1);
 }
 
 static void add_widths(struct maker *maker)
@@ -62,6 +63,13 @@ void add_recurrent_keys(struct maker *maker)
         add_key(maker, "rope.scaling.finetuned", GGUF_BOOL, maker->recipe.larger);
     if (is_of(maker, SHORT_FAMILIES))
         add_key(maker, "shortconv.l_cache", GGUF_U32, SHORT_TAPS);
+    if (is_of(maker, SELECTIVE_FAMILIES)) {
+        add_key(maker, "ssm.conv_kernel", GGUF_U32, TAPS);
+        add_key(maker, "ssm.state_size", GGUF_U32, KEY);
+        add_key(maker, "ssm.time_step_rank", GGUF_U32, RANK);
+        add_key(maker, "ssm.inner_size", GGUF_U32, INNER);
+        add_key(maker, "ssm.dt_b_c_rms", GGUF_BOOL, is_of(maker, "mamba") && maker->recipe.larger);
+    }
     if (!is_of(maker, DELTA_FAMILIES " " SCAN_FAMILIES))
         return;
     add_key(maker, "ssm.conv_kernel", GGUF_U32, TAPS);
@@ -136,12 +144,35 @@ static void add_scan(struct maker *maker, const char *prefix)
     add_matrix(maker, prefix, "ssm_out", n_embd, INNER, larger);
 }
 
+static void add_selective(struct maker *maker, const char *prefix)
+{
+    int32_t n_embd = maker->recipe.n_embd;
+    bool larger = maker->recipe.larger;
+    char whole[NAME_BYTES];
+    add_matrix(maker, prefix, "ssm_in", 2 * INNER, n_embd, larger);
+    add_taps(maker, prefix, "ssm_conv1d", TAPS, INNER);
+    add_vector(maker, prefix, "ssm_conv1d.bias", MADE_BIAS, INNER);
+    add_matrix(maker, prefix, "ssm_x", RANK + 2 * KEY, INNER, false);
+    add_matrix(maker, prefix, "ssm_dt", INNER, RANK, true);
+    snprintf(whole, sizeof whole, "%sssm_a", prefix);
+    add_tensor(maker, whole, MADE_DECAY, KEY, INNER, 1);
+    add_vector(maker, prefix, "ssm_d", MADE_NORM, INNER);
+    if (is_of(maker, "jamba")) {
+        add_norm(maker, prefix, "ssm_dt_norm", RANK);
+        add_norm(maker, prefix, "ssm_b_norm", KEY);
+        add_norm(maker, prefix, "ssm_c_norm", KEY);
+    }
+    add_matrix(maker, prefix, "ssm_out", n_embd, INNER, larger);
+}
+
 void add_recurrence(struct maker *maker, const char *prefix)
 {
     if (is_of(maker, DELTA_FAMILIES))
         add_delta(maker, prefix);
     else if (is_of(maker, SHORT_FAMILIES))
         add_short(maker, prefix);
+    else if (is_of(maker, SELECTIVE_FAMILIES))
+        add_selective(maker, prefix);
     else
         add_scan(maker, prefix);
 }

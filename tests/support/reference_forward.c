@@ -182,7 +182,7 @@ bool is_windowed(const struct reference *r, int layer)
 
 static bool is_rotated(const struct reference *r, int layer)
 {
-    return !is_of(r, "gpt2 bloom nemotron_h nemotron_h_moe") &&
+    return !is_of(r, "gpt2 bloom nemotron_h nemotron_h_moe jamba") &&
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
            !(is_of(r, "cohere2 exaone4 afmoe llama4") && !is_windowed(r, layer));
@@ -553,8 +553,8 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     pick(choice, r->n_experts, r->n_experts_used, chosen);
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
-    bool normalized =
-        number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1 olmoe llama4")) != 0.0;
+    bool normalized = number_of_key(r, "expert_weights_norm",
+                                    !is_of(r, "qwen2moe deepseek2 dots1 olmoe llama4 jamba")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
         route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
@@ -661,7 +661,7 @@ static void open_reference(struct reference *r, const char *path)
     snprintf(r->family, sizeof r->family, "%.*s", (int)family.size, family.data);
     r->n_layers = (int)(number_of_key(r, "block_count", 0) - number_of_key(r, "nextn_predict_layers", 0));
     r->n_embd = (int)number_of_key(r, "embedding_length", 0);
-    r->n_heads = (int)number_of_key(r, "attention.head_count", 1);
+    r->n_heads = (int)fmax(number_of_key(r, "attention.head_count", 1), 1.0); // 0 without attention
     for (int i = 0; i < r->n_layers; i++)
         r->n_kv_heads = (int)fmax(r->n_kv_heads, layer_number(r, "attention.head_count_kv", i));
     r->head_dim = (int)number_of_key(r, "attention.key_length", r->n_embd / r->n_heads);

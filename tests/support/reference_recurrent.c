@@ -195,14 +195,67 @@ static double *run_scan(const struct reference *r, int layer, const double *x)
     return out;
 }
 
+// A norm without weights: all are 1.
+static void normalize_plainly(const struct reference *r, double *x, int n_vectors, int width)
+{
+    for (int v = 0; v < n_vectors; v++, x += width) {
+        double square = 0.0;
+        for (int i = 0; i < width; i++)
+            square += x[i] * x[i] / width;
+        for (int i = 0; i < width; i++)
+            x[i] /= sqrt(square + r->epsilon);
+    }
+}
+
+// Mamba (arXiv:2312.00752, algorithm 2).
+static double *run_selective(const struct reference *r, int layer, const double *x)
+{
+    int rank = (int)number_of_key(r, "ssm.time_step_rank", 0), n = r->n,
+        keys = (int)number_of_key(r, "ssm.state_size", 0), inner = (int)number_of_key(r, "ssm.inner_size", 0);
+    double *in = multiply(r, layer, "ssm_in", x, n, r->n_embd, 0, inner);
+    double *gate = multiply(r, layer, "ssm_in", x, n, r->n_embd, inner, inner);
+    double *mixed =
+        convolve(r, layer, "ssm_conv1d", in, inner, (int)number_of_key(r, "ssm.conv_kernel", 0), true);
+    double *low = multiply(r, layer, "ssm_x", mixed, n, inner, 0, rank);
+    double *b = multiply(r, layer, "ssm_x", mixed, n, inner, rank, keys);
+    double *c = multiply(r, layer, "ssm_x", mixed, n, inner, rank + keys, keys);
+    normalize(r, layer, "ssm_dt_norm", low, n, rank);
+    normalize(r, layer, "ssm_b_norm", b, n, keys);
+    normalize(r, layer, "ssm_c_norm", c, n, keys);
+    if (number_of_key(r, "ssm.dt_b_c_rms", 0.0) != 0.0) {
+        normalize_plainly(r, low, n, rank);
+        normalize_plainly(r, b, n, keys);
+        normalize_plainly(r, c, n, keys);
+    }
+    double *steps = multiply(r, layer, "ssm_dt", low, n, rank, 0, inner); // with its bias
+    double *decay = load(r, layer, "ssm_a"), *direct = load(r, layer, "ssm_d"),
+           *states = zeros((size_t)(inner * keys)), *all = zeros((size_t)(n * inner));
+    for (int p = 0; p < n; p++)
+        for (int v = 0; v < inner; v++) {
+            double dt = log1p(exp(steps[p * inner + v])), item = mixed[p * inner + v], y = direct[v] * item;
+            for (int k = 0; k < keys; k++) {
+                double *state = &states[v * keys + k];
+                *state = exp(dt * decay[v * keys + k]) * *state + dt * b[p * keys + k] * item;
+                y += *state * c[p * keys + k];
+            }
+            all[p * inner + v] = y;
+        }
+    apply_gate(all, gate, n * inner);
+    double *out = multiply(r, layer, "ssm_out", all, n, inner, 0, r->n_embd);
+    double *made[] = {in, gate, mixed, low, b, c, steps, decay, direct, states, all};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        free(made[i]);
+    return out;
+}
+
 bool is_single(const struct reference *r)
 {
-    return is_of(r, "nemotron_h nemotron_h_moe");
+    return is_of(r, "nemotron_h nemotron_h_moe mamba2 mamba");
 }
 
 bool is_recurrent(const struct reference *r, int layer)
 {
-    if (is_single(r) || is_of(r, "falcon-h1"))
+    if (is_single(r) || is_of(r, "falcon-h1 jamba"))
         return has_tensor(r, layer, "ssm_in.weight");
     if (is_of(r, "qwen3next qwen35 qwen35moe")) // every fourth layer has attention
         return (layer + 1) % 4 != 0;
@@ -212,6 +265,7 @@ bool is_recurrent(const struct reference *r, int layer)
 double *run_recurrence(const struct reference *r, int layer, const double *x)
 {
     return is_of(r, "lfm2 lfm2moe")                ? run_short(r, layer, x)
+           : has_tensor(r, layer, "ssm_x.weight")  ? run_selective(r, layer, x)
            : has_tensor(r, layer, "ssm_in.weight") ? run_scan(r, layer, x)
                                                    : run_delta(r, layer, x);
 }

@@ -542,6 +542,29 @@ TEST(a_layer_of_one_mixer_has_no_mlp_and_an_mlp_no_mixer)
                  ERROR_MODEL_FILE, "moe_latent_size is 16");
 }
 
+TEST(a_selective_scan_has_its_keys_and_tensors)
+{
+    static const char *const tensors[] = {"blk.0.ssm_in.weight",   "blk.1.ssm_x.weight",
+                                          "blk.0.ssm_dt.weight",   "blk.0.ssm_dt.bias",
+                                          "blk.0.ssm_a",           "blk.0.ssm_d",
+                                          "blk.0.attn_norm.weight"};
+    static const char *const keys[] = {"mamba.ssm.conv_kernel", "mamba.ssm.state_size",
+                                       "mamba.ssm.time_step_rank", "mamba.ssm.inner_size"};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        refuse_model(state, &(struct model_recipe){.family = "mamba", .drop_tensor = tensors[i]},
+                     ERROR_MODEL_FILE, tensors[i]);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        refuse_model(state, &(struct model_recipe){.family = "mamba", .drop_key = keys[i]}, ERROR_MODEL_FILE,
+                     keys[i]);
+    refuse_model(state, &(struct model_recipe){.family = "jamba", .drop_tensor = "blk.0.ssm_c_norm.weight"},
+                 ERROR_MODEL_FILE, "blk.0.ssm_c_norm.weight is missing");
+    refuse_model(state, &(struct model_recipe){.family = "mamba", .extra_tensor = "blk.0.ffn_norm.weight"},
+                 ERROR_MODEL_FILE, "blk.0.ffn_norm.weight has no place");
+    struct model_recipe wide = {.family = "mamba",
+                                .keys = {{"mamba.ssm.inner_size", GGUF_U32, MODEL_WIDTH_MAX, NULL}}};
+    refuse_model(state, &wide, ERROR_LIMIT_EXCEEDED, "1 heads of 18 x 1048576 items");
+}
+
 TEST(a_short_convolution_has_its_key_and_tensors)
 {
     static const char *const tensors[] = {"blk.0.shortconv.in_proj.weight", "blk.2.shortconv.conv.weight",
