@@ -82,6 +82,11 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
     folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
     folder_modernbert_globals[], folder_modernbert_layers[];
+// model_folder_recurrent_names.c
+extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
+    folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
+    folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
+    folder_mamba_layers[], folder_jamba_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 
@@ -149,7 +154,7 @@ uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column)
 // FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.
 void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out);
 void folder_make_decay(const struct folder_shape *shape, const struct tensor *from, float *out);
-// FORM_SCALED. The factor of a row; whether that of any row is not 1; writes the rows.
+// FORM_SCALED. The factor of a row; whether any row has a factor other than 1; writes the rows.
 double folder_row_factor(const struct folder_shape *shape, const char *to, uint64_t row);
 bool folder_is_scaled(const struct folder_shape *shape, const char *to);
 void folder_make_scaled(const struct folder_shape *shape, const char *to, const struct tensor *from,
