@@ -744,8 +744,8 @@ def an_output_is_refused_by_a_name_of_what_is_not_written(test):
         for command in (["run", "in.jsonl", "--model", test.model], ["annotate", "in.jsonl", "--prompt", "p.jinja", "--model", test.model],
                         ["collect", "-d", "run"], ["report", "-d", "run"]):
             for option in (["-o", name], ["-o", "out.jsonl", "--errors", name]):
-                if len(option) > 2 and command[0] == "report":
-                    continue
+                if (len(option) > 2 and command[0] == "report") or (command[0], option[-2:]) == ("annotate", ["-o", "OUT.PARQUET"]):
+                    continue  # annotate writes Parquet (parquet.py)
                 done = test.run(*command, *option, status=2)
                 assert f"{option[-2]} {name}: sheaf writes no {name[name.rindex('.'):].lower()} file: " in done.err, done
                 assert sorted(os.listdir(test.folder)) == before, os.listdir(test.folder)
@@ -834,6 +834,18 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
     assert memory["mapped"] == 0 and "mapped" not in lines, (memory, lines)
     assert lines["fingerprint"] == printed["fingerprint"] and lines["template"] == "yes", lines
     assert "experts" not in lines, lines
+
+
+@case
+def bench_measures_products_of_each_weight_type_without_a_model(test):
+    found = json.loads(test.run("bench", "--products", "--backend", "cpu", "--threads", "1", "--json").out)
+    assert found["kernels"].startswith("cpu/") and found["threads"] == 1 and found["memory"] > 0, found
+    assert {rate["rows"] for rate in found["products"]} == {1, 8, 32, 512}, found
+    assert {"Q4_K", "Q8_0", "BF16", "F32"} <= {rate["type"] for rate in found["products"]}, found
+    assert len(found["products"]) == len({(rate["type"], rate["rows"]) for rate in found["products"]})
+    assert all(rate["gmacs"] > 0 and rate["gbytes"] > 0 for rate in found["products"]), found
+    refused = test.run("bench", status=2)
+    assert "expected a model, or --products" in refused.err, refused
 
 
 @case
