@@ -21,7 +21,7 @@ enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 static enum kv_type default_kv_type(const struct model *model)
 {
     int32_t i = 0;
-    while (model->layers[i].recurrent)
+    while (i < model->shape.n_layers - 1 && !model->layers[i].attends)
         i++;
     return model->layers[i].tensors[SLOT_ATTN_K].type == TENSOR_F32 ? KV_F32 : KV_F16;
 }
@@ -121,7 +121,7 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
 static void set_states(const struct attempt *attempt, struct batch_limits *batch)
 {
     const struct limits_wanted *wanted = attempt->wanted;
-    if (attempt->model->shape.delta.n_layers == 0)
+    if (attempt->model->shape.recurrent.n_layers == 0)
         return;
     // 0: the backend refuses such models later
     uint64_t slot_bytes = forward_state_bytes(attempt->model, wanted->backend);
@@ -304,7 +304,7 @@ static bool candidate_fits(struct limits_plan *plan, const struct placement_cand
             if (attempt_fits(plan, &attempt))
                 return true;
             attempt.snapshots = false;
-            if (attempt.model->shape.delta.n_layers && attempt_fits(plan, &attempt))
+            if (attempt.model->shape.recurrent.n_layers && attempt_fits(plan, &attempt))
                 return true;
         }
     }
@@ -437,7 +437,7 @@ void limits_set_embedding(struct limits_wanted *wanted, const struct model *mode
     enum { TEXTS_A_STEP_MAX = 64 };
     wanted->hidden_only = true;
     bool few = wanted->n_tokens_max && wanted->n_tokens_max < TEXTS_A_STEP_MAX;
-    if (!model->shape.delta.n_layers) // else fewer texts are derived: each has a state in memory
+    if (!model->shape.recurrent.n_layers) // else fewer texts are derived: each has a state in memory
         wanted->n_sequences_max = few ? wanted->n_tokens_max : TEXTS_A_STEP_MAX;
     if (!model->shape.bidirectional)
         return;

@@ -55,7 +55,7 @@ struct kv_shape {
 
 // Recurrent states in float32. A slot holds the state of one sequence after some number of its tokens, in all
 // recurrent layers: of the convolution the last n_taps - 1 input rows [n_channels], of each head a matrix
-// [key_dim, value_dim].
+// [key_dim, value_dim]. n_heads 0: only the convolution has a state.
 struct state_shape {
     int32_t n_layers; // recurrent layers
     int32_t n_slots;
@@ -205,12 +205,29 @@ struct route_parameters {
     bool weighs_inputs;
 };
 
-// The gated delta rule (struct delta_shape of engine/model/model.h).
+// The short convolution of a recurrent layer.
+struct convolution_parameters {
+    int32_t layer;               // number among the recurrent layers
+    const struct weight *kernel; // [n_taps, n_channels]
+    const struct weight *bias;   // [n_channels]; NULL: none
+    bool activated;              // by SiLU
+};
+
+// The gated delta rule (struct recurrent_shape of engine/model/model.h).
 struct delta_parameters {
     int32_t layer; // number among the recurrent layers
     int32_t n_key_heads;
     bool tiled;
     const struct weight *decay, *step_bias; // [n_heads]
+};
+
+// The scan of Mamba-2, and the selective scan (struct recurrent_shape of engine/model/model.h).
+struct scan_parameters {
+    int32_t layer;    // number among the recurrent layers
+    int32_t n_groups; // of heads with common keys and queries
+    // [n_heads]; of a selective scan decay [key_dim, value_dim], the others [value_dim]
+    const struct weight *decay, *step_bias, *direct;
+    float step_min, step_max; // bounds of the time step
 };
 
 // Columns of the heads in a row: head h begins at column first + h * step.
@@ -361,13 +378,13 @@ struct backend_operations {
     void (*copy_columns)(struct backend *backend, struct matrix *out, struct head_columns to,
                          const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                          int32_t n_rows);
-    // Recurrent layers (engine/forward_delta.c); NULL without states_create. `layer`: number among these.
+    // Recurrent layers (engine/forward_recurrent.c); NULL without states_create.
     //
-    // Short causal convolution of each column over the rows of a sequence, then SiLU; rows before the step's
-    // are in the state:
-    //   out[r][c] = silu(sum over j < n_taps of kernel[j][c] * in[r - (n_taps - 1) + j][c])
+    // Short causal convolution of each column over the rows of a sequence; rows before the step's are in the
+    // state. f: SiLU if `activated`, else nothing:
+    //   out[r][c] = f(bias[c] + sum over j < n_taps of kernel[j][c] * in[r - (n_taps - 1) + j][c])
     void (*convolve)(struct backend *backend, struct matrix *out, const struct matrix *in,
-                     const struct weight *kernel, int32_t layer);
+                     const struct convolution_parameters *parameters);
     // The gated delta rule, token by token in one order, for prefill and decode alike. A row of `qkv` holds
     // the queries and the keys of all key heads, then the values of all heads. q and k are normalized to
     // length 1 (x / sqrt(x . x + 1e-6)), q also divided by sqrt(key_dim); then for each head, with state S:
@@ -376,6 +393,23 @@ struct backend_operations {
     // qkv, alpha and beta are undefined afterwards.
     void (*delta_rule)(struct backend *backend, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                        struct matrix *beta, const struct delta_parameters *parameters);
+    // The scan of Mamba-2 (arXiv:2405.21060, equation 6), token by token in one order, for prefill and decode
+    // alike. A row of `x` holds the values of all heads, then keys B and queries C of all groups. For each
+    // head, with state S, its value v and its group's B and C:
+    //   t = min(max(softplus(step + step_bias), step_min), step_max)
+    //   S = exp(decay * t) S + B (t v)^T, out = S^T C + direct * v
+    // step is undefined afterwards.
+    void (*scan)(struct backend *backend, struct matrix *out, const struct matrix *x, struct matrix *step,
+                 const struct scan_parameters *parameters);
+    // The selective scan of Mamba (arXiv:2312.00752, algorithm 2) with values x, keys b and queries c, in the
+    // same order. For each value v and its column S of the state:
+    //   S[k] = exp(decay[k] * t) S[k] + b[k] t v, out = (sum of S[k] c[k]) + direct * v
+    // step is undefined afterwards.
+    void (*selective_scan)(struct backend *backend, struct matrix *out, const struct matrix *x,
+                           struct matrix *step, const struct matrix *b, const struct matrix *c,
+                           const struct scan_parameters *parameters);
+    // x *= y, item by item
+    void (*multiply_by)(struct backend *backend, struct matrix *x, const struct matrix *y, int32_t n_rows);
     // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models
     // are refused. From now on the matrix has n_cols columns, at most its number at creation.
     void (*set_columns)(struct backend *backend, struct matrix *matrix, int32_t n_cols);

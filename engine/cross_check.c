@@ -83,7 +83,7 @@ enum status cross_check_create(struct cross_check **out, const struct model *mod
     if (!backend->device.kv_read || !host->device.kv_write)
         return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "--check-cpu: the KV pages of %s can't be read",
                          backend->device.name);
-    if (model->shape.delta.n_layers)
+    if (model->shape.recurrent.n_layers)
         return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
                          "--check-cpu: family %s has recurrent states, which can't be read",
                          model_family_name(model));

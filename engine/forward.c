@@ -219,14 +219,22 @@ static void attend_pages(struct pass *pass, int32_t index)
                                    pass->heads, pass->n_rows, ACTIVATION_SIGMOID);
 }
 
-// After the last layer that stores keys and values, or a state, only the output rows are computed; their heads
-// are put in `heads`.
-static void keep_outputs(struct pass *pass, struct matrix *heads, bool normed_wanted)
+// After the last layer that stores keys and values, or a state, only the output rows are computed, from this
+// layer's heads and states on.
+static void keep_outputs(struct pass *pass, int32_t index, bool normed_wanted)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
     if (pass->step->n_outputs == pass->n_rows)
         return;
-    pass->operations->gather(pass->backend, heads, pass->heads);
+    if (tensors->attends) {
+        pass->operations->gather(pass->backend, m->out.heads, pass->heads);
+        pass->heads = m->out.heads;
+    }
+    if (tensors->recurrent) {
+        pass->operations->gather(pass->backend, m->out.states, pass->states);
+        pass->states = m->out.states;
+    }
     pass->operations->gather(pass->backend, m->out.x, pass->x);
     if (normed_wanted)
         pass->operations->gather(pass->backend, m->out.normed, pass->normed);
@@ -234,7 +242,6 @@ static void keep_outputs(struct pass *pass, struct matrix *heads, bool normed_wa
         altup_keep_outputs(pass);
     if (pass->forward->model->heads) // layers follow
         pass->operations->keep_outputs(pass->backend);
-    pass->heads = heads;
     pass->x = m->out.x;
     pass->normed = m->out.normed;
     pass->n_rows = pass->step->n_outputs;
@@ -275,9 +282,16 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
                               const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    multiply_gated(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE),
-                   slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP), input, false);
-    multiply_rows(pass, slot_product(m->experts.shared, layer, SLOT_SHARED_DOWN), m->experts.shared_gate);
+    struct product up = slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP);
+    bool gated = layer->weights[SLOT_SHARED_GATE] != NULL;
+    if (gated) {
+        multiply_gated(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE), up, input, false);
+    } else {
+        multiply_rows(pass, up, input);
+        pass->operations->activate(pass->backend, up.y, up.y, NULL, pass->n_rows, pass->shape->activation);
+    }
+    multiply_rows(pass, slot_product(m->experts.shared, layer, SLOT_SHARED_DOWN),
+                  gated ? m->experts.shared_gate : up.y);
     if (layer->weights[SLOT_SHARED_ROUTER]) {
         multiply_rows(pass, slot_product(m->experts.shared_router, layer, SLOT_SHARED_ROUTER), input);
         pass->operations->gate_rows(pass->backend, m->experts.shared, m->experts.shared_router, pass->n_rows);
@@ -308,10 +322,18 @@ static void route_rows(struct pass *pass, const struct forward_layer *layer, con
 static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
-    multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS),
-                   slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS), input, true);
+    struct product up = slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS);
+    bool gated = layer->weights[SLOT_GATE_EXPERTS] != NULL;
+    if (gated) {
+        multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS), up, input, true);
+    } else {
+        int32_t n_pairs = pass->n_rows * pass->shape->experts.n_used;
+        pass->operations->expert_products(pass->backend, &up, 1, input, pass->n_rows, false);
+        pass->operations->activate(pass->backend, up.y, up.y, NULL, n_pairs, pass->shape->activation);
+    }
     struct product down = slot_product(m->experts.pair_down, layer, SLOT_DOWN_EXPERTS);
-    pass->operations->expert_products(pass->backend, &down, 1, m->experts.pair_gate, pass->n_rows, true);
+    pass->operations->expert_products(pass->backend, &down, 1, gated ? m->experts.pair_gate : up.y,
+                                      pass->n_rows, true);
     pass->operations->expert_sum(pass->backend, m->branch, m->experts.pair_down, pass->n_rows);
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input);
@@ -352,19 +374,18 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
 static int32_t last_stored(const struct model *model)
 {
     int32_t layer = model->shape.n_layers - 1;
-    while (model->layers[layer].kv_layer != layer)
+    while (layer > 0 && (model->layers[layer].kv_layer != layer ||
+                         !(model->layers[layer].attends || model->layers[layer].recurrent)))
         layer--;
     return layer;
 }
 
-// branch = attention(input). False: only the keys and values are wanted, as of a last layer without outputs.
-static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts,
-                          bool normed_wanted)
+// heads = attention(input). False: only the keys and values are wanted.
+static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
-    bool last = index == last_stored(pass->forward->model);
     pass->heads = pass->n_rows == pass->step->n_tokens ? m->heads : m->out.heads;
     if (pass->shape->latent.dim)
         latent_project(pass, layer, input);
@@ -375,30 +396,56 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
         normalize_queries_and_keys(pass, index, parts);
     if (parts & PASS_KEYS && tensors->kv_layer == index)
         pass->operations->kv_store(pass->backend, tensors->store, m->k, m->v);
+    bool last = index == last_stored(pass->forward->model);
     if (!(parts & PASS_QUERIES) || (last && pass->step->n_outputs == 0))
         return false;
     attend_pages(pass, index);
     enter_phase(pass, PHASE_PRODUCTS);
-    if (last)
-        keep_outputs(pass, m->out.heads, normed_wanted);
-    multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
-                  pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
     return true;
 }
 
-// branch = delta rule(input). False: a last layer without outputs, of which only the state is needed.
-static bool run_recurrent(struct pass *pass, int32_t index, const struct matrix *input)
+// branch = attention(input), a recurrence's output, or the sum of both. False: only the keys and values are
+// wanted, or the state, as of a last layer without outputs.
+static bool run_mixers(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts,
+                       bool normed_wanted)
 {
+    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
-    bool last = index == pass->shape->n_layers - 1;
-    pass->heads = m->delta.heads;
-    delta_run(pass, index, input);
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
+    bool last = index == last_stored(pass->forward->model);
+    if (tensors->recurrent) {
+        pass->states = m->state.heads;
+        recurrent_run(pass, index, input);
+    }
+    if (tensors->attends && !run_attention(pass, index, input, parts))
+        return false;
     if (last && pass->step->n_outputs == 0)
         return false;
     if (last)
-        keep_outputs(pass, m->out.delta, false);
-    multiply_rows(pass, slot_product(m->branch, &pass->forward->layers[index], SLOT_DELTA_OUT), pass->heads);
+        keep_outputs(pass, index, normed_wanted);
+    if (tensors->attends)
+        multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
+                      pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
+    struct matrix *branch = tensors->attends ? m->state.branch : m->branch;
+    if (tensors->recurrent)
+        multiply_rows(pass, slot_product(branch, layer, SLOT_STATE_OUT), pass->states);
+    if (tensors->recurrent && tensors->attends)
+        pass->operations->add(pass->backend, m->branch, branch, pass->n_rows, 1.0f);
     return true;
+}
+
+// branch = the layer's MLP, its experts, or both.
+static void run_feed_forward(struct pass *pass, int32_t index, const struct matrix *input)
+{
+    const struct forward_layer *layer = &pass->forward->layers[index];
+    if (layer->weights[SLOT_ROUTER_SCALE]) {
+        run_experts_and_mlp(pass, index);
+    } else if (layer->weights[SLOT_ROUTER]) {
+        route_rows(pass, layer, input);
+        run_experts(pass, layer, input);
+    } else {
+        run_mlp(pass, index, input);
+    }
 }
 
 void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
@@ -417,27 +464,23 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
-    if (tensors->recurrent ? !run_recurrent(pass, index, seen)
-                           : !run_attention(pass, index, seen, parts, parallel && !ffn_normed))
+    bool mixes = tensors->attends || tensors->recurrent;
+    if (mixes && !run_mixers(pass, index, seen, parts, parallel && !ffn_normed))
         return;
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a
     // layer without an MLP norm uses the output of attention's norm.
     if (parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, false);
-    add_branch(pass, layer, SLOT_ATTN_POST_NORM);
+    if (mixes)
+        add_branch(pass, layer, SLOT_ATTN_POST_NORM);
+    if (tensors->n_ff == 0 && !tensors->sparse)
+        return;
     if (pass->shape->altup.n)
         altup_add_laurel(pass);
     if (!parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
     const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
-    if (layer->weights[SLOT_ROUTER_SCALE]) {
-        run_experts_and_mlp(pass, index);
-    } else if (layer->weights[SLOT_ROUTER]) {
-        route_rows(pass, layer, input);
-        run_experts(pass, layer, input);
-    } else {
-        run_mlp(pass, index, input);
-    }
+    run_feed_forward(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
     if (pass->shape->altup.n) {
         altup_correct(pass, index);
@@ -493,7 +536,7 @@ static void fill_rope(struct forward *forward, struct step *step)
 // Asserts the slots of recurrent states: a slot that is written belongs to one sequence of the step.
 static void check_slots(const struct forward *forward, const struct step *step)
 {
-    for (int32_t i = 0; i < step->n_sequences && forward->model->shape.delta.n_layers; i++) {
+    for (int32_t i = 0; i < step->n_sequences && forward->model->shape.recurrent.n_layers; i++) {
         const struct step_sequence *sequence = &step->sequences[i];
         assert(sequence->state_out >= 0 && sequence->state_out < forward->limits.n_state_slots);
         assert(sequence->position == 0 ||

@@ -120,10 +120,10 @@ static enum weight_role slot_role(enum layer_slot slot)
     return model_slot_is_vector(slot) ? WEIGHT_VECTOR : WEIGHT_PRODUCT;
 }
 
-// True for all slots but those that latent_split divides in two and delta_load_convolution transposes.
-static bool slot_is_loaded(enum layer_slot slot)
+// True for all slots but those that latent_split divides in two and recurrent_load transposes.
+static bool slot_is_loaded(const struct model *model, enum layer_slot slot)
 {
-    return slot != SLOT_ATTN_KV_B && slot != SLOT_DELTA_CONVOLUTION;
+    return slot != SLOT_ATTN_KV_B && !recurrent_is_transposed(model, slot);
 }
 
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer)
@@ -205,7 +205,7 @@ static enum status load_slot(struct weight_loading *loading, const struct model_
     enum status status = STATUS_OK;
     if (is_normed)
         backend->device.normed_input(backend, &norm);
-    if (slot_is_loaded(slot))
+    if (slot_is_loaded(loading->forward->model, slot))
         status = load_weight(loading, weight, slot_role(slot), &layer->weights[slot]);
     if (is_normed)
         backend->device.normed_input(backend, NULL);
@@ -230,7 +230,7 @@ static enum status load_layer(struct weight_loading *loading, int32_t index)
     free(input.weight);
     free(input.bias);
     if (status == STATUS_OK)
-        status = delta_load_convolution(loading->forward, index, loading->error);
+        status = recurrent_load(loading->forward, index, loading->error);
     return status == STATUS_OK ? latent_split(loading->forward, index, loading->error) : status;
 }
 
@@ -268,15 +268,24 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t n_embd = shape->n_embd,
             heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
     bool beside = model->family->experts_beside_mlp && shape->experts.n;
-    bool all_sparse =
-        shape->experts.n && shape->experts.n_layers_dense == 0 && shape->experts.every == 1 && !beside;
-    int64_t n_ff = all_sparse ? 0 : shape->n_ff;
+    bool any_dense = beside, gated = false;
+    for (int32_t i = 0; i < shape->n_layers; i++) {
+        any_dense = any_dense || (model->layers[i].n_ff && !model->layers[i].sparse);
+        gated = gated || model->layers[i].tensors[SLOT_FFN_GATE].data;
+    }
+    int64_t n_ff = any_dense ? shape->n_ff : 0;
+    bool plain = model->family->experts_plain;
     int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers, altup = shape->altup.n;
     int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
-    bool gated = model->layers[0].tensors[SLOT_FFN_GATE].data, shared = shape->experts.n_ff_shared;
-    const struct delta_shape *delta = &shape->delta;
-    int64_t inner = (int64_t)delta->n_heads * delta->value_dim;
-    bool ends_recurrent = model->layers[shape->n_layers - 1].recurrent;
+    bool shared = shape->experts.n_ff_shared;
+    const struct recurrent_shape *recurrent = &shape->recurrent;
+    int64_t inner = recurrent->n_layers ? recurrent->inner : 0,
+            n_channels = recurrent->n_layers ? recurrent->n_channels : 0;
+    bool is_delta = recurrent->kind == RECURRENT_DELTA, is_short = recurrent->kind == RECURRENT_SHORT,
+         is_selective = recurrent->kind == RECURRENT_SELECTIVE;
+    bool together = false; // a layer with attention and a recurrence
+    for (int32_t i = 0; i < shape->n_layers; i++)
+        together = together || (model->layers[i].attends && model->layers[i].recurrent);
     int64_t queries_gates = shape->attention.gated ? 2 * heads_out : 0;
     int64_t gates = queries_gates || model->layers[0].tensors[SLOT_ATTN_GATE].data ? heads_out : 0;
     bool has_router = model->layers[shape->n_layers - 1].tensors[SLOT_SHARED_ROUTER].data;
@@ -296,20 +305,24 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
     PLAN(gated.query_gate, rows, queries_gates);
     PLAN(gated.gate, rows, gates);
-    PLAN(delta.qkv, rows, delta->n_channels);
-    PLAN(delta.convolved, rows, delta->n_channels);
-    PLAN(delta.gate, rows, inner);
-    PLAN(delta.heads, rows, inner);
-    PLAN(delta.beta, rows, delta->n_heads);
-    PLAN(delta.alpha, rows, delta->n_heads);
-    PLAN(delta.beta_alpha, rows, delta->tiled ? 0 : 2 * (int64_t)delta->n_heads);
+    PLAN(state.input, rows, n_channels);
+    PLAN(state.convolved, rows, is_short ? 0 : n_channels);
+    PLAN(state.gate, rows, is_short ? 0 : inner);
+    PLAN(state.heads, rows, inner);
+    PLAN(state.beta, rows, is_delta ? recurrent->n_heads : 0);
+    PLAN(state.step, rows, is_selective ? inner : recurrent->n_heads);
+    PLAN(state.beta_step, rows, is_delta && !recurrent->tiled ? 2 * (int64_t)recurrent->n_heads : 0);
+    PLAN(state.step_low, rows, is_selective ? recurrent->rank : 0);
+    PLAN(state.b, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
+    PLAN(state.c, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
+    PLAN(state.branch, rows, together ? n_embd : 0);
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
     PLAN(experts.router, rows, shape->experts.n);
-    PLAN(experts.pair_gate, pairs, pairs ? shape->experts.n_ff : 0);
+    PLAN(experts.pair_gate, pairs, pairs && !plain ? shape->experts.n_ff : 0);
     PLAN(experts.pair_up, pairs, pairs ? shape->experts.n_ff : 0);
     PLAN(experts.pair_down, pairs, pairs ? n_embd : 0);
-    PLAN(experts.shared_gate, rows, shape->experts.n_ff_shared);
+    PLAN(experts.shared_gate, rows, plain ? 0 : shape->experts.n_ff_shared);
     PLAN(experts.shared_up, rows, shape->experts.n_ff_shared);
     PLAN(experts.shared, rows, shared || beside ? n_embd : 0);
     PLAN(experts.shared_router, rows, has_router ? 1 : 0);
@@ -329,7 +342,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(out.x, outputs, n_embd);
     PLAN(out.normed, outputs, n_embd);
     PLAN(out.heads, outputs, heads_out);
-    PLAN(out.delta, outputs, ends_recurrent ? inner : 0);
+    PLAN(out.states, outputs, inner);
     PLAN(out.logits, outputs, limits->hidden_only ? 0 : shape->n_vocab);
 #undef PLAN
     assert(i == MATRICES);
@@ -410,12 +423,14 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
 {
     struct kv_shape kv = kv_shape_of(model, page_positions, 1, kv_type);
     uint64_t bytes = 0;
+    if (kv.n_layers == 0) // a page is a count of positions
+        return (uint64_t)page_positions * sizeof(int32_t);
     if (backend && backend->device.page_bytes)
         return backend->device.page_bytes(backend, &kv);
     // A bidirectional model keeps one layer at a time.
     int32_t n_layers = model->shape.bidirectional ? kv.n_layers : model->shape.n_layers;
     for (int32_t layer = 0; layer < n_layers; layer++)
-        bytes += model->layers[layer].kv_layer == layer && !model->layers[layer].recurrent
+        bytes += model->layers[layer].kv_layer == layer && model->layers[layer].attends
                      ? position_bytes(model_layer_heads(model, layer), kv_type)
                      : 0;
     return bytes * (uint64_t)page_positions;
@@ -442,7 +457,7 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
                          model_family_name(forward->model), forward->backend->device.name);
-    struct state_shape states = delta_state_shape(shape, forward->limits.n_state_slots);
+    struct state_shape states = recurrent_state_shape(shape, forward->limits.n_state_slots);
     if (states.n_layers && !forward->backend->device.states_create)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: only the CPU computes its recurrent layers",
@@ -456,7 +471,7 @@ static enum status create_parts(struct weight_loading *loading)
     status = load_weights(loading);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && kv.n_layers)
         status = forward->backend->device.kv_create(forward->backend, &kv, loading->error);
     if (status == STATUS_OK && states.n_layers)
         status = forward->backend->device.states_create(forward->backend, &states, loading->error);
@@ -473,7 +488,7 @@ enum status forward_create(struct forward **forward, const struct model *model, 
     assert(limits->n_tokens_max > 0 && limits->n_outputs_max > 0 &&
            limits->n_outputs_max <= limits->n_tokens_max);
     assert(limits->n_sequences_max > 0 && limits->n_pages > 0);
-    assert(limits->n_state_slots > 0 || model->shape.delta.n_layers == 0);
+    assert(limits->n_state_slots > 0 || model->shape.recurrent.n_layers == 0);
     assert(limits->page_positions >= 16 && ATTENTION_SEGMENT % limits->page_positions == 0);
     *forward = NULL;
     struct forward *created = calloc(1, sizeof *created);

@@ -1,5 +1,5 @@
 // Private state of a forward pass: the model's weights in the backend and the matrices of a step. Created and
-// destroyed by forward_create.c, used by forward.c, forward_delta.c and forward_latent.c.
+// destroyed by forward_create.c, used by forward.c, forward_recurrent.c and forward_latent.c.
 #pragma once
 
 #include "engine/forward.h"
@@ -24,11 +24,15 @@ struct gated_matrices {
     struct matrix *gate;       // [R, heads x value_dim]
 };
 
-struct delta_matrices {
-    struct matrix *qkv, *convolved; // [R, n_channels]
-    struct matrix *gate, *heads;    // [R, heads x value_dim]
-    struct matrix *beta, *alpha;    // [R, heads]
-    struct matrix *beta_alpha;      // [R, 2 heads]
+// Recurrent layers.
+struct state_matrices {
+    struct matrix *input, *convolved; // [R, n_channels]
+    struct matrix *gate, *heads;      // [R, inner]
+    struct matrix *beta, *step;       // [R, heads]; step of a selective scan: [R, inner]
+    struct matrix *beta_step;         // [R, 2 heads]
+    struct matrix *step_low;          // [R, rank] of a selective scan
+    struct matrix *b, *c;             // [R, inner] gates of a short convolution; else [R, key_dim]
+    struct matrix *branch;            // [R, n_embd] of a layer with attention, too
 };
 
 struct expert_matrices {
@@ -61,7 +65,7 @@ struct altup_matrices {
 struct output_matrices {
     struct matrix *x, *normed; // [O, n_embd]
     struct matrix *heads;      // [O, n_heads x value_dim]
-    struct matrix *delta;      // [O, heads x value_dim] of a recurrent last layer
+    struct matrix *states;     // [O, inner] of a recurrent last layer
     struct matrix *logits;     // [O, n_vocab]
 };
 
@@ -72,7 +76,7 @@ struct forward_matrices {
     struct matrix *gate, *up;         // [R, n_ff]
     struct latent_matrices latent;
     struct gated_matrices gated;
-    struct delta_matrices delta;
+    struct state_matrices state;
     struct expert_matrices experts;
     struct input_matrices input;
     struct altup_matrices altup;
@@ -101,7 +105,7 @@ struct pass {
     const struct step *step;
     const struct model_shape *shape;
     int32_t n_rows;
-    struct matrix *x, *normed, *heads;             // current matrices: all rows or the output rows
+    struct matrix *x, *normed, *heads, *states;    // current matrices: all rows or the output rows
     struct matrix *streams, *predictions, *laurel; // the same, of alternating updates
 };
 
@@ -149,9 +153,10 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
 // Projects the attention output, sums of latents, to the heads' outputs.
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);
 
-// Recurrent layers (forward_delta.c).
-// Creates SLOT_DELTA_CONVOLUTION of a layer, if it has one, with the taps as rows.
-enum status delta_load_convolution(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
-struct state_shape delta_state_shape(const struct model_shape *shape, int32_t n_slots);
-// Computes the layer up to its output product; the result is in matrices.delta.heads.
-void delta_run(const struct pass *pass, int32_t index, const struct matrix *input);
+// Recurrent layers (forward_recurrent.c).
+// Creates the weights of a layer that are transposed: the taps of convolutions, decays for each state item.
+enum status recurrent_load(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
+bool recurrent_is_transposed(const struct model *model, enum layer_slot slot);
+struct state_shape recurrent_state_shape(const struct model_shape *shape, int32_t n_slots);
+// Computes the layer up to its output product; the result is in matrices.state.heads.
+void recurrent_run(const struct pass *pass, int32_t index, const struct matrix *input);

@@ -202,6 +202,20 @@ static void add_embedding(struct buffer *out, const struct model *model)
     buffer_add_string(out, "},");
 }
 
+static void print_recurrent(const struct model *model)
+{
+    const struct recurrent_shape *shape = &model->shape.recurrent;
+    printf("recurrent   %d layers ", shape->n_layers);
+    if (shape->kind == RECURRENT_SELECTIVE)
+        printf("of a selective scan, %d x %d", shape->key_dim, shape->value_dim);
+    else if (shape->n_heads)
+        printf("of %d heads (%d key) of %d x %d", shape->n_heads, shape->n_key_heads, shape->key_dim,
+               shape->value_dim);
+    else
+        printf("of short convolutions, %d taps", shape->n_taps);
+    printf("; a state of %.1f MB a sequence\n", (double)forward_state_bytes(model, NULL) / 1e6);
+}
+
 static void print_text(const struct runtime *runtime, const struct type_count *counts,
                        const struct limits_plan *plan, const struct error *memory_error)
 {
@@ -213,17 +227,18 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     putchar('\n');
     printf("family      %s, %.1f M parameters\n", model_family_name(model),
            (double)model_n_parameters(model) / 1e6);
-    printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",
-           shape->n_layers, shape->n_embd, shape->attention.n_heads, shape->attention.n_kv_heads,
-           shape->attention.key_dim, shape->n_ff);
+    if (shape->attention.n_layers)
+        printf("shape       %d layers, width %d, %d heads (%d key-value) of %d, feed-forward %d\n",
+               shape->n_layers, shape->n_embd, shape->attention.n_heads, shape->attention.n_kv_heads,
+               shape->attention.key_dim, shape->n_ff);
+    else
+        printf("shape       %d layers, width %d, no attention\n", shape->n_layers, shape->n_embd);
     if (model->heads)
         print_layers(model);
     if (shape->experts.n)
         printf("experts     %d, %d used\n", shape->experts.n, shape->experts.n_used);
-    if (shape->delta.n_layers)
-        printf("recurrent   %d layers of %d heads (%d key) of %d x %d; a state of %.1f MB a sequence\n",
-               shape->delta.n_layers, shape->delta.n_heads, shape->delta.n_key_heads, shape->delta.key_dim,
-               shape->delta.value_dim, (double)forward_state_bytes(model, NULL) / 1e6);
+    if (shape->recurrent.n_layers)
+        print_recurrent(model);
     printf("context     %d tokens\n", shape->n_context);
     printf("vocabulary  %d tokens\n", shape->n_vocab);
     const struct tokenizer_facts tokenizer = describe_tokenizer(runtime->tokenizer);

@@ -632,7 +632,7 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
     struct draft_numbers drafts = {0};
     if (status == STATUS_OK)
         status = parse_speculate(&settings->engine, runtime->device.on_gpu, &drafts, error);
-    if (status == STATUS_OK && drafts.n_fixed && runtime->model->shape.delta.n_layers)
+    if (status == STATUS_OK && drafts.n_fixed && runtime->model->shape.recurrent.n_layers)
         status =
             error_set(error, STATUS_REFUSE, ERROR_USAGE,
                       "--speculate %d: family %s has recurrent layers, whose states can't go back when a "

@@ -42,6 +42,36 @@ struct delta_block {
     float decay, beta;
 };
 
+// One token of Mamba-2's scan, for at most 16 values of a head.
+struct scan_block {
+    float *state; // [key_dim, 16]
+    int32_t key_dim, n_values;
+    const float *query, *key; // [key_dim] C and B
+    const float *value;       // [n_values]
+    float *out;               // [n_values]
+    float decay, step, direct;
+};
+
+// One token of a selective scan, for at most 16 values.
+struct selective_block {
+    float *state; // [key_dim, 16]
+    int32_t key_dim, n_values, stride;
+    const float *query, *key;           // [key_dim] C and B
+    const float *value, *step, *direct; // [n_values]
+    const float *decay;                 // [key_dim, stride]
+    float *out;                         // [n_values]
+};
+
+// A row of a short convolution.
+struct convolved_row {
+    float *out;
+    const float *const *rows; // [n_taps]; NULL: zeros
+    const float *kernel;      // [n_taps, n]
+    const float *bias;        // [n]; NULL: none
+    int32_t n_taps;
+    bool activated; // by SiLU
+};
+
 // Kernels on one row or vector. n and pointers need no alignment. The bits of NaNs are not
 // specified.
 struct row_kernels {
@@ -75,14 +105,19 @@ struct row_kernels {
     float (*quantize_i16)(int16_t *out, const float *x, int32_t n, float largest, float norm);
     // x *= scale / sqrt(x . x + epsilon)
     void (*normalize_length)(float *x, int32_t n, float epsilon, float scale);
-    // out[i] = silu(sum of kernel[tap][i] * rows[tap][i]), fused, in order of taps; a row NULL: zeros. kernel
-    // [n_taps, n]
-    void (*convolve_silu)(float *out, const float *const *rows, const float *kernel, int32_t n_taps,
-                          int32_t n);
+    // out[i] = bias[i] + sum of kernel[tap][i] * rows[tap][i], fused, in order of taps; then SiLU
+    void (*convolve)(const struct convolved_row *row, int32_t n);
     // With s[k] a row of the state: d = beta * (value - decay * (sum of s[k] * key[k])), s[k] = decay * s[k] +
     // key[k] * d, out = sum of s[k] * query[k]. Each sum over k has four partial sums by k mod 4, added
     // pairwise; products are fused with additions.
     void (*delta_rule)(const struct delta_block *block);
+    // With s[k] a row of the state: s[k] = decay * s[k] + key[k] * (step * value), out = (sum of s[k] *
+    // query[k]) + direct * value. The sum over k as in delta_rule.
+    void (*scan)(const struct scan_block *block);
+    // The same with decay = exp(decay[k] * step) for each value.
+    void (*selective_scan)(const struct selective_block *block);
+    // x = min(max(log(1 + exp(x + bias)), least), most)
+    void (*softplus)(float *x, const float *bias, int32_t n, float least, float most);
 };
 
 struct cpu_kernels {

@@ -325,17 +325,16 @@ static void normalize_length(float *x, int32_t n, float epsilon, float scale)
     }
 }
 
-static void convolve_silu(float *out, const float *const *rows, const float *kernel, int32_t n_taps,
-                          int32_t n)
+static void convolve(const struct convolved_row *row, int32_t n)
 {
     for (int32_t i = 0; i < n; i += LANES) {
         int count = n - i < LANES ? n - i : LANES;
-        struct lanes sum = lanes_set(0.0f);
-        for (int32_t tap = 0; tap < n_taps; tap++)
-            if (rows[tap])
-                sum = lanes_fma(load_some(rows[tap] + i, count),
-                                load_some(kernel + (ptrdiff_t)tap * n + i, count), sum);
-        store_some(out + i, silu_lanes(sum), count);
+        struct lanes sum = row->bias ? load_some(row->bias + i, count) : lanes_set(0.0f);
+        for (int32_t tap = 0; tap < row->n_taps; tap++)
+            if (row->rows[tap])
+                sum = lanes_fma(load_some(row->rows[tap] + i, count),
+                                load_some(row->kernel + (ptrdiff_t)tap * n + i, count), sum);
+        store_some(row->out + i, row->activated ? silu_lanes(sum) : sum, count);
     }
 }
 
@@ -366,6 +365,76 @@ static void delta_rule(const struct delta_block *block)
             parts[j] = lanes_fma(s, lanes_set(block->query[k + j]), parts[j]);
         }
     store_some(block->out, sum_of_four(parts), block->n_values);
+}
+
+static void scan(const struct scan_block *block)
+{
+    const struct lanes zero = lanes_set(0.0f), decay = lanes_set(block->decay);
+    struct lanes parts[4] = {zero, zero, zero, zero};
+    const struct lanes value = load_some(block->value, block->n_values);
+    const struct lanes added = lanes_multiply(lanes_set(block->step), value);
+    float *state = block->state;
+    int32_t n = block->key_dim;
+    for (int32_t k = 0; k < n; k += 4)
+        for (int j = 0; j < 4 && k + j < n; j++) {
+            struct lanes s = lanes_multiply(decay, lanes_load(state + (k + j) * LANES));
+            s = lanes_fma(lanes_set(block->key[k + j]), added, s);
+            lanes_store(state + (k + j) * LANES, s);
+            parts[j] = lanes_fma(s, lanes_set(block->query[k + j]), parts[j]);
+        }
+    struct lanes out = lanes_fma(lanes_set(block->direct), value, sum_of_four(parts));
+    store_some(block->out, out, block->n_values);
+}
+
+static void selective_scan(const struct selective_block *block)
+{
+    const struct lanes zero = lanes_set(0.0f);
+    struct lanes parts[4] = {zero, zero, zero, zero};
+    const struct lanes value = load_some(block->value, block->n_values);
+    const struct lanes step = load_some(block->step, block->n_values), added = lanes_multiply(step, value);
+    float *state = block->state;
+    int32_t n = block->key_dim;
+    for (int32_t k = 0; k < n; k += 4)
+        for (int j = 0; j < 4 && k + j < n; j++) {
+            const float *decays = block->decay + (ptrdiff_t)(k + j) * block->stride;
+            struct lanes decay = lanes_exp(lanes_multiply(load_some(decays, block->n_values), step));
+            struct lanes s = lanes_multiply(decay, lanes_load(state + (k + j) * LANES));
+            s = lanes_fma(lanes_set(block->key[k + j]), added, s);
+            lanes_store(state + (k + j) * LANES, s);
+            parts[j] = lanes_fma(s, lanes_set(block->query[k + j]), parts[j]);
+        }
+    struct lanes out = lanes_fma(load_some(block->direct, block->n_values), value, sum_of_four(parts));
+    store_some(block->out, out, block->n_values);
+}
+
+// log(1 + x) for x from 0 to 1: 2 atanh(u) with u = x / (2 + x), at most 1/3. The series' next term is below
+// 2^-28 of u.
+static inline struct lanes log_above_1(struct lanes x)
+{
+    struct lanes u = lanes_divide(x, lanes_add(lanes_set(2.0f), x)), square = lanes_multiply(u, u);
+    struct lanes p = lanes_set(2.0f / 15.0f);
+    p = lanes_fma(p, square, lanes_set(2.0f / 13.0f));
+    p = lanes_fma(p, square, lanes_set(2.0f / 11.0f));
+    p = lanes_fma(p, square, lanes_set(2.0f / 9.0f));
+    p = lanes_fma(p, square, lanes_set(2.0f / 7.0f));
+    p = lanes_fma(p, square, lanes_set(2.0f / 5.0f));
+    p = lanes_fma(p, square, lanes_set(2.0f / 3.0f));
+    p = lanes_fma(p, square, lanes_set(2.0f));
+    return lanes_multiply(u, p);
+}
+
+// max(x, 0) + log(1 + exp(-|x|)). A NaN stays a NaN.
+static void softplus(float *x, const float *bias, int32_t n, float least, float most)
+{
+    const struct lanes zero = lanes_set(0.0f), bottom = lanes_set(least), top = lanes_set(most);
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes v = lanes_add(load_some(x + i, count), load_some(bias + i, count));
+        struct lanes minus = lanes_subtract(zero, v), low = lanes_if_less(v, zero, v, minus);
+        struct lanes y = lanes_add(lanes_if_less(v, zero, zero, v), log_above_1(lanes_exp_negative(low)));
+        y = lanes_if_less(y, bottom, bottom, y);
+        store_some(x + i, not_above(y, top), count);
+    }
 }
 
 static void widen_f16(float *out, const uint16_t *x, int32_t n)
@@ -437,7 +506,10 @@ void ROW_KERNELS(struct row_kernels *kernels)
         .convert_f16 = convert_f16,
         .quantize_i16 = quantize_i16,
         .normalize_length = normalize_length,
-        .convolve_silu = convolve_silu,
+        .convolve = convolve,
         .delta_rule = delta_rule,
+        .scan = scan,
+        .selective_scan = selective_scan,
+        .softplus = softplus,
     };
 }

@@ -168,7 +168,13 @@ void cpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows,
 
 // recurrent.c
 void cpu_convolve(struct backend *base, struct matrix *out, const struct matrix *in,
-                  const struct weight *kernel, int32_t layer);
+                  const struct convolution_parameters *parameters);
+void cpu_multiply_by(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows);
+void cpu_selective_scan(struct backend *base, struct matrix *out, const struct matrix *x, struct matrix *step,
+                        const struct matrix *b, const struct matrix *c,
+                        const struct scan_parameters *parameters);
+void cpu_scan(struct backend *base, struct matrix *out, const struct matrix *x, struct matrix *step,
+              const struct scan_parameters *parameters);
 void cpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                     struct matrix *beta, const struct delta_parameters *parameters);
 

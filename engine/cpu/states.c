@@ -28,7 +28,7 @@ size_t states_slot_items(const struct state_shape *shape)
 
 enum status states_create(struct states *states, const struct state_shape *shape, struct error *error)
 {
-    assert(shape->n_layers > 0 && shape->n_slots > 0 && shape->n_taps > 1 && shape->n_heads > 0);
+    assert(shape->n_layers > 0 && shape->n_slots > 0 && shape->n_taps > 1 && shape->n_heads >= 0);
     *states = (struct states){.shape = *shape, .n_blocks = count_blocks(shape)};
     states->head_items = (size_t)states->n_blocks * block_items(shape);
     states->slot_items = states_slot_items(shape);

@@ -34,14 +34,17 @@ static bool has_part(struct text name, const char *part)
 
 static bool stays_float(const struct tensor *tensor)
 {
-    static const char *const parts[] = {"norm",  "position_embd", "token_types", "attn_rel_b",
-                                        "rope_", "ffn_gate_inp",  "ssm_conv1d",  "dense_",
-                                        ".bias", "altup",         "laurel",      "per_layer_model_proj",
+    static const char *const parts[] = {"norm",   "position_embd", "token_types", "attn_rel_b",
+                                        "rope_",  "ffn_gate_inp",  "ssm_conv1d",  "shortconv.conv",
+                                        "dense_", "altup",         "laurel",      "per_layer_model_proj",
                                         "cls."};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has_part(tensor->name, parts[i]))
             return true;
-    return tensor_n_rows(tensor) == 1;
+    static const char weight[] = ".weight"; // biases, and decays of recurrent layers, have other endings
+    const size_t size = sizeof weight - 1;
+    return tensor_n_rows(tensor) == 1 || tensor->name.size < size ||
+           memcmp(tensor->name.data + tensor->name.size - size, weight, size) != 0;
 }
 
 static bool gives_logits(const struct gguf *gguf, const struct tensor *tensor)

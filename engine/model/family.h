@@ -15,11 +15,14 @@ enum residual_kind {
     RESIDUAL_BY_FFN_NORM, // parallel if the layers have no ffn_norm
 };
 
-// Order of the value heads that share a key head.
-enum delta_heads {
-    DELTA_NONE,    // no recurrent layers
-    DELTA_GROUPED, // one after the other; beta and alpha are in one matrix
-    DELTA_TILED,   // n_key_heads apart; beta and alpha are separate
+// Which layers have attention, and which a recurrence.
+enum layer_kinds {
+    LAYERS_ATTEND,      // all have attention
+    LAYERS_BY_INTERVAL, // every n-th has attention, the others a recurrence; or the file's keys say which
+    LAYERS_BY_HEADS,    // those without key-value heads (an array of the file) have a recurrence
+    LAYERS_RECURRENT,   // all have a recurrence, and neither attention nor an MLP
+    LAYERS_BOTH,        // all have both
+    LAYERS_SINGLE, // as LAYERS_BY_HEADS, but those with an MLP (another array) have nothing else, and the others no MLP
 };
 
 // A row of the table in family.c. Flat, not grouped, because the table is read row by row.
@@ -28,12 +31,14 @@ struct family {
     enum norm_kind norm;
     enum activation_kind activation; // unless the file's hidden_activation names another
     enum rope_style rope_style;
+    bool rope_by_key; // the file's rope.scaling.finetuned says whether queries and keys are rotated
     enum residual_kind residual;
     uint32_t required, optional; // weights of a layer, by SLOT()
     uint32_t biased;             // weights whose bias is required; other biases are used if present
     bool has_position_embd;      // learned positions
     bool has_token_types;        // the embeddings of token types may be present
     bool has_embd_norm;          // a norm right after the embedding
+    bool output_norm_as_embd;    // the output's norm is named token_embd_norm in the file
     bool has_relative_bias;      // scores have a bias by distance, the same in all layers
     bool bidirectional;          // an encoder
     bool normed_after_sum;       // the post-norms follow the residual sums, and the last one is the output's
@@ -43,27 +48,32 @@ struct family {
     bool qk_norm_full; // q and k are normalized over their full width, not head by head
     bool experts_allowed;
     bool experts_normalized;
-    bool routed_by_keys;          // the file's keys say how experts are selected, and which layers are dense;
-                                  // other families refuse such keys
-    enum route_kind route_kind;   // if the file names none
-    bool layers_beyond;           // the file's nextn_predict_layers last layers are for speculation; not used
-    enum delta_heads delta;       // recurrent layers; the file's keys say which
-    bool gated_attention;         // attn_q holds, for each head, its query, then a gate for its output
-    bool latent_attention;        // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
-    bool ffn_norm_as_post;        // the MLP's norm is named post_attention_norm in the file
-    int32_t unrotated_every;      // every n-th layer is not rotated; 0: all are
-    bool unwindowed_unrotated;    // layers without a window are not rotated
-    bool window_rope_unscaled;    // windowed layers ignore the rope scaling
-    bool yarn_exact_bounds;       // YaRN's bounds are not rounded to whole pairs
-    bool embedding_by_width;      // the embedding is multiplied by sqrt(n_embd)
-    bool logit_scale_divides;     // logits are divided by the file's logit_scale, not multiplied
-    bool norm_by_key;             // the file's expert_weights_norm counts
-    bool norm_after_rope;         // the norms of queries' and keys' heads
-    bool unit_head_norms;         // these have no weights in the file; in layers that are rotated
-    bool window_chunked;          // windows do not slide
-    bool experts_interleaved;     // the file's interleave_moe_layer_step says which layers have experts
-    bool experts_weigh_inputs;    // weights multiply the experts' inputs
-    bool shared_expert;           // of the experts' width, in layers with experts
+    bool experts_plain;         // experts' MLPs have no gate
+    bool experts_by_tensors;    // a layer with a router has experts, another an MLP
+    bool routed_by_keys;        // the file's keys say how experts are selected, and which layers are dense;
+                                // other families refuse such keys
+    enum route_kind route_kind; // if the file names none
+    bool layers_beyond;         // the file's nextn_predict_layers last layers are for speculation; not used
+    enum recurrent_kind recurrent;
+    enum layer_kinds layer_kinds;
+    bool delta_tiled;          // heads with a common key head are n_key_heads apart, and beta and alpha are
+                               // separate; else one after the other, in one matrix
+    bool gated_attention;      // attn_q holds, for each head, its query, then a gate for its output
+    bool latent_attention;     // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
+    bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file
+    int32_t unrotated_every;   // every n-th layer is not rotated; 0: all are
+    bool unwindowed_unrotated; // layers without a window are not rotated
+    bool window_rope_unscaled; // windowed layers ignore the rope scaling
+    bool yarn_exact_bounds;    // YaRN's bounds are not rounded to whole pairs
+    bool embedding_by_width;   // the embedding is multiplied by sqrt(n_embd)
+    bool logit_scale_divides;  // logits are divided by the file's logit_scale, not multiplied
+    bool norm_by_key;          // the file's expert_weights_norm counts
+    bool norm_after_rope;      // the norms of queries' and keys' heads
+    bool unit_head_norms;      // these have no weights in the file; in layers that are rotated
+    bool window_chunked;       // windows do not slide
+    bool experts_interleaved;  // the file's interleave_moe_layer_step says which layers have experts
+    bool experts_weigh_inputs; // weights multiply the experts' inputs
+    bool shared_expert;        // of the experts' width, in layers with experts
     double unrotated_temperature; // of queries in layers that are not rotated, with position + 1; 0: none
     float embedding_scale;        // if the file has none; 0: 1
     float residual_depth; // the residual scale is this / sqrt(n_layers) if the file has none; 0: it is 1

@@ -63,16 +63,34 @@ struct latent_shape {
     int32_t key_dim, value_dim;
 };
 
-// Recurrent layers: a short causal convolution over queries, keys and values, then the gated delta rule (Yang,
-// Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10). Several value heads share a key head. n_layers 0:
-// none.
-struct delta_shape {
+// What a recurrent layer computes after its short causal convolution.
+enum recurrent_kind {
+    RECURRENT_NONE,
+    RECURRENT_DELTA,     // gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10)
+    RECURRENT_SHORT,     // nothing: the convolution's input and output are multiplied by gates (LFM2)
+    RECURRENT_SCAN,      // scan of Mamba-2 (Dao, Gu 2024, arXiv:2405.21060): one decay a head
+    RECURRENT_SELECTIVE, // selective scan of Mamba (Gu, Dao 2023, arXiv:2312.00752): one for each state item
+};
+
+// Recurrent layers: a short causal convolution of n_channels columns, and states of n_heads matrices
+// [key_dim, value_dim].
+//         delta                             scan
+//   key   keys and queries of key heads     B and C of groups
+//   value values                            x
+// A selective scan has one head as wide as all values. n_layers 0: none.
+struct recurrent_shape {
+    enum recurrent_kind kind;
     int32_t n_layers;
-    int32_t n_heads, n_key_heads; // value heads, each with a state [key_dim, value_dim]; key heads
+    int32_t n_heads, n_key_heads; // several heads share a key head
     int32_t key_dim, value_dim;
-    int32_t n_channels; // of the convolution: all queries, all keys, all values
+    int32_t inner;      // width of the output before its projection
+    int32_t n_channels; // delta: all queries, all keys, all values; scan: all values, all keys, all queries
     int32_t n_taps;     // rows that the convolution sees, including the row's own
     bool tiled;         // key head of head h: h % n_key_heads; else h / (n_heads / n_key_heads)
+    int32_t rank;       // selective: width from which the time steps are projected
+    bool unit_norms; // selective: time steps before their projection, B and C are normalized without weights
+    bool normed_first;        // scan: the output is normalized before it is multiplied by its gate, not after
+    float step_min, step_max; // scan: bounds of the time step
 };
 
 // xIELU (arXiv:2411.13010): x > 0: positive x^2 + beta x, else negative (exp(min(x, epsilon)) - 1 - x) + beta x.
@@ -125,7 +143,7 @@ struct model_shape {
     struct attention_shape attention; // where layers differ, the largest of all
     struct experts_shape experts;
     struct latent_shape latent;
-    struct delta_shape delta;
+    struct recurrent_shape recurrent;
     struct window_shape window;
     struct rope_shape rope;
     struct scales_shape scales;
@@ -173,16 +191,23 @@ enum layer_slot {
     SLOT_ATTN_KV_B, // keys and values in one matrix, or in the next two slots
     SLOT_ATTN_K_B,
     SLOT_ATTN_V_B,
-    SLOT_DELTA_QKV, // recurrent layers: all queries, all keys, all values
-    SLOT_DELTA_GATE,
-    SLOT_DELTA_BETA, // beta and alpha: separate, or in one matrix
-    SLOT_DELTA_ALPHA,
-    SLOT_DELTA_BETA_ALPHA, // of each key head in turn: its heads' beta, then their alpha
-    SLOT_DELTA_CONVOLUTION,
-    SLOT_DELTA_STEP_BIAS,
-    SLOT_DELTA_DECAY,
-    SLOT_DELTA_NORM,
-    SLOT_DELTA_OUT,
+    SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
+    SLOT_STATE_GATE,  // of the output
+    SLOT_STATE_BETA,  // beta and step: separate, or in one matrix
+    SLOT_STATE_STEP,
+    SLOT_STATE_BETA_STEP, // of each key head in turn: its heads' beta, then their step
+    SLOT_STATE_B,         // gates of a short convolution: before it, after it; B and C of a selective scan
+    SLOT_STATE_C,
+    SLOT_STATE_STEP_LOW, // of a selective scan: from which STEP projects
+    SLOT_STATE_STEP_NORM,
+    SLOT_STATE_B_NORM,
+    SLOT_STATE_C_NORM,
+    SLOT_STATE_CONVOLUTION,
+    SLOT_STATE_STEP_BIAS,
+    SLOT_STATE_DECAY,
+    SLOT_STATE_DIRECT, // multiplies the values beside the states' output
+    SLOT_STATE_NORM,
+    SLOT_STATE_OUT,
     SLOT_ROUTER_SCALE, // experts beside an MLP (Gemma 4)
     SLOT_FFN_POST_NORM_1,
     SLOT_FFN_NORM_2,
@@ -205,13 +230,15 @@ enum layer_slot {
 struct model_layer {
     struct tensor tensors[SLOT_COUNT], biases[SLOT_COUNT];
     bool windowed;
-    bool unrotated;     // the layer does not rotate queries and keys
-    struct xielu xielu; // with ACTIVATION_XIELU
-    bool recurrent;     // the gated delta rule in place of attention
-    int32_t store; // number among the layers with attention, or among the recurrent layers; bidirectional: 0
-    int32_t n_ff;
-    int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
-    float output_scale; // multiplies the layer's output; 1: none
+    bool unrotated;          // the layer does not rotate queries and keys
+    struct xielu xielu;      // with ACTIVATION_XIELU
+    bool attends, recurrent; // has attention, a recurrence: one, both, or neither in a layer with an MLP only
+    int32_t store;           // number among the layers with attention; bidirectional: 0
+    int32_t state;           // number among the recurrent layers
+    bool sparse;             // has experts in place of an MLP
+    int32_t n_ff;            // 0: no MLP
+    int32_t kv_layer;        // whose keys and values it reads: its own index, or an earlier layer's
+    float output_scale;      // multiplies the layer's output; 1: none
     // Items of the MLP's gate below mean + sparsity * standard deviation become 0, the others are their
     // distance from it. -INFINITY: none
     float sparsity;
@@ -271,8 +298,6 @@ enum status model_open_taking(struct model **model, struct gguf *gguf, struct er
 void model_close(struct model *model);
 // Whether the model predicts tokens: false for an encoder, and for a decoder saved without its output matrix.
 bool model_has_logits(const struct model *model);
-// Whether a layer has experts in place of an MLP.
-bool model_has_experts(const struct model_shape *shape, int32_t layer);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
 // The heads of the keys and values that a layer reads.
 static inline struct layer_heads model_layer_heads(const struct model *model, int32_t layer)

@@ -118,6 +118,10 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
         folder_copy_transposed(from, item_bytes(from->type), out);
     } else if (origin->rule->form == FORM_DELTA_COLUMNS) {
         folder_copy_columns(&folder->config.shape, from, out);
+    } else if (origin->rule->form == FORM_SCALED) {
+        folder_make_scaled(&folder->config.shape, origin->rule->to, from, data);
+    } else if (origin->rule->form == FORM_DECAY) {
+        folder_make_decays(from, data);
     } else if (origin->rule->form == FORM_DELTA_DECAY) {
         folder_make_decay(&folder->config.shape, from, data);
     } else {
@@ -158,8 +162,9 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .type = matrices->type,
                               .n_dims = form == FORM_STACKED ? 3 : 2,
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
-    if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_DELTA_DECAY ||
-        form == FORM_DELTA_TAPS || form >= FORM_FIRST_HALF)
+    if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_DECAY ||
+        form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
+        form == FORM_GROUPS || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
     struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
     if (!folder_rows_fit(shape, form, &rows))
@@ -173,14 +178,28 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
 // Shape and size of a tensor of reordered rows.
 static void set_rows(const struct folder *folder, struct tensor *tensor, enum folder_form form)
 {
-    if (form == FORM_DELTA_TAPS) {
+    if (form == FORM_DELTA_TAPS || (form == FORM_TAPS && tensor->n_dims == 3)) {
         tensor->n_dims = 2;
         tensor->dims[1] = tensor->dims[2];
         tensor->dims[2] = 1;
     } else if (form == FORM_DELTA_DECAY) {
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof(float);
-    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS) {
+    } else if (form == FORM_DECAY || form == FORM_COLUMN) {
+        uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
+        bool square = tensor->n_dims == 2; // Mamba-1's, with a decay for each value and key
+        tensor->type = form == FORM_DECAY ? TENSOR_F32 : tensor->type;
+        tensor->size_bytes = n_items * item_bytes(tensor->type);
+        tensor->n_dims = 2;
+        tensor->dims[0] = square ? tensor->dims[0] : 1;
+        tensor->dims[1] = square ? tensor->dims[1] : n_items;
+        tensor->dims[2] = tensor->dims[3] = 1;
+    } else if (form == FORM_GROUPS) {
+        tensor->n_dims = 2;
+        tensor->dims[1] = (uint64_t)folder->config.shape.delta.n_key_heads;
+        tensor->dims[0] /= tensor->dims[1];
+    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS ||
+               form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS) {
         tensor->size_bytes /= tensor->dims[1];
         tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
         tensor->size_bytes *= tensor->dims[1];
@@ -196,8 +215,9 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     size_t n_matrices = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
     if (origin->is_nvfp4) {
         enum folder_form form = origin->rule->form;
-        if (form == FORM_TRANSPOSED || form == FORM_DELTA_COLUMNS || form == FORM_DELTA_DECAY ||
-            form == FORM_DELTA_TAPS || form >= FORM_FIRST_HALF)
+        if (form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_COLUMNS ||
+            form == FORM_DELTA_DECAY || form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY ||
+            form == FORM_COLUMN || form == FORM_GROUPS || form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }
@@ -226,6 +246,15 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         tensor->data = items;
         return STATUS_OK;
     }
+    case FORM_SCALED:
+        if (origin->is_bias ||
+            (!origin->is_nvfp4 && !folder_is_scaled(&folder->config.shape, origin->rule->to)))
+            return STATUS_OK;
+        if (from->n_dims != 2 || !tensor_traits(from->type)->dequantize)
+            return wrong_shape(from, "a matrix", error);
+        tensor->type = TENSOR_F32;
+        tensor->size_bytes = tensor->dims[0] * tensor->dims[1] * sizeof(float);
+        break;
     case FORM_TRANSPOSED:
         if (origin->is_bias)
             return STATUS_OK;

@@ -51,12 +51,36 @@ static int64_t read_context(struct config *config)
     return n - first;
 }
 
+// LFM2's is written before it is adjusted.
+static int64_t read_mlp_width(struct config *config, int64_t otherwise)
+{
+    if (is_model_type(config, "granitemoehybrid_dense"))
+        return read_integer(config, "shared_intermediate_size", 1024);
+    int64_t width = read_integer(
+        config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
+        otherwise);
+    if (!is_model_type(config, "lfm2") || !read_truth(config, "block_auto_adjust_ff_dim", true))
+        return width;
+    width = 2 * width / 3;
+    const struct value *factor = find_setting(config, "block_ffn_dim_multiplier");
+    int64_t multiple = read_integer(config, "block_multiple_of", 256);
+    if (!factor)
+        return width;
+    double scaled = read_number(config, "block_ffn_dim_multiplier", 1.0) * (double)width;
+    if (multiple < 1 || !(scaled >= 1.0 && scaled <= MODEL_WIDTH_MAX)) {
+        refuse_setting(config, ERROR_MODEL_FILE, "block_ffn_dim_multiplier", factor);
+        return 1;
+    }
+    return ((int64_t)scaled + multiple - 1) / multiple * multiple;
+}
+
 static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
     int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
-    shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", 0);
-    shape->n_heads = read_integer(config, "num_attention_heads n_head n_heads", 0);
+    shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", folder_count_layers(config));
+    bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
+    shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads", 0) : 1;
     shape->n_kv_heads = is_model_type(config, "falcon")
                             ? falcon_kv_heads(config, shape->n_heads)
                             : read_integer(config, "num_key_value_heads", shape->n_heads);
@@ -73,106 +97,28 @@ static void read_sizes(struct config *config)
     if (find_setting(config, "kv_lora_rank"))
         put_latent(config);
     else
-        shape->head_dim = read_integer(config, "head_dim", n_embd / shape->n_heads);
+        shape->head_dim = attends ? read_integer(config, "head_dim", n_embd / shape->n_heads) : 1;
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
     if (layers_vary(config) && config->status == STATUS_OK)
         folder_put_layers(config);
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
-    put_integer(config, "attention.head_count", shape->n_heads);
-    if (!layers_vary(config))
+    put_integer(config, "attention.head_count", attends ? shape->n_heads : 0);
+    if (!layers_vary(config) && !heads_vary(config))
         put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
-    if (!find_setting(config, "kv_lora_rank")) {
+    if (!find_setting(config, "kv_lora_rank") && attends) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length", shape->head_dim);
     }
-    if (!layers_vary(config))
-        put_integer(config, "feed_forward_length",
-                    read_integer(config,
-                                 "intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
-                                 4 * n_embd));
+    if (!layers_vary(config) && family_of(config)->layer_kinds != LAYERS_SINGLE)
+        put_integer(config, "feed_forward_length", attends ? read_mlp_width(config, 4 * n_embd) : 0);
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length", read_context(config));
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
     bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
+    otherwise = read_truth(config, "tie_embedding", otherwise); // of LFM2
     shape->tied = read_truth(config, "tie_word_embeddings", otherwise) || config->out->encoder;
-}
-
-static bool is_linear(const struct value *type)
-{
-    return type->kind == VALUE_STRING && text_equals_string(type->text, "linear_attention");
-}
-
-// Recurrent layers among layers with attention: every n-th layer has attention, or a truth value for each.
-static void put_recurrent_layers(struct config *config)
-{
-    const struct value *types = find_setting(config, "layer_types");
-    bool recurrent[MODEL_LAYERS_MAX];
-    char name[128];
-    int64_t n_layers = config->out->shape.n_layers, interval = 1;
-    if (!types) {
-        put_integer(config, "full_attention_interval", read_integer(config, "full_attention_interval", 4));
-        return;
-    }
-    bool fits = types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers, regular = true;
-    for (int64_t i = 0; fits && i < n_layers; i++) {
-        const struct value *type = &types->array.items[i];
-        recurrent[i] = is_linear(type);
-        fits =
-            recurrent[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
-    }
-    while (fits && interval < n_layers && recurrent[interval - 1])
-        interval++;
-    for (int64_t i = 0; fits && i < n_layers; i++)
-        regular = regular && recurrent[i] == ((i + 1) % interval != 0);
-    if (!fits)
-        refuse_setting(config, ERROR_MODEL_FILE, "layer_types", types);
-    else if (regular)
-        put_integer(config, "full_attention_interval", interval);
-    else
-        gguf_writer_bools(config->keys, format_key(config, "attention.recurrent_layers", name), recurrent,
-                          (size_t)n_layers);
-}
-
-// M-RoPE's sections, of which text needs none, because its three positions are equal; other engines want
-// them.
-static void put_rope_sections(struct config *config)
-{
-    const struct value *rope = find_setting(config, "rope_parameters rope_scaling");
-    const struct value *list = rope && rope->kind == VALUE_OBJECT ? find_in(rope, "mrope_section") : NULL;
-    int32_t sections[4] = {11, 11, 10, 0};
-    char name[128];
-    for (size_t i = 0; list && list->kind == VALUE_ARRAY && i < 4 && i < list->array.n_items; i++)
-        sections[i] = list->array.items[i].kind == VALUE_INTEGER ? (int32_t)list->array.items[i].integer : 0;
-    gguf_writer_i32s(config->keys, format_key(config, "rope.dimension_sections", name), sections, 4);
-}
-
-static void put_delta(struct config *config)
-{
-    struct folder_delta *delta = &config->out->shape.delta;
-    const char *names[] = {"linear_num_value_heads", "linear_num_key_heads", "linear_key_head_dim",
-                           "linear_value_head_dim"};
-    int64_t *sizes[] = {&delta->n_heads, &delta->n_key_heads, &delta->key_dim, &delta->value_dim};
-    for (int i = 0; i < 4; i++) {
-        int64_t most = i < 2 ? MODEL_HEADS_MAX : MODEL_HEAD_DIM_MAX;
-        *sizes[i] = read_integer(config, names[i], 0);
-        if (*sizes[i] < 1 || *sizes[i] > most)
-            refuse_setting(config, ERROR_LIMIT_EXCEEDED, names[i], find_setting(config, names[i]));
-    }
-    if (config->status == STATUS_OK && delta->n_heads % delta->n_key_heads != 0)
-        refuse_setting(config, ERROR_MODEL_FILE, names[0], find_setting(config, names[0]));
-    if (config->status != STATUS_OK)
-        return;
-    delta->tiled = !is_model_type(config, "qwen3_next");
-    put_integer(config, "ssm.conv_kernel", read_integer(config, "linear_conv_kernel_dim", 0));
-    put_integer(config, "ssm.time_step_rank", delta->n_heads);
-    put_integer(config, "ssm.group_count", delta->n_key_heads);
-    put_integer(config, "ssm.state_size", delta->key_dim);
-    put_integer(config, "ssm.inner_size", delta->n_heads * delta->value_dim);
-    put_recurrent_layers(config);
-    if (delta->tiled)
-        put_rope_sections(config);
 }
 
 // Writes routing keys, for model_types whose config.json has them or whose defaults are known.
@@ -239,7 +185,7 @@ static void read_numbers(struct config *config)
         {"attention_multiplier", "attention.scale"},
         {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
-        {"logits_scaling logit_scale", "logit_scale"},
+        {"logits_scaling logit_scale lm_head_multiplier", "logit_scale"},
         {"routed_scaling_factor route_scale", "expert_weights_scale"},
     };
     static const struct {
@@ -250,15 +196,20 @@ static void read_numbers(struct config *config)
          "expert_shared_count"},
         {"num_experts_per_tok top_k_experts moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
-        {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
+        {"shared_expert_intermediate_size shared_intermediate_size moe_shared_expert_intermediate_size",
+         "expert_shared_feed_forward_length"},
     };
     char name[128];
-    bool has_experts = read_truth(config, "enable_moe_block", false); // of Gemma 4
+    bool has_experts = layers_vary(config)
+                           ? read_truth(config, "enable_moe_block", false) // of Gemma 4
+                           : !is_model_type(config, "nemotron_h");         // of which none has experts
+    bool has_rms = find_setting(config, numbers[0].from), is_rms = family_of(config)->norm == NORM_RMS;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (find_setting(config, numbers[i].from))
-            put_number(config, numbers[i].to, read_number(config, numbers[i].from, 0.0));
+            put_number(config, numbers[i == 1 && is_rms && !has_rms ? 0 : i].to,
+                       read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (find_setting(config, integers[i].from) && (!layers_vary(config) || has_experts))
+        if (find_setting(config, integers[i].from) && has_experts)
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
     if (find_setting(config, "scoring_func"))
         put_routing(config);
@@ -370,14 +321,24 @@ static void refuse_unknown(struct config *config)
         {"cohere", "use_parallel_block", true},
         {"glm4_moe_lite", "rope_interleave", true},
         {"gemma3n_text", "altup_correct_scale", true},
+        {"falcon_h1", "attention_bias", false}, // the multipliers apply to some biases
+        {"falcon_h1", "mlp_bias", false},
+        {"falcon_h1", "mamba_proj_bias", false},
+        {"falcon_h1", "projectors_bias", false},
     };
-    const char *activation = "hidden_activation hidden_act activation_function activation";
+    const char *activation = "hidden_activation hidden_act mlp_hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
     const char *positions = "position_embedding_type";
     if (is_text(find_setting(config, positions), "alibi") && !is_model_type(config, "jina_bert_v2"))
+        refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
+    bool is_granite = family_of(config)->rope_by_key;
+    if (is_granite)
+        gguf_writer_bool(config->keys, format_key(config, "rope.scaling.finetuned", name),
+                         is_text(find_setting(config, positions), "rope"));
+    else if (is_text(find_setting(config, positions), "nope"))
         refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
     // gpt-oss's MXFP4 needs no setting: its tensors of blocks and scales have names of their own.
     const struct value *method = find_setting(config, "quantization_config");
@@ -545,6 +506,12 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         name = TEXT("jina_bert_v2");
     if (text_equals_string(name, "gemma3_text") && read_truth(&config, "use_bidirectional_attention", false))
         name = TEXT("gemma3_text_bidirectional");
+    const struct value *experts = find_in(json, "num_local_experts");
+    if (text_equals_string(name, "granitemoehybrid") && experts && experts->kind == VALUE_INTEGER &&
+        experts->integer == 0)
+        name = TEXT("granitemoehybrid_dense");
+    if (text_equals_string(name, "nemotron_h") && folder_lists_experts(&config))
+        name = TEXT("nemotron_h_moe");
     out->family = folder_family_find(name);
     if (!out->family)
         return family_refuse_unknown(error, "model_type", name, folder_family_name_at);
@@ -558,8 +525,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     read_sizes(&config);
     out->n_layers_used =
         read_integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
-    if (config.status == STATUS_OK && find_setting(&config, "linear_num_value_heads"))
-        put_delta(&config);
+    if (config.status == STATUS_OK)
+        folder_put_recurrent(&config);
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
     if (config.status == STATUS_OK)

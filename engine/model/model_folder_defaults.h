@@ -181,5 +181,44 @@
     "\"intermediate_size\":16384,\"num_kv_shared_layers\":15,\"sliding_window\":512,"                        \
     "\"max_position_embeddings\":32768,\"final_logit_softcapping\":30.0,\"rope_theta\":1000000.0,"           \
     "\"hidden_size_per_layer_input\":256,\"altup_num_inputs\":4,\"altup_active_idx\":0}"
+#define LFM2_DEFAULTS                                                                                        \
+    "{\"norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"conv_L_cache\":3,"              \
+    "\"block_auto_adjust_ff_dim\":true,\"block_ffn_dim_multiplier\":1.0,\"block_multiple_of\":256,"          \
+    "\"intermediate_size\":12288,\"max_position_embeddings\":128000}"
+#define LFM2_MOE_DEFAULTS                                                                                     \
+    "{\"norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"conv_L_cache\":3,"               \
+    "\"intermediate_size\":7168,\"moe_intermediate_size\":1792,\"num_experts\":32,"                           \
+    "\"num_experts_per_tok\":4,\"num_dense_layers\":2,\"norm_topk_prob\":true,\"routed_scaling_factor\":1.0," \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"max_position_embeddings\":128000}"
+#define GRANITE_HYBRID                                                                                       \
+    "\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1.0," \
+    "\"attention_multiplier\":1.0,\"max_position_embeddings\":2048,\"mamba_n_heads\":128,"                   \
+    "\"mamba_n_groups\":1,\"mamba_d_state\":256,\"mamba_d_head\":\"auto\",\"mamba_d_conv\":4,\"mamba_expand\":2"
+#define GRANITE_HYBRID_DEFAULTS                                                                              \
+    "{" GRANITE_HYBRID ",\"num_local_experts\":8,\"num_experts_per_tok\":2,\"shared_intermediate_size\":1024}"
+#define GRANITE_HYBRID_DENSE_DEFAULTS "{" GRANITE_HYBRID "}"
+#define NEMOTRON_H                                                                                           \
+    "\"layer_norm_epsilon\":1e-5,\"num_attention_heads\":32,\"num_key_value_heads\":8,\"head_dim\":128,"     \
+    "\"intermediate_size\":21504,\"mamba_num_heads\":128,\"mamba_head_dim\":64,\"n_groups\":8,"              \
+    "\"ssm_state_size\":128,\"conv_kernel\":4,\"time_step_min\":0.001,\"max_position_embeddings\":4096"
+#define NEMOTRON_H_DEFAULTS "{" NEMOTRON_H "}"
+#define NEMOTRON_H_MOE_DEFAULTS                                                                              \
+    "{" NEMOTRON_H ",\"n_routed_experts\":8,\"n_shared_experts\":1,\"num_experts_per_tok\":2,"               \
+    "\"moe_intermediate_size\":7688,\"moe_shared_expert_intermediate_size\":7688,\"norm_topk_prob\":true,"   \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,\"topk_group\":1}"
+#define FALCON_H1_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"mamba_d_ssm\":1024,\"mamba_n_heads\":128,"           \
+    "\"mamba_d_head\":\"auto\",\"mamba_n_groups\":1,\"mamba_d_state\":256,\"mamba_d_conv\":4,"               \
+    "\"mamba_expand\":2,\"mamba_norm_before_gate\":true,\"max_position_embeddings\":8192}"
+#define MAMBA2_DEFAULTS                                                                                      \
+    "{\"layer_norm_epsilon\":1e-5,\"num_heads\":128,\"head_dim\":64,\"state_size\":128,\"n_groups\":8,"      \
+    "\"conv_kernel\":4,\"expand\":2,\"max_position_embeddings\":1048576}"
+#define MAMBA_DEFAULTS                                                                                       \
+    "{\"layer_norm_epsilon\":1e-5,\"state_size\":16,\"conv_kernel\":4,\"expand\":2,"                         \
+    "\"max_position_embeddings\":1048576}"
+#define JAMBA_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"num_experts\":16,\"num_experts_per_tok\":2,"         \
+    "\"attn_layer_period\":8,\"attn_layer_offset\":4,\"mamba_d_state\":16,\"mamba_d_conv\":4,"               \
+    "\"mamba_expand\":2,\"mamba_dt_rank\":\"auto\",\"max_position_embeddings\":262144}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults

@@ -42,12 +42,37 @@ enum status folder_read_file(const struct folder_files *files, const char *name,
     return status;
 }
 
+// Python writes an unlimited time step as Infinity, which JSON lacks: a large number, outside of texts.
+static enum status replace_infinity(const struct folder_files *files, struct text *content,
+                                    struct error *error)
+{
+    static const char infinity[] = "Infinity", number[] = "1e300   ";
+    bool in_text = false;
+    char *copy = NULL;
+    for (size_t i = 0; i + sizeof infinity - 1 <= content->size; i++) {
+        const char *at = content->data + i;
+        in_text = in_text != (*at == '"');
+        if (in_text && *at == '\\')
+            i++;
+        if (in_text || memcmp(at, infinity, sizeof infinity - 1) != 0)
+            continue;
+        copy = copy ? copy : arena_copy(files->arena, content->data, content->size);
+        if (!copy)
+            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for config.json");
+        content->data = copy;
+        memcpy(copy + i, number, sizeof number - 1);
+    }
+    return STATUS_OK;
+}
+
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error)
 {
     struct text content;
     *json = (struct value){.kind = VALUE_NULL};
     enum status status = folder_read_file(files, name, &content, found, error);
+    if (status == STATUS_OK && *found && strcmp(name, "config.json") == 0)
+        status = replace_infinity(files, &content, error);
     if (status != STATUS_OK || !*found)
         return status;
     if (json_decode_document(content, files->arena, json, error) != STATUS_OK) {

@@ -82,6 +82,42 @@ static const struct folder_key keys[] = {
      "rotary_dim num_shared_experts num_dense_layers route_scale mup_enabled intermediate_size_mlp "
      "interleave_moe_layer_step moe_layers attention_chunk_size attn_temperature_tuning floor_scale attn_scale",
      NULL},
+    {"config.json", KEY_READ,
+     "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
+     "block_multiple_of tie_embedding",
+     NULL},
+    {"config.json", KEY_REFUSED, "block_use_swiglu use_pos_enc", "true"}, // LFM2
+    {"config.json", KEY_NO_PART,
+     "conv_bias use_expert_bias block_dim block_norm_eps conv_dim conv_dim_out conv_use_xavier_init "
+     "block_mlp_init_scale block_out_init_scale block_use_xavier_init",
+     NULL},
+    // Mamba-2
+    {"config.json", KEY_READ,
+     "mamba_n_heads mamba_n_groups mamba_d_state mamba_d_head mamba_d_conv mamba_expand time_step_limit "
+     "shared_intermediate_size layers_block_type hybrid_override_pattern mamba_num_heads mamba_head_dim n_groups "
+     "ssm_state_size conv_kernel expand time_step_min moe_shared_expert_intermediate_size mlp_hidden_act",
+     NULL},
+    {"config.json", KEY_READ,
+     "mamba_d_ssm mamba_norm_before_gate lm_head_multiplier mlp_multipliers key_multiplier "
+     "attention_out_multiplier attention_in_multiplier ssm_multipliers ssm_in_multiplier ssm_out_multiplier",
+     NULL},
+    {"config.json", KEY_NO_PART, "mamba_rms_norm projectors_bias mamba_use_mlp", NULL}, // by the tensors
+    // Mamba, Jamba
+    {"config.json", KEY_READ,
+     "state_size time_step_rank mamba_dt_rank attn_layer_period attn_layer_offset num_heads", NULL},
+    {"config.json", KEY_NO_PART, // where experts are the tensors say
+     "expert_layer_period expert_layer_offset use_mambapy use_associative_scan time_step_scale "
+     "time_step_init_scheme norm_before_gate rms_norm d_model n_layer_norm ssm_cfg fused_add_norm d_inner",
+     NULL},
+    {"config.json", KEY_REFUSED, "mamba_hidden_act", "\"silu\""},
+    {"config.json", KEY_REFUSED, "moe_latent_size", "0"},                  // Nemotron 3 Super
+    {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite
+    {"config.json", KEY_NO_PART,
+     "mamba_chunk_size mamba_conv_bias mamba_proj_bias init_method chunk_size mamba_ssm_cache_dtype "
+     "moe_shared_expert_overlap mtp_layers_block_type mtp_hybrid_override_pattern num_logits_to_keep "
+     "rescale_prenorm_residual residual_in_fp32 time_step_floor time_step_max use_conv_bias use_mamba_kernels "
+     "keys_to_ignore_at_inference",
+     NULL},
     {"config.json", KEY_REFUSED, "use_cla", "false"},           // HunYuan
     {"config.json", KEY_REFUSED, "moe_layer_num_skipped", "0"}, //
     {"config.json", KEY_REFUSED, "score_func", "\"sigmoid\""},  // Trinity
@@ -110,7 +146,8 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "mlp_type", "\"default\""},                     //
     {"config.json", KEY_REFUSED, "rope_interleaved", "false"},
     {"config.json", KEY_REFUSED, "use_gated_activation", "true"}, // Cohere 2
-    {"config.json", KEY_REFUSED, "position_embedding_type", "\"rope_gptj\" \"absolute\" \"alibi\""},
+    {"config.json", KEY_REFUSED, "position_embedding_type",
+     "\"rope_gptj\" \"absolute\" \"alibi\" \"rope\" \"nope\""},
     {"config.json", KEY_REFUSED, "order_of_interleaved_layers", "\"local_attn_first\""},
     // redundant: the tensors present decide
     {"config.json", KEY_NO_PART,

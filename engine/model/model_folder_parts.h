@@ -16,22 +16,29 @@ enum folder_form {
     FORM_ADD_ONE,              // float32, 1 added to weights
     FORM_FLOAT32,              // a vector, converted at once
     FORM_TRANSPOSED,           // weights are transposed; biases are not
+    FORM_SCALED,               // float32, rows multiplied by folder_row_factor; as is if all factors are 1
     FORM_ROWS_Q,               // rows reordered from halves to adjacent pairs, per head
     FORM_ROWS_K,               // the same
     FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
     FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
     FORM_POSITIONS,            // without the rows before shape.first_position
+    FORM_TAPS,                 // a convolution's [channels, 1, taps] -> [channels, taps]
+    FORM_DECAY,                // float32: x becomes -exp(x); a vector becomes a column
+    FORM_COLUMN,               // a vector becomes a column: [n] -> [n, 1]
+    FORM_GROUPS,               // a norm of all heads' values -> a row for each group of heads
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
     FORM_DELTA_COLUMNS, // the value heads' columns
     FORM_DELTA_DECAY,   // float32: x becomes -exp(x)
-    FORM_DELTA_TAPS,    // a convolution's [channels, 1, taps] -> [channels, taps]
+    FORM_DELTA_TAPS,    // FORM_TAPS, and the value heads' channels
     // Several rules from here on may use the same tensor.
     // Rows of each key head together: query, key, its value heads' values, their gates
     FORM_DELTA_QKV,  // -> all queries, all keys, all values
     FORM_DELTA_GATE, // -> all gates
+    FORM_FIRST_ROWS, // the first half of the rows, the second
+    FORM_SECOND_ROWS,
     // Selects a part of each expert's rows from a tensor that holds the matrices of all experts.
     FORM_FIRST_HALF,  // [experts, 2 rows, columns]: gate, then up; this is gate
     FORM_SECOND_HALF, // up
@@ -75,6 +82,11 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
     folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
     folder_modernbert_globals[], folder_modernbert_layers[];
+// model_folder_recurrent_names.c
+extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
+    folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
+    folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
+    folder_mamba_layers[], folder_jamba_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 
@@ -92,9 +104,20 @@ struct folder_delta {
     bool tiled; // GGUF's order of the value heads
 };
 
+// A matrix whose rows are multiplied by a setting.
+struct folder_scale {
+    const char *to; // GGUF's name
+    double factor;
+};
+enum { FOLDER_SCALES_MAX = 8, FOLDER_SCALED_PARTS = 5 };
+
 struct folder_shape {
     int64_t n_layers, n_heads, n_kv_heads, head_dim;
     struct folder_delta delta;
+    struct folder_scale scales[FOLDER_SCALES_MAX]; // to NULL: unused
+    // rows of ssm_in, one part after the other, have further factors
+    double part_factors[FOLDER_SCALED_PARTS];
+    int64_t part_rows[FOLDER_SCALED_PARTS];
     int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };
@@ -132,6 +155,12 @@ uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column)
 // FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.
 void folder_copy_columns(const struct folder_shape *shape, const struct tensor *from, char *out);
 void folder_make_decay(const struct folder_shape *shape, const struct tensor *from, float *out);
+// FORM_SCALED. The factor of a row; whether any row has a factor other than 1; writes the rows.
+double folder_row_factor(const struct folder_shape *shape, const char *to, uint64_t row);
+bool folder_is_scaled(const struct folder_shape *shape, const char *to);
+void folder_make_scaled(const struct folder_shape *shape, const char *to, const struct tensor *from,
+                        float *out);
+void folder_make_decays(const struct tensor *from, float *out); // FORM_DECAY
 // Writes the transpose of `from`, whose items have n_bytes.
 void folder_copy_transposed(const struct tensor *from, size_t n_bytes, char *out);
 

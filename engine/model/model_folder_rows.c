@@ -59,10 +59,11 @@ static uint64_t qkv_rows(const struct folder_delta *delta)
 
 uint64_t folder_made_rows(const struct folder_shape *shape, enum folder_form form, uint64_t n_rows)
 {
-    return form == FORM_DELTA_QKV    ? qkv_rows(&shape->delta)
-           : form == FORM_DELTA_GATE ? n_rows - qkv_rows(&shape->delta)
-           : form == FORM_POSITIONS  ? n_rows - (uint64_t)shape->first_position
-                                     : n_rows;
+    return form == FORM_DELTA_QKV                                ? qkv_rows(&shape->delta)
+           : form == FORM_DELTA_GATE                             ? n_rows - qkv_rows(&shape->delta)
+           : form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS ? n_rows / 2
+           : form == FORM_POSITIONS                              ? n_rows - (uint64_t)shape->first_position
+                                                                 : n_rows;
 }
 
 uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column)
@@ -93,6 +94,49 @@ void folder_make_decay(const struct folder_shape *shape, const struct tensor *fr
     }
 }
 
+double folder_row_factor(const struct folder_shape *shape, const char *to, uint64_t row)
+{
+    double factor = 1.0;
+    for (int i = 0; i < FOLDER_SCALES_MAX && shape->scales[i].to; i++)
+        if (strcmp(shape->scales[i].to, to) == 0)
+            factor = shape->scales[i].factor;
+    if (strcmp(to, "ssm_in") != 0)
+        return factor;
+    for (int i = 0; i < FOLDER_SCALED_PARTS; row -= (uint64_t)shape->part_rows[i++])
+        if (row < (uint64_t)shape->part_rows[i])
+            return factor * shape->part_factors[i];
+    return factor;
+}
+
+bool folder_is_scaled(const struct folder_shape *shape, const char *to)
+{
+    uint64_t first = 0;
+    for (int i = 0; i < FOLDER_SCALED_PARTS; first += (uint64_t)shape->part_rows[i++])
+        if (folder_row_factor(shape, to, first) != 1.0)
+            return true;
+    return false;
+}
+
+void folder_make_scaled(const struct folder_shape *shape, const char *to, const struct tensor *from,
+                        float *out)
+{
+    const char *row = from->data;
+    for (uint64_t i = 0; i < from->dims[1]; i++, row += tensor_row_bytes(from), out += from->dims[0]) {
+        double factor = folder_row_factor(shape, to, i);
+        tensor_traits(from->type)->dequantize(row, out, from->dims[0]);
+        for (uint64_t j = 0; j < from->dims[0]; j++)
+            out[j] = (float)(factor * (double)out[j]);
+    }
+}
+
+void folder_make_decays(const struct tensor *from, float *out)
+{
+    uint64_t n_items = from->dims[0] * tensor_n_rows(from);
+    tensor_traits(from->type)->dequantize(from->data, out, n_items);
+    for (uint64_t i = 0; i < n_items; i++)
+        out[i] = (float)-elementary_exp((double)out[i]);
+}
+
 uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form form, uint64_t row,
                            uint64_t n_rows)
 {
@@ -103,6 +147,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
         return delta_part_row(&shape->delta, row + (form == FORM_DELTA_GATE ? qkv_rows(&shape->delta) : 0));
     if (form == FORM_POSITIONS)
         return row + (uint64_t)shape->first_position;
+    if (form == FORM_SECOND_ROWS)
+        return row + n_rows;
     if (form < FORM_ROWS_Q || form > FORM_ROWS_BY_GROUP_PAIRED)
         return row;
     if (form == FORM_ROWS_Q || form == FORM_ROWS_K) {
@@ -125,9 +171,20 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
     uint64_t n_kv = (uint64_t)shape->n_kv_heads;
     const struct folder_delta *delta = &shape->delta;
     uint64_t n_values = (uint64_t)(delta->n_heads * delta->value_dim);
-    if (from->n_dims > 2 && form != FORM_DELTA_TAPS)
+    if (from->n_dims > 2 && form != FORM_DELTA_TAPS && form != FORM_TAPS && form != FORM_DECAY)
         return false;
     switch (form) {
+    case FORM_FIRST_ROWS:
+    case FORM_SECOND_ROWS:
+        return from->n_dims == 2 && n_rows % 2 == 0;
+    case FORM_COLUMN:
+        return from->n_dims == 1;
+    case FORM_GROUPS:
+        return from->n_dims == 1 && delta->n_key_heads > 0 && n_rows % (uint64_t)delta->n_key_heads == 0;
+    case FORM_DECAY:
+        return tensor_traits(from->type)->dequantize != NULL;
+    case FORM_TAPS:
+        return from->n_dims == 1 || (from->n_dims == 3 && from->dims[1] == 1);
     case FORM_DELTA_HEADS:
         return n_rows == (uint64_t)delta->n_heads || n_rows == n_values || n_rows == qkv_rows(delta);
     case FORM_DELTA_COLUMNS:

@@ -2,6 +2,7 @@
 // model_folder_rope.c.
 #pragma once
 
+#include "engine/model/family.h"
 #include "engine/model/model_folder_parts.h"
 
 #include <stdio.h>
@@ -143,6 +144,24 @@ static inline bool is_model_type(const struct config *config, const char *model_
     return strcmp(config->out->family->model_type, model_type) == 0;
 }
 
+static inline const struct family *family_of(const struct config *config)
+{
+    return family_find(text_from_string(config->out->family->name));
+}
+
+// model_folder_recurrent.c.
+// The number of layers whose kinds are listed; 0: none are.
+int64_t folder_count_layers(const struct config *config);
+// Whether one of the listed layers has experts.
+bool folder_lists_experts(const struct config *config);
+// Whether a key says for each layer how many key-value heads it has.
+static inline bool heads_vary(const struct config *config)
+{
+    enum layer_kinds kinds = family_of(config)->layer_kinds;
+    return kinds == LAYERS_BY_HEADS || kinds == LAYERS_SINGLE;
+}
+// The keys of recurrent layers, in families that have these.
+void folder_put_recurrent(struct config *config);
 // model_folder_rope.c: the keys rope.*, and the divisors of `out`.
 void folder_read_rope(struct config *config);
 // model_folder_layers.c: families whose layers differ (Gemma 3n and 4).

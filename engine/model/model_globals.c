@@ -142,7 +142,9 @@ enum status take_globals(struct tensor_search *search)
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
     if (status == STATUS_OK && !family->normed_after_sum)
-        status = take_vector(search, "output_norm.weight", true, n_embd, &model->output_norm);
+        status =
+            take_vector(search, family->output_norm_as_embd ? "token_embd_norm.weight" : "output_norm.weight",
+                        true, n_embd, &model->output_norm);
     if (status == STATUS_OK && !family->normed_after_sum && family->norm == NORM_LAYER)
         status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
     if (status == STATUS_OK)

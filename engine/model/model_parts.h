@@ -14,7 +14,8 @@ struct key_reader {
     struct error *error;
 };
 
-// "FAMILY.SUFFIX". `found` may be NULL.
+// model_keys.c. "FAMILY.SUFFIX"; `found` may be NULL.
+void key_name(const struct key_reader *reader, const char *suffix, char key[128]);
 int32_t read_integer(struct key_reader *reader, const char *suffix, int32_t otherwise, bool *found);
 float read_number(struct key_reader *reader, const char *suffix, float otherwise, bool *found);
 bool read_bool(struct key_reader *reader, const char *suffix, bool otherwise);
@@ -31,3 +32,6 @@ enum status model_read_shape(struct model *model, struct error *error) WARN_UNUS
 enum status model_read_rope(struct model *model, struct error *error) WARN_UNUSED;
 // The tensors. Every tensor of the file must have a place: a tensor left over would make the results wrong.
 enum status model_read_tensors(struct model *model, struct error *error) WARN_UNUSED;
+
+// model_recurrent.c: the recurrent layers' sizes, in families that have these.
+void read_recurrent(struct key_reader *reader, const struct family *family, struct model_shape *shape);

@@ -181,6 +181,10 @@ enum status model_read_rope(struct model *model, struct error *error)
     struct model_shape *shape = &model->shape;
     struct key_reader reader = {.gguf = model->gguf, .family = model->family->name, .error = error};
     shape->rope.style = model->family->rope_style;
+    if (model->family->rope_by_key && !read_bool(&reader, "rope.scaling.finetuned", true))
+        shape->rope.style = ROPE_NONE;
+    if (reader.status != STATUS_OK)
+        return reader.status;
     if (shape->rope.style == ROPE_NONE)
         return STATUS_OK;
     int32_t key_dim = key_dim_of(model, false), window_dims = key_dim_of(model, true);

@@ -8,83 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void make_key(const struct key_reader *reader, const char *suffix, char key[128])
-{
-    snprintf(key, 128, "%s.%s", reader->family, suffix);
-}
-
-int32_t read_integer(struct key_reader *reader, const char *suffix, int32_t otherwise, bool *found)
-{
-    char key[128];
-    make_key(reader, suffix, key);
-    uint32_t value = 0;
-    bool there = false;
-    if (reader->status == STATUS_OK)
-        reader->status = gguf_u32(reader->gguf, key, &value, &there, reader->error);
-    if (reader->status == STATUS_OK && there && value > INT32_MAX)
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                                   "%s: at most %d, file has %u", key, INT32_MAX, value);
-    there = there && reader->status == STATUS_OK;
-    if (found)
-        *found = there;
-    return there ? (int32_t)value : otherwise;
-}
-
-float read_number(struct key_reader *reader, const char *suffix, float otherwise, bool *found)
-{
-    char key[128];
-    make_key(reader, suffix, key);
-    float value = otherwise;
-    bool there = false;
-    if (reader->status == STATUS_OK)
-        reader->status = gguf_f32(reader->gguf, key, &value, &there, reader->error);
-    if (reader->status == STATUS_OK && there && !isfinite(value))
-        reader->status =
-            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s: not a finite number", key);
-    there = there && reader->status == STATUS_OK;
-    if (found)
-        *found = there;
-    return there ? value : otherwise;
-}
-
-bool read_bool(struct key_reader *reader, const char *suffix, bool otherwise)
-{
-    char key[128];
-    make_key(reader, suffix, key);
-    bool value = otherwise;
-    if (reader->status == STATUS_OK)
-        reader->status = gguf_bool(reader->gguf, key, &value, NULL, reader->error);
-    return value;
-}
-
-int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
-                  int32_t most)
-{
-    bool found;
-    int32_t value = read_integer(reader, suffix, otherwise, &found);
-    if (reader->status != STATUS_OK)
-        return least;
-    if (!found && otherwise < 0) {
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s.%s is missing",
-                                   reader->family, suffix);
-        return least;
-    }
-    if (value < least || value > most) {
-        reader->status =
-            error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s.%s: expected %d to %d, got %d",
-                      reader->family, suffix, least, most, value);
-        return least;
-    }
-    return value;
-}
-
-int32_t read_size_or_none(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
-                          int32_t most)
-{
-    bool is_none = read_integer(reader, suffix, otherwise, NULL) == 0;
-    return is_none ? otherwise : read_size(reader, suffix, otherwise, least, most);
-}
-
 // Latent attention. Which keys of a file have which dims:
 //                   with *_mla                          without
 //   of a head       key_length_mla, value_length_mla    key_length, value_length
@@ -110,34 +33,42 @@ static void read_latent(struct key_reader *reader, struct model_shape *shape)
                                    shape->latent.dim, n_rope, MODEL_HEAD_DIM_MAX);
 }
 
+// Whether the sizes may be arrays with an item for each layer.
+static bool sizes_vary(const struct family *family)
+{
+    return family->layers_vary || family->layer_kinds == LAYERS_BY_HEADS ||
+           family->layer_kinds == LAYERS_SINGLE;
+}
+
 // A size that may be an array with an item for each layer, in families whose layers vary.
 static int32_t read_layer_size(struct key_reader *reader, const struct model *model, const char *suffix,
-                               int32_t layer, int32_t otherwise, int32_t most)
+                               int32_t layer, int32_t otherwise, int32_t least, int32_t most)
 {
     struct gguf_array array = {0};
     bool is_array = false;
     struct error ignored;
     char key[128];
-    make_key(reader, suffix, key);
-    if (!model->family->layers_vary ||
+    key_name(reader, suffix, key);
+    if (!sizes_vary(model->family) ||
         gguf_array(reader->gguf, key, &array, &is_array, &ignored) != STATUS_OK || !is_array)
-        return read_size(reader, suffix, otherwise, 1, most);
+        return read_size(reader, suffix, otherwise, least, most);
     bool fits =
         (array.kind == GGUF_I32 || array.kind == GGUF_U32) && array.n_items == (size_t)model->shape.n_layers;
-    int64_t item = fits ? gguf_array_integer(&array, (size_t)layer) : 0;
-    if ((item < 1 || item > most) && reader->status == STATUS_OK)
+    int64_t item = fits ? gguf_array_integer(&array, (size_t)layer) : -1;
+    if ((item < least || item > most) && reader->status == STATUS_OK)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                   "%s: expected an integer of 1 to %d for each of %d layers", key, most,
-                                   model->shape.n_layers);
-    return item >= 1 && item <= most ? (int32_t)item : 1;
+                                   "%s: expected an integer of %d to %d for each of %d layers", key, least,
+                                   most, model->shape.n_layers);
+    return item >= least && item <= most ? (int32_t)item : least;
 }
 
 static int32_t read_largest(struct key_reader *reader, const struct model *model, const char *suffix,
                             int32_t otherwise, int32_t most)
 {
-    int32_t n_layers = model->family->layers_vary ? model->shape.n_layers : 1, largest = 1;
+    int32_t n_layers = sizes_vary(model->family) ? model->shape.n_layers : 1, largest = 1,
+            least = model->family->layers_vary || !sizes_vary(model->family) ? 1 : 0;
     for (int32_t layer = 0; layer < n_layers && reader->status == STATUS_OK; layer++) {
-        int32_t size = read_layer_size(reader, model, suffix, layer, otherwise, most);
+        int32_t size = read_layer_size(reader, model, suffix, layer, otherwise, least, most);
         largest = size > largest ? size : largest;
     }
     return largest;
@@ -146,6 +77,11 @@ static int32_t read_largest(struct key_reader *reader, const struct model *model
 static void read_heads(struct key_reader *reader, struct model *model)
 {
     struct model_shape *shape = &model->shape;
+    if (model->family->layer_kinds == LAYERS_RECURRENT) { // files have 0 heads
+        shape->attention.n_heads = shape->attention.n_kv_heads = 1;
+        shape->attention.key_dim = shape->attention.value_dim = 1;
+        return;
+    }
     shape->attention.n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
     shape->attention.n_kv_heads = read_largest(reader, model, "attention.head_count_kv",
                                                shape->attention.n_heads, shape->attention.n_heads);
@@ -161,12 +97,6 @@ static void read_heads(struct key_reader *reader, struct model *model)
         shape->n_embd % shape->attention.n_heads == 0 ? shape->n_embd / shape->attention.n_heads : -1;
     shape->attention.key_dim = read_size(reader, "attention.key_length", even, 1, MODEL_HEAD_DIM_MAX);
     shape->attention.value_dim = read_size(reader, "attention.value_length", even, 1, MODEL_HEAD_DIM_MAX);
-}
-
-bool model_has_experts(const struct model_shape *shape, int32_t layer)
-{
-    return shape->experts.n && layer >= shape->experts.n_layers_dense &&
-           (layer + 1) % shape->experts.every == 0;
 }
 
 static bool has_pick_bias(const struct key_reader *reader, int32_t layer)
@@ -304,7 +234,7 @@ static bool find_layer_truths(struct key_reader *reader, const char *suffix, int
     bool is_array = false;
     struct error ignored;
     char key[128];
-    make_key(reader, suffix, key);
+    key_name(reader, suffix, key);
     if (reader->status != STATUS_OK ||
         gguf_array(reader->gguf, key, truths, &is_array, &ignored) != STATUS_OK || !is_array)
         return false;
@@ -378,8 +308,8 @@ static void read_layers(struct key_reader *reader, struct model *model)
         struct model_layer *layer = &model->layers[i];
         *heads = layer->windowed ? windowed : (struct layer_heads){0, key_dim, value_dim};
         heads->n_kv_heads = read_layer_size(reader, model, "attention.head_count_kv", i,
-                                            shape->attention.n_heads, shape->attention.n_heads);
-        layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, MODEL_WIDTH_MAX);
+                                            shape->attention.n_heads, 1, shape->attention.n_heads);
+        layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, 1, MODEL_WIDTH_MAX);
         layer->kv_layer = kv_layer_of(model, i, shape->n_layers - n_shared);
         bool fits = layer->kv_layer >= 0 && shape->attention.n_heads % heads->n_kv_heads == 0;
         if (!fits && reader->status == STATUS_OK)
@@ -408,7 +338,7 @@ static void read_altup(struct key_reader *reader, struct model *model)
     altup->active = read_size(reader, "altup.active_idx", 0, 0, altup->n - 1);
     bool ranked = laurel && laurel->dims[1] >= 1 && laurel->dims[1] <= MODEL_WIDTH_MAX;
     altup->laurel_rank = ranked ? (int32_t)laurel->dims[1] : 1;
-    make_key(reader, "activation_sparsity_scale", key);
+    key_name(reader, "activation_sparsity_scale", key);
     if (reader->status == STATUS_OK)
         reader->status = gguf_array(reader->gguf, key, &scales, &found, reader->error);
     bool fits = scales.kind == GGUF_F32 && scales.n_items == (size_t)model->shape.n_layers;
@@ -422,55 +352,83 @@ static void read_altup(struct key_reader *reader, struct model *model)
                                    model->shape.n_layers);
 }
 
-// Reads which layers are recurrent: a truth value for each, or every n-th layer has attention (llama.cpp,
-// src/models/qwen35.cpp); and numbers the layers of either kind.
+// Whether the layer has no key-value heads; layers that have some have the same number.
+static bool has_no_heads(struct key_reader *reader, const struct model *model, int32_t layer)
+{
+    int32_t n_most = model->shape.attention.n_kv_heads;
+    int32_t n = read_layer_size(reader, model, "attention.head_count_kv", layer, n_most, 0, n_most);
+    if (n != 0 && n != n_most && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "layer %d: %d key-value heads; expected %d, as in other layers, or 0",
+                                   layer, n, n_most);
+    return n == 0;
+}
+
+static bool has_experts(const struct model *model, int32_t layer)
+{
+    const struct experts_shape *experts = &model->shape.experts;
+    char name[64];
+    snprintf(name, sizeof name, "blk.%d.ffn_gate_inp.weight", layer);
+    if (model->family->experts_by_tensors)
+        return experts->n && gguf_tensor(model->gguf, name);
+    return experts->n && layer >= experts->n_layers_dense && (layer + 1) % experts->every == 0;
+}
+
+// A layer without key-value heads has a recurrence, or an MLP or experts and nothing else. *dense: the width of
+// the MLPs, which all have the same; 0: none was read yet.
+static void read_single(struct key_reader *reader, struct model *model, int32_t index, int32_t *dense)
+{
+    struct model_layer *layer = &model->layers[index];
+    layer->n_ff = read_layer_size(reader, model, "feed_forward_length", index, 0, 0, model->shape.n_ff);
+    layer->recurrent = layer->recurrent && layer->n_ff == 0;
+    if (*dense == 0 && !has_experts(model, index))
+        *dense = layer->n_ff;
+    bool fits = layer->n_ff == 0 || (!layer->attends && (layer->n_ff == *dense || has_experts(model, index)));
+    if (!fits && reader->status == STATUS_OK)
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "layer %d: an MLP of width %d%s; expected one of %d, as in other layers, and "
+                      "no attention",
+                      index, layer->n_ff, layer->attends ? " and attention" : "", *dense);
+}
+
+// Reads which layers have attention, a recurrence and an MLP, and numbers the layers with attention and the
+// recurrent ones. LAYERS_BY_INTERVAL: a truth value for each, or every n-th layer has attention (llama.cpp,
+// src/models/qwen35.cpp).
 static void read_layer_kinds(struct key_reader *reader, const struct family *family, struct model *model)
 {
     enum { INTERVAL = 4 };
     struct model_shape *shape = &model->shape;
     struct gguf_array truths = {0};
-    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0;
-    bool given = family->delta && find_layer_truths(reader, "attention.recurrent_layers", n_all, &truths);
-    if (family->delta && !given)
+    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0, dense = 0;
+    bool by_interval = family->layer_kinds == LAYERS_BY_INTERVAL;
+    bool given = by_interval && find_layer_truths(reader, "attention.recurrent_layers", n_all, &truths);
+    if (by_interval && !given)
         interval = read_size(reader, "full_attention_interval", INTERVAL, 1, MODEL_LAYERS_MAX);
-    for (int32_t i = 0; i < shape->n_layers; i++) {
+    for (int32_t i = 0; i < shape->n_layers && reader->status == STATUS_OK; i++) {
         struct model_layer *layer = &model->layers[i];
-        layer->recurrent =
-            given ? gguf_array_integer(&truths, (size_t)i) != 0 : interval > 0 && (i + 1) % interval != 0;
-        layer->store = layer->recurrent ? shape->delta.n_layers++ : shape->attention.n_layers++;
+        if (by_interval)
+            layer->recurrent = given ? gguf_array_integer(&truths, (size_t)i) != 0 : (i + 1) % interval != 0;
+        else if (family->layer_kinds == LAYERS_BY_HEADS || family->layer_kinds == LAYERS_SINGLE)
+            layer->recurrent = has_no_heads(reader, model, i);
+        layer->attends = !layer->recurrent;
+        if (family->layer_kinds == LAYERS_BOTH || family->layer_kinds == LAYERS_RECURRENT)
+            layer->recurrent = true;
+        if (family->layer_kinds == LAYERS_RECURRENT)
+            layer->attends = false, layer->n_ff = 0;
+        if (family->layer_kinds == LAYERS_SINGLE)
+            read_single(reader, model, i, &dense);
+        layer->sparse = has_experts(model, i);
+        layer->state = layer->recurrent ? shape->recurrent.n_layers++ : 0;
+        layer->store = layer->attends ? shape->attention.n_layers++ : 0;
         if (shape->bidirectional) // pages hold the keys and values of one layer at a time
             layer->store = 0, shape->attention.n_layers = 1;
     }
-    if (reader->status == STATUS_OK && shape->attention.n_layers == 0)
+    shape->n_ff = dense ? dense : shape->n_ff;
+    bool needed = family->layer_kinds != LAYERS_RECURRENT;
+    if (reader->status == STATUS_OK && shape->attention.n_layers == 0 && needed)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                                    "none of %d layers has attention: expected at least one", shape->n_layers);
-}
-
-// Reads the recurrent layers' sizes. ssm.inner_size is the width of all heads' values.
-static void read_delta(struct key_reader *reader, const struct family *family, struct delta_shape *shape)
-{
-    shape->tiled = family->delta == DELTA_TILED;
-    shape->n_taps = read_size(reader, "ssm.conv_kernel", -1, 2, MODEL_TAPS_MAX);
-    shape->n_heads = read_size(reader, "ssm.time_step_rank", -1, 1, MODEL_HEADS_MAX);
-    shape->n_key_heads = read_size(reader, "ssm.group_count", -1, 1, MODEL_HEADS_MAX);
-    shape->key_dim = read_size(reader, "ssm.state_size", -1, 1, MODEL_HEAD_DIM_MAX);
-    int32_t inner = read_size(reader, "ssm.inner_size", -1, 1, MODEL_WIDTH_MAX);
-    if (reader->status != STATUS_OK)
-        return;
-    shape->value_dim = inner / shape->n_heads;
-    shape->n_channels = 2 * shape->n_key_heads * shape->key_dim + inner;
-    int64_t n_items = (int64_t)shape->key_dim * inner;
-    if (shape->n_heads % shape->n_key_heads != 0 || inner % shape->n_heads != 0)
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                   "recurrent layers: %d values can't be divided evenly by %d heads with %d "
-                                   "key heads",
-                                   inner, shape->n_heads, shape->n_key_heads);
-    else if (shape->value_dim > MODEL_HEAD_DIM_MAX || n_items > MODEL_STATE_ITEMS_MAX)
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                                   "recurrent layers: states of %d heads of %d x %d items; at most %d items, "
-                                   "and heads of %d",
-                                   shape->n_heads, shape->key_dim, shape->value_dim, MODEL_STATE_ITEMS_MAX,
-                                   MODEL_HEAD_DIM_MAX);
 }
 
 // The keys have no family's name. The coefficients are softplus of what they hold, the negative one plus beta.
@@ -535,6 +493,7 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         {"attention.q_lora_rank", 0, true, false, false},
         {"attention.kv_lora_rank", 0, true, false, false},
         {"interleave_moe_layer_step", 1, false, false, false},
+        {"moe_latent_size", 0, false, false, false},
     };
     static const struct {
         const char *suffix;
@@ -588,7 +547,7 @@ static void read_activation(struct key_reader *reader, const struct family *fami
     bool found = false;
     char key[128];
     shape->activation = family->activation;
-    make_key(reader, "hidden_activation", key);
+    key_name(reader, "hidden_activation", key);
     if (reader->status == STATUS_OK)
         reader->status = gguf_text(reader->gguf, key, &name, &found, reader->error);
     if (reader->status != STATUS_OK || !found)
@@ -612,7 +571,7 @@ static void read_direction(struct key_reader *reader, const struct family *famil
                                    "%s.attention.causal is true, which this version can't compute in that "
                                    "family",
                                    reader->family);
-    if (!causal && (family->delta || family->window_chunked) && reader->status == STATUS_OK)
+    if (!causal && (family->recurrent || family->window_chunked) && reader->status == STATUS_OK)
         reader->status =
             error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                       "%s.attention.causal is false, which this version can't compute in a family "
@@ -665,8 +624,9 @@ enum status model_read_shape(struct model *model, struct error *error)
                                                   shape->n_context, 1, MODEL_CONTEXT_MAX);
     bool has_experts; // files without dense layers may give only their experts' width
     int32_t n_ff_expert = read_integer(&reader, "expert_feed_forward_length", -1, &has_experts);
-    shape->n_ff =
-        read_largest(&reader, model, "feed_forward_length", has_experts ? n_ff_expert : -1, MODEL_WIDTH_MAX);
+    if (family->layer_kinds != LAYERS_RECURRENT)
+        shape->n_ff = read_largest(&reader, model, "feed_forward_length", has_experts ? n_ff_expert : -1,
+                                   MODEL_WIDTH_MAX);
     read_heads(&reader, model);
     shape->attention.gated = family->gated_attention;
     if (shape->attention.gated && shape->attention.key_dim != shape->attention.value_dim &&
@@ -685,8 +645,7 @@ enum status model_read_shape(struct model *model, struct error *error)
     shape->unit_head_norms =
         family->unit_head_norms && read_bool(&reader, "use_qk_norm", shape->experts.n != 128);
     refuse_unknown_arithmetic(&reader, family);
-    if (family->delta)
-        read_delta(&reader, family, &shape->delta);
+    read_recurrent(&reader, family, shape);
     if (reader.status != STATUS_OK)
         return reader.status;
     model->layers = calloc((size_t)shape->n_layers, sizeof *model->layers);

@@ -67,16 +67,24 @@ static const struct {
     [SLOT_LAUREL_IN] = {"laurel_l", MATRIX_UNBIASED, {EMBD, LAUREL, ONE}},
     [SLOT_LAUREL_OUT] = {"laurel_r", MATRIX_UNBIASED, {LAUREL, EMBD, ONE}},
     [SLOT_LAUREL_POST_NORM] = {"laurel_post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
-    [SLOT_DELTA_QKV] = {"attn_qkv", MATRIX_UNBIASED, {EMBD, DELTA_CHANNELS, ONE}},
-    [SLOT_DELTA_GATE] = {"attn_gate", MATRIX_UNBIASED, {EMBD, DELTA_INNER, ONE}},
-    [SLOT_DELTA_BETA] = {"ssm_beta", MATRIX_UNBIASED, {EMBD, DELTA_HEADS, ONE}},
-    [SLOT_DELTA_ALPHA] = {"ssm_alpha", MATRIX_UNBIASED, {EMBD, DELTA_HEADS, ONE}},
-    [SLOT_DELTA_BETA_ALPHA] = {"ssm_ba", MATRIX_UNBIASED, {EMBD, DELTA_HEADS_TWICE, ONE}},
-    [SLOT_DELTA_CONVOLUTION] = {"ssm_conv1d", VECTOR_UNBIASED, {DELTA_TAPS, DELTA_CHANNELS, ONE}},
-    [SLOT_DELTA_STEP_BIAS] = {"ssm_dt", VECTOR_UNBIASED, {DELTA_HEADS, ONE, ONE}},
-    [SLOT_DELTA_DECAY] = {"ssm_a", VECTOR_UNBIASED, {DELTA_HEADS, ONE, ONE}},
-    [SLOT_DELTA_NORM] = {"ssm_norm", VECTOR_UNBIASED, {DELTA_VALUE, ONE, ONE}},
-    [SLOT_DELTA_OUT] = {"ssm_out", MATRIX_UNBIASED, {DELTA_INNER, EMBD, ONE}},
+    // names and dims: model_recurrent.c
+    [SLOT_STATE_INPUT] = {.kind = MATRIX},
+    [SLOT_STATE_GATE] = {.kind = MATRIX},
+    [SLOT_STATE_BETA] = {.kind = MATRIX},
+    [SLOT_STATE_STEP] = {.kind = MATRIX},
+    [SLOT_STATE_BETA_STEP] = {.kind = MATRIX},
+    [SLOT_STATE_B] = {.kind = MATRIX},
+    [SLOT_STATE_C] = {.kind = MATRIX},
+    [SLOT_STATE_STEP_LOW] = {.kind = MATRIX},
+    [SLOT_STATE_STEP_NORM] = {.kind = VECTOR},
+    [SLOT_STATE_B_NORM] = {.kind = VECTOR},
+    [SLOT_STATE_C_NORM] = {.kind = VECTOR},
+    [SLOT_STATE_CONVOLUTION] = {.kind = VECTOR},
+    [SLOT_STATE_STEP_BIAS] = {.kind = VECTOR},
+    [SLOT_STATE_DECAY] = {.kind = VECTOR},
+    [SLOT_STATE_DIRECT] = {.kind = VECTOR},
+    [SLOT_STATE_NORM] = {.kind = VECTOR},
+    [SLOT_STATE_OUT] = {.kind = MATRIX},
 };
 
 enum {
@@ -128,12 +136,17 @@ static void set_widths(struct tensor_search *search)
     widths[QUERY_LATENT] = shape->latent.query_dim;
     widths[HEADS_KEY_VALUE] =
         (int64_t)shape->attention.n_heads * (shape->latent.key_dim + shape->latent.value_dim);
-    widths[DELTA_CHANNELS] = shape->delta.n_channels;
-    widths[DELTA_INNER] = (int64_t)shape->delta.n_heads * shape->delta.value_dim;
-    widths[DELTA_HEADS] = shape->delta.n_heads;
-    widths[DELTA_HEADS_TWICE] = 2 * (int64_t)shape->delta.n_heads;
-    widths[DELTA_VALUE] = shape->delta.value_dim;
-    widths[DELTA_TAPS] = shape->delta.n_taps;
+    widths[STATE_CHANNELS] = shape->recurrent.n_channels;
+    widths[STATE_INNER] = shape->recurrent.inner;
+    widths[STATE_RANK] = shape->recurrent.rank;
+    widths[STATE_KEYS] = shape->recurrent.key_dim;
+    widths[STATE_GROUPS] = shape->recurrent.n_key_heads;
+    widths[STATE_GROUP] =
+        shape->recurrent.n_key_heads ? shape->recurrent.inner / shape->recurrent.n_key_heads : 0;
+    widths[STATE_HEADS] = shape->recurrent.n_heads;
+    widths[STATE_HEADS_TWICE] = 2 * (int64_t)shape->recurrent.n_heads;
+    widths[STATE_VALUE] = shape->recurrent.value_dim;
+    widths[STATE_TAPS] = shape->recurrent.n_taps;
 }
 
 // The widths in which layers may differ.
@@ -142,6 +155,7 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     const struct model *model = search->model;
     struct layer_heads heads = model_layer_heads(model, index);
     int64_t *widths = search->widths;
+    widths[FF] = model->layers[index].n_ff;
     if (!model->heads)
         return;
     widths[QUERY] = (int64_t)model->shape.attention.n_heads * heads.key_dim;
@@ -149,13 +163,6 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     widths[VALUE] = (int64_t)heads.n_kv_heads * heads.value_dim;
     widths[HEADS_OUT] = (int64_t)model->shape.attention.n_heads * heads.value_dim;
     widths[KEY_DIM] = heads.key_dim;
-    widths[FF] = model->layers[index].n_ff;
-}
-
-// `kind` NULL: neither ".weight" nor ".bias".
-static void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, const char *kind)
-{
-    snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s%s%s", index, slot, kind ? "." : "", kind ? kind : "");
 }
 
 // The slot's name in the family's files.
@@ -192,6 +199,12 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
     struct tensor *weight = &search->model->layers[index].tensors[slot];
     layer_name(name, index, slot_name(search->model->family, slot),
                slot == SLOT_ROUTER_SCALE ? "scale" : "weight");
+    if (slot == SLOT_FFN_NORM && !gguf_tensor(search->model->gguf, name)) { // Falcon-H1's has no suffix
+        char bare[NAME_BYTES];
+        layer_name(bare, index, slots[slot].name, NULL);
+        if (gguf_tensor(search->model->gguf, bare))
+            layer_name(name, index, slots[slot].name, NULL);
+    }
     if (slot == SLOT_ATTN_Q_NORM || slot == SLOT_ATTN_K_NORM)
         return take_qk_norm(search, name, required, slot, weight);
     int64_t dims[3];
@@ -220,17 +233,6 @@ static enum status take_slot(struct tensor_search *search, int32_t index, enum l
         vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
     return take_vectors(search, name, biased, n_items, search->widths[slots[slot].dims[2]],
                         &search->model->layers[index].biases[slot]);
-}
-
-// Rows [first, first + n_rows) of a matrix, or items of a vector.
-static struct tensor slice_tensor(const struct tensor *whole, int64_t first, int64_t n_rows, bool vector)
-{
-    struct tensor part = *whole;
-    uint64_t row_bytes = vector ? tensor_traits(whole->type)->block_bytes : tensor_row_bytes(whole);
-    part.data = (const char *)whole->data + (uint64_t)first * row_bytes;
-    part.size_bytes = (uint64_t)n_rows * row_bytes;
-    part.dims[vector ? 0 : 1] = (uint64_t)n_rows;
-    return part;
 }
 
 // The parts of a fused tensor, in order; `name` lacks ".weight" or ".bias".
@@ -399,38 +401,6 @@ static enum status take_varied(struct tensor_search *search, int32_t index)
     return status;
 }
 
-// The tensors of a recurrent layer; ssm_a has no ".weight".
-static enum status take_delta(struct tensor_search *search, int32_t index)
-{
-    bool tiled = search->model->shape.delta.tiled;
-    const struct {
-        bool there;
-        enum layer_slot slot;
-        const char *kind;
-    } weights[] = {
-        {true, SLOT_DELTA_QKV, "weight"},          {true, SLOT_DELTA_GATE, "weight"},
-        {tiled, SLOT_DELTA_BETA, "weight"},        {tiled, SLOT_DELTA_ALPHA, "weight"},
-        {!tiled, SLOT_DELTA_BETA_ALPHA, "weight"}, {true, SLOT_DELTA_CONVOLUTION, "weight"},
-        {true, SLOT_DELTA_STEP_BIAS, "bias"},      {true, SLOT_DELTA_DECAY, NULL},
-        {true, SLOT_DELTA_NORM, "weight"},         {true, SLOT_DELTA_OUT, "weight"},
-    };
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < sizeof weights / sizeof *weights && status == STATUS_OK; i++) {
-        enum layer_slot slot = weights[i].slot;
-        struct tensor *out = &search->model->layers[index].tensors[slot];
-        int64_t dims[3];
-        char name[NAME_BYTES];
-        if (!weights[i].there)
-            continue;
-        for (int j = 0; j < 3; j++)
-            dims[j] = search->widths[slots[slot].dims[j]];
-        layer_name(name, index, slots[slot].name, weights[i].kind);
-        status = model_slot_is_vector(slot) ? take_vectors(search, name, true, dims[0], dims[1], out)
-                                            : take_matrix(search, name, true, dims, out);
-    }
-    return status;
-}
-
 // Norms of heads whose weights are all 1.
 static void set_unit_norms(const struct tensor_search *search, struct model_layer *layer)
 {
@@ -467,22 +437,26 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         if (!search->model->shape.parallel_residual)
             required |= SLOT(FFN_NORM);
     }
-    if (model_has_experts(&search->model->shape, index)) {
+    if (search->model->layers[index].sparse) {
         required = (required & ~(uint32_t)(family->experts_beside_mlp ? 0 : MLP)) | MOE;
         if (search->model->shape.experts.n_ff_shared) {
             required |= SHARED_EXPERT;
             optional |= SLOT(SHARED_ROUTER);
         }
     }
+    if (family->experts_plain)
+        required &= ~(uint32_t)(SLOT(GATE_EXPERTS) | SLOT(SHARED_GATE));
+    if (search->model->layers[index].n_ff == 0 && !search->model->layers[index].sparse)
+        required &= ~(uint32_t)(MLP | SLOT(FFN_NORM));
     if (family->first_unnormed && index == 0) {
         required &= ~(uint32_t)SLOT(ATTN_NORM);
         optional |= SLOT(ATTN_NORM);
     }
     enum status status = STATUS_OK;
-    bool recurrent = search->model->layers[index].recurrent;
-    if (recurrent)
+    bool recurrent = search->model->layers[index].recurrent, attends = search->model->layers[index].attends;
+    if (!attends)
         required &= ~(uint32_t)ATTENTION;
-    if (!recurrent && has_qkv(search, index)) {
+    if (attends && has_qkv(search, index)) {
         required &= ~(uint32_t)QKV;
         status = take_fused(search, index, &fused_qkv);
     }
@@ -506,13 +480,15 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     if (status == STATUS_OK && family->latent_attention)
         status = take_latent(search, index);
     if (status == STATUS_OK && recurrent)
-        status = take_delta(search, index);
+        status = take_recurrent(search, index);
     if (status == STATUS_OK && search->model->shape.unit_head_norms && !layer->unrotated)
         set_unit_norms(search, layer);
     if (status == STATUS_OK && family->layers_vary)
         status = take_varied(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
+    if (status == STATUS_OK && !attends && !recurrent) // an MLP only
+        move_slot(layer, SLOT_FFN_NORM, SLOT_ATTN_NORM);
     return status;
 }
 

@@ -1,5 +1,6 @@
 #include "engine/model/tensor_search.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -101,4 +102,19 @@ enum status take_vector(struct tensor_search *search, const char *name, bool req
                         struct tensor *out)
 {
     return take_vectors(search, name, required, n_items, 1, out);
+}
+
+void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, const char *kind)
+{
+    snprintf(name, NAME_BYTES, "blk.%" PRId32 ".%s%s%s", index, slot, kind ? "." : "", kind ? kind : "");
+}
+
+struct tensor slice_tensor(const struct tensor *whole, int64_t first, int64_t n_rows, bool vector)
+{
+    struct tensor part = *whole;
+    uint64_t row_bytes = vector ? tensor_traits(whole->type)->block_bytes : tensor_row_bytes(whole);
+    part.data = (const char *)whole->data + (uint64_t)first * row_bytes;
+    part.size_bytes = (uint64_t)n_rows * row_bytes;
+    part.dims[vector ? 0 : 1] = (uint64_t)n_rows;
+    return part;
 }

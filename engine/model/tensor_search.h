@@ -30,12 +30,16 @@ enum width {
     ALTUP,
     ALTUP_SQUARE,
     LAUREL,
-    DELTA_CHANNELS, // from here on: recurrent layers
-    DELTA_INNER,
-    DELTA_HEADS,
-    DELTA_HEADS_TWICE,
-    DELTA_VALUE,
-    DELTA_TAPS,
+    STATE_CHANNELS, // from here on: recurrent layers
+    STATE_GROUPS,
+    STATE_RANK,
+    STATE_KEYS,
+    STATE_GROUP,
+    STATE_INNER,
+    STATE_HEADS,
+    STATE_HEADS_TWICE,
+    STATE_VALUE,
+    STATE_TAPS,
     WIDTH_COUNT
 };
 
@@ -69,6 +73,12 @@ enum status take_vector(struct tensor_search *search, const char *name, bool req
                         struct tensor *out) WARN_UNUSED;
 enum status wrong_shape(struct tensor_search *search, const struct tensor *tensor,
                         const int64_t dims[3]) WARN_UNUSED;
+// "blk.INDEX.SLOT.KIND"; `kind` NULL: neither ".weight" nor ".bias".
+void layer_name(char name[NAME_BYTES], int32_t index, const char *slot, const char *kind);
+// Rows [first, first + n_rows) of a matrix, or items of a vector.
+struct tensor slice_tensor(const struct tensor *whole, int64_t first, int64_t n_rows, bool vector);
 
 // model_globals.c: the tensors of no layer.
 enum status take_globals(struct tensor_search *search) WARN_UNUSED;
+// model_recurrent.c: the tensors of a recurrent layer.
+enum status take_recurrent(struct tensor_search *search, int32_t index) WARN_UNUSED;

@@ -1,7 +1,9 @@
-"""Models with recurrent layers: Qwen3.5's mixture of experts, as the language model of a vision-language folder, and as GGUF."""
+"""Models with recurrent layers: Qwen3.5's mixture of experts, as the language model of a vision-language folder, and the families of
+recurrent_families.py; as folders and as GGUF."""
 import json
 import os
 
+import recurrent_families
 import tiny_model
 from session import case, error_of, varied_jobs
 from tiny_model import N_VOCAB, WIDTH
@@ -133,3 +135,38 @@ def what_such_a_model_cannot_do_is_said_by_name(test):
     with open(config, "w", encoding="utf-8") as file:
         json.dump({**CONFIG, "text_config": {**TEXT_CONFIG, "attn_output_gate": False}}, file)
     assert "attn_output_gate" in test.run("inspect", folder, status=1).err
+
+
+def shares(test, model):
+    """Jobs of a prefix tree: alone, in a batch, and with pages for hardly more than one sequence."""
+    jobs, fewest, late = tree_of_jobs()
+    alone = {}
+    for job in jobs[::6]:
+        test.write("in.jsonl", [job])
+        alone.update(run(test, model, "--threads", "1", "--max-batch", "1")[0])
+    test.write("in.jsonl", jobs)
+    together, _ = run(test, model, "--max-batch", "16", "--threads", "2")
+    [(prefill,)] = test.query("SELECT prefill_tokens FROM workers", f"out-{len(test.processes) - 1}.jsonl.db")
+    assert {key: together[key] for key in alone} == alone
+    assert fewest <= prefill <= fewest + late, (fewest, prefill, late)
+    memory = json.loads(test.run("inspect", model, "--json").out)["memory"]
+    pages = str(11 * memory["pages"] // memory["n_pages"])
+    assert run(test, model, "--max-batch", "8", "--kv-memory", pages)[0] == together
+    return together
+
+
+def family_case(name):
+    def answers(test):
+        folder = recurrent_families.write(test, name)
+        together = shares(test, folder)
+        assert len({json.dumps(choices) for choices in together.values()}) > 12, together
+        test.run("quantize", folder, "model.gguf", "--type", "f32")
+        assert run(test, "model.gguf", "--max-batch", "16")[0] == together
+        shown = test.run("inspect", folder).out
+        assert recurrent_families.FAMILIES[name]["shown"] in shown, shown
+    answers.__name__ = name.replace("-", "_") + "_answers_alike_in_every_way"
+    return case(answers)
+
+
+for family in recurrent_families.FAMILIES:
+    globals()[family] = family_case(family)

@@ -137,7 +137,7 @@ TEST(scores_agree_with_double_precision)
             fill_ids(ids, types, n, (int32_t)l);
             struct embedding_text text = {ids, n, model->token_types.data ? types : NULL};
             reference_hidden(path, ids, text.types, n, hidden);
-            reference_logits(path, hidden, n, golden->pooling, golden->activation, logits);
+            reference_label_logits(path, hidden, n, golden->pooling, golden->activation, logits);
             compute(model, &facts, SCORE_RAW, &way, &text, 1, scores);
             for (int32_t i = 0; i < facts.n_labels; i++) {
                 double difference = (double)scores[i] - logits[i];

@@ -55,7 +55,7 @@ static void compute_logits(const struct model *model, const struct batch_subject
     assert_ok(forward_create(&forward, model, backend, &limits, NULL, NULL, &error), &error);
     start_sequences(running, way->n_sequences, subject->length, way->chunk);
     for (int turn = 0; make_step(&made, running, way->n_sequences, turn); turn++) {
-        add_drafts(&made, running, model->shape.delta.n_layers ? 0 : way->n_drafts, turn);
+        add_drafts(&made, running, model->shape.recurrent.n_layers ? 0 : way->n_drafts, turn);
         assert_ok(forward_step(forward, &made.step, NULL, read, &error), &error);
         size_t n = (size_t)made.n_first_outputs * N_VOCAB;
         memcpy(logits, read + (size_t)made.first_output * N_VOCAB, n * sizeof *logits);
@@ -158,6 +158,19 @@ static struct batch_subject subjects[] = {
     FAMILY(qwen3next),
     FAMILY(qwen35moe),
     {"family qwen35, a recurrent last layer", {.family = "qwen35", .seed = 21, .n_layers = 5}, KV_F16, 70},
+    FAMILY(lfm2),
+    {"family lfm2moe", {.family = "lfm2moe", .seed = 21, .larger = true, .n_layers = 5}, KV_F16, 70},
+    FAMILY(granitehybrid),
+    {"family granitehybrid, longer than tokens at a time",
+     {.family = "granitehybrid", .seed = 22, .larger = true},
+     KV_F32,
+     LENGTH_MAX},
+    FAMILY(nemotron_h),
+    {"family nemotron_h_moe", {.family = "nemotron_h_moe", .seed = 21, .n_layers = 6}, KV_F16, 70},
+    {"family falcon-h1", {.family = "falcon-h1", .seed = 21}, KV_F16, 70},
+    FAMILY(mamba2),
+    FAMILY(jamba),
+    {"family mamba", {.family = "mamba", .seed = 21, .larger = true}, KV_F16, 70},
     FAMILY(gemma),
     FAMILY(gemma2),
     FAMILY(gemma3),

@@ -154,7 +154,23 @@ static void run_normalize_length(const struct row_kernels *kernels, struct rows 
 static void run_convolve(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
     const float *taps[] = {rows->x + offset, NULL, rows->y + offset, rows->bias + offset};
-    kernels->convolve_silu(rows->out + offset, taps, rows->weight + offset, 4, n / 4);
+    struct convolved_row row = {.out = rows->out + offset,
+                                .rows = taps,
+                                .kernel = rows->weight + offset,
+                                .n_taps = 4,
+                                .activated = true};
+    kernels->convolve(&row, n / 4);
+}
+
+static void run_convolve_biased(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    const float *taps[] = {rows->x + offset, rows->y + offset, NULL};
+    struct convolved_row row = {.out = rows->out + offset,
+                                .rows = taps,
+                                .kernel = rows->weight + offset,
+                                .bias = rows->bias + offset,
+                                .n_taps = 3};
+    kernels->convolve(&row, n / 3);
 }
 
 // Few values a block, too; the state is in x.
@@ -170,6 +186,42 @@ static void run_delta_rule(const struct row_kernels *kernels, struct rows *rows,
                                 .decay = 0.9f,
                                 .beta = 0.7f};
     kernels->delta_rule(&block);
+}
+
+static void run_scan(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    struct scan_block block = {.state = rows->x + offset,
+                               .key_dim = n / 16,
+                               .n_values = 1 + n % 16,
+                               .query = rows->y + offset,
+                               .key = rows->weight + offset,
+                               .value = rows->bias + offset,
+                               .out = rows->out + offset,
+                               .decay = 0.9f,
+                               .step = 0.7f,
+                               .direct = -1.3f};
+    kernels->scan(&block);
+}
+
+static void run_selective_scan(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    struct selective_block block = {.state = rows->x + offset,
+                                    .key_dim = n / 16,
+                                    .n_values = 1 + n % 16,
+                                    .stride = 1,
+                                    .query = rows->y + offset,
+                                    .key = rows->weight + offset,
+                                    .value = rows->bias + offset,
+                                    .step = rows->weight + offset,
+                                    .direct = rows->y + offset,
+                                    .decay = rows->bias + offset,
+                                    .out = rows->out + offset};
+    kernels->selective_scan(&block);
+}
+
+static void run_softplus(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->softplus(rows->x + offset, rows->bias + offset, n, 0.01f, 3.0f);
 }
 
 static const struct row_call calls[] = {
@@ -188,8 +240,12 @@ static const struct row_call calls[] = {
     {"swiglu_clamped", run_swiglu_clamped, false},
     {"sigmoid of a gate", run_activate_sigmoid, false},
     {"normalize_length", run_normalize_length, false},
-    {"convolve_silu", run_convolve, false},
+    {"convolve", run_convolve, false},
+    {"convolve with bias", run_convolve_biased, false},
     {"delta_rule", run_delta_rule, false},
+    {"scan", run_scan, false},
+    {"selective_scan", run_selective_scan, false},
+    {"softplus", run_softplus, false},
     {"xielu", run_xielu, false},
     {"add_scaled", run_add_scaled, false},
     {"scale", run_scale, false},

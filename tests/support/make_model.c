@@ -23,9 +23,10 @@ enum made_trait {
     LATENT = 1 << 13,
     COMPRESSED = 1 << 14, // the queries of latent attention
     MADE_XIELU = 1 << 15,
-    BOTH_NORMS = 1 << 16,  // before and after
-    OUTPUT_GATE = 1 << 17, // of attention
-    INTERLEAVED = 1 << 18, // experts, with a shared one, in every second layer
+    BOTH_NORMS = 1 << 16,        // before and after
+    OUTPUT_GATE = 1 << 17,       // of attention
+    INTERLEAVED = 1 << 18,       // experts, with a shared one, in every second layer
+    INTERLEAVED_DENSE = 1 << 19, // experts in every second layer, the first one first
 };
 
 static const struct {
@@ -49,6 +50,13 @@ static const struct {
     {"apertus", HEAD_NORMS | PLAIN_MLP | MADE_XIELU},
     {"afmoe", HEAD_LENGTHS | HEAD_NORMS | BOTH_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED |
                   PICK_BIAS | WINDOWED},
+    {"lfm2", HEAD_NORMS},
+    {"granitehybrid", SPARSE},
+    {"falcon-h1", HEAD_LENGTHS},
+    {"jamba", SPARSE | INTERLEAVED_DENSE},
+    {"nemotron_h", HEAD_LENGTHS | PLAIN_MLP},
+    {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
+    {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
 
@@ -63,7 +71,7 @@ static bool has_trait(const struct maker *maker, int trait)
 
 // --- Key-values ---
 
-static bool replaced(const struct maker *maker, const char *key)
+bool replaced(const struct maker *maker, const char *key)
 {
     if (maker->recipe.drop_key && strcmp(maker->recipe.drop_key, key) == 0)
         return true;
@@ -105,7 +113,6 @@ static void add_string(struct maker *maker, const char *key, const char *string)
 
 #define EXPERT_FAMILIES                                                                                      \
     "mixtral qwen2moe qwen3moe granitemoe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe"
-#define RECURRENT_FAMILIES "qwen3next qwen35 qwen35moe"
 
 static int32_t expert_width(const struct maker *maker)
 {
@@ -120,25 +127,6 @@ enum {
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
 }; // latent attention
-
-// Recurrent layers: heads, key heads, and odd dimensions, which fill no vector.
-enum { MADE_DELTA_HEADS = 6, MADE_DELTA_KEYS = 2, MADE_DELTA_KEY = 18, MADE_DELTA_VALUE = 20, MADE_TAPS = 4 };
-
-static void add_delta_keys(struct maker *maker)
-{
-    add_key(maker, "ssm.conv_kernel", GGUF_U32, MADE_TAPS);
-    add_key(maker, "ssm.state_size", GGUF_U32, MADE_DELTA_KEY);
-    add_key(maker, "ssm.group_count", GGUF_U32, MADE_DELTA_KEYS);
-    add_key(maker, "ssm.time_step_rank", GGUF_U32, MADE_DELTA_HEADS);
-    add_key(maker, "ssm.inner_size", GGUF_U32, MADE_DELTA_HEADS * MADE_DELTA_VALUE);
-    if (maker->recipe.n_beyond)
-        add_key(maker, "nextn_predict_layers", GGUF_U32, maker->recipe.n_beyond);
-}
-
-static bool is_recurrent(const struct maker *maker, int32_t layer)
-{
-    return is_of(maker, RECURRENT_FAMILIES) && (layer + 1) % 4 != 0;
-}
 
 static void add_latent_keys(struct maker *maker)
 {
@@ -201,10 +189,8 @@ static void add_xielu_keys(struct maker *maker)
 static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
-    if (is_of(maker, RECURRENT_FAMILIES))
-        add_delta_keys(maker);
-    if (is_of(maker,
-              "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss " RECURRENT_FAMILIES) ||
+    add_recurrent_keys(maker);
+    if (is_of(maker, "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss " DELTA_FAMILIES) ||
         has_trait(maker, HEAD_LENGTHS)) {
         add_key(maker, "attention.key_length", GGUF_U32, maker->head_dim);
         add_key(maker, "attention.value_length", GGUF_U32, maker->head_dim);
@@ -225,6 +211,8 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "leading_dense_block_count", GGUF_U32, 1);
     if (has_trait(maker, SHARED))
         add_key(maker, "expert_shared_count", GGUF_U32, 2);
+    if (is_of(maker, "lfm2moe"))
+        add_key(maker, "expert_gating_func", GGUF_U32, 2);
     if (is_of(maker, "deepseek2 mistral3 gpt-oss") && r->larger)
         add_scaling_keys(maker);
     if (is_of(maker, "gemma2 gemma3 mistral gpt-oss cohere2") || (is_of(maker, "olmo2") && r->larger) ||
@@ -238,7 +226,7 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
     if (is_of(maker, "gptneox"))
         add_key(maker, "use_parallel_residual", GGUF_BOOL, 1);
-    if (is_of(maker, "granite granitemoe")) {
+    if (is_of(maker, "granite granitemoe granitehybrid")) {
         add_key(maker, "attention.scale", GGUF_F32, 0.25);
         add_key(maker, "embedding_scale", GGUF_F32, 3.0);
         add_key(maker, "residual_scale", GGUF_F32, 0.5);
@@ -265,19 +253,21 @@ static void add_keys(struct maker *maker)
     add_key(maker, "context_length", GGUF_U32, r->n_context);
     add_key(maker, "embedding_length", GGUF_U32, r->n_embd);
     add_key(maker, "block_count", GGUF_U32, r->n_layers + r->n_beyond);
-    add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
+    bool pure = is_of(maker, PURE_FAMILIES);
+    add_key(maker, "attention.head_count", GGUF_U32, pure ? 0 : r->n_heads);
     if (!is_of(maker, GEMMA_FAMILIES)) {
-        add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
-        add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
+        if (!is_of(maker, SINGLE_FAMILIES))
+            add_key(maker, "feed_forward_length", GGUF_U32, pure ? 0 : r->n_ff);
+        if (!is_of(maker, HEADS_FAMILIES) && !pure)
+            add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
     }
     add_key(maker, maker->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             GGUF_F32, 1e-5);
     if (!is_of(maker, "gpt2 bloom " GEMMA_FAMILIES)) {
-        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " RECURRENT_FAMILIES)
-                             ? maker->head_dim / 4 / 2 * 2
-                         : is_of(maker, "glm4 glm4moe")       ? maker->head_dim / 2
-                         : is_of(maker, "deepseek2 minicpm3") ? MADE_ROPE_DIMS
-                                                              : maker->head_dim;
+        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " DELTA_FAMILIES) ? maker->head_dim / 4 / 2 * 2
+                         : is_of(maker, "glm4 glm4moe")                        ? maker->head_dim / 2
+                         : is_of(maker, "deepseek2 minicpm3")                  ? MADE_ROPE_DIMS
+                                                                               : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
     }
@@ -457,31 +447,6 @@ static void add_latent_attention(struct maker *maker, const char *prefix)
     add_matrix(maker, prefix, "attn_output", n_embd, heads * MADE_HEAD_VALUE, false);
 }
 
-static void add_delta(struct maker *maker, const char *prefix)
-{
-    enum {
-        INNER = MADE_DELTA_HEADS * MADE_DELTA_VALUE,
-        CHANNELS = 2 * MADE_DELTA_KEYS * MADE_DELTA_KEY + INNER
-    };
-    int32_t n_embd = maker->recipe.n_embd;
-    char whole[NAME_BYTES];
-    add_norm(maker, prefix, "attn_norm", n_embd);
-    add_matrix(maker, prefix, "attn_qkv", CHANNELS, n_embd, false);
-    add_matrix(maker, prefix, "attn_gate", INNER, n_embd, false);
-    if (is_of(maker, "qwen3next")) {
-        add_matrix(maker, prefix, "ssm_ba", 2 * MADE_DELTA_HEADS, n_embd, false);
-    } else {
-        add_matrix(maker, prefix, "ssm_alpha", MADE_DELTA_HEADS, n_embd, false);
-        add_matrix(maker, prefix, "ssm_beta", MADE_DELTA_HEADS, n_embd, false);
-    }
-    snprintf(whole, sizeof whole, "%sssm_conv1d.weight", prefix);
-    add_tensor(maker, whole, MADE_PLAIN_MATRIX, MADE_TAPS, CHANNELS, 1);
-    add_vector(maker, prefix, "ssm_dt.bias", MADE_BIAS, MADE_DELTA_HEADS);
-    add_vector(maker, prefix, "ssm_a", MADE_DECAY, MADE_DELTA_HEADS);
-    add_norm(maker, prefix, "ssm_norm", MADE_DELTA_VALUE);
-    add_matrix(maker, prefix, "ssm_out", n_embd, INNER, false);
-}
-
 static void add_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -489,7 +454,7 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_latent_attention(maker, prefix);
         return;
     }
-    bool gated = is_of(maker, RECURRENT_FAMILIES); // attn_q has a gate beside each head's query
+    bool gated = is_of(maker, DELTA_FAMILIES); // attn_q has a gate beside each head's query
     int32_t d = maker->head_dim, q = r->n_heads * d, kv = r->n_kv_heads * d;
     bool full_norm = is_of(maker, "olmo2") || has_trait(maker, FULL_NORMS),
          bias = is_of(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe") ||
@@ -532,7 +497,7 @@ static void add_experts(struct maker *maker, const char *prefix)
     char whole[NAME_BYTES];
     snprintf(whole, sizeof whole, "%sffn_gate_inp.weight", prefix);
     add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, n, 1);
-    for (int i = 0; i < 3; i++) {
+    for (int i = has_trait(maker, PLAIN_MLP) ? 1 : 0; i < 3; i++) {
         snprintf(whole, sizeof whole, "%s%s.weight", prefix, names[i]);
         add_tensor(maker, whole, MADE_MATRIX, i == 2 ? n_ff : n_embd, i == 2 ? n_embd : n_ff, n);
     }
@@ -553,7 +518,8 @@ static void add_experts(struct maker *maker, const char *prefix)
     snprintf(whole, sizeof whole, "%sffn_gate_inp_shexp.weight", prefix);
     if (gated)
         add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, 1, 1);
-    add_matrix(maker, prefix, "ffn_gate_shexp", n_shared, r->n_embd, false);
+    if (!has_trait(maker, PLAIN_MLP))
+        add_matrix(maker, prefix, "ffn_gate_shexp", n_shared, r->n_embd, false);
     add_matrix(maker, prefix, "ffn_up_shexp", n_shared, r->n_embd, false);
     add_matrix(maker, prefix, "ffn_down_shexp", r->n_embd, n_shared, false);
 }
@@ -564,13 +530,14 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     bool gated =
         (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) || is_of(maker, "stablelm command-r cohere2");
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
-    if (is_of(maker, "gpt-oss glm4moe seed_oss " RECURRENT_FAMILIES))
+    if (is_of(maker, "gpt-oss glm4moe seed_oss " DELTA_FAMILIES))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
-    else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, "phi2 falcon olmo2 command-r cohere2") &&
-             !(is_of(maker, "stablelm") && r->larger))
+    else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, SINGLE_FAMILIES) &&
+             !is_of(maker, "phi2 falcon olmo2 command-r cohere2") && !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
-    dense = dense || (has_trait(maker, INTERLEAVED) && layer % 2 == 0);
+    dense = dense || (has_trait(maker, INTERLEAVED) && layer % 2 == 0) ||
+            (has_trait(maker, INTERLEAVED_DENSE) && layer % 2 == 1);
     if ((is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) && !dense) {
         add_experts(maker, prefix);
     } else {
@@ -619,7 +586,7 @@ static void add_tensors(struct maker *maker)
     }
     if (is_of(maker, GEMMA_FAMILIES))
         add_gemma_globals(maker);
-    add_norm(maker, "", "output_norm", r->n_embd);
+    add_norm(maker, "", is_of(maker, SHORT_FAMILIES) ? "token_embd_norm" : "output_norm", r->n_embd);
     if (!r->tied)
         add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2"));
     for (int32_t i = 0; i < r->n_layers + r->n_beyond; i++) {
@@ -629,11 +596,14 @@ static void add_tensors(struct maker *maker)
             add_gemma_layer(maker, prefix, i);
             continue;
         }
-        if (is_recurrent(maker, i))
-            add_delta(maker, prefix);
-        else
+        if (made_attends(maker, i))
             add_attention(maker, prefix);
-        add_mlp(maker, prefix, i);
+        else
+            add_norm(maker, prefix, "attn_norm", r->n_embd);
+        if (made_is_recurrent(maker, i))
+            add_recurrence(maker, prefix);
+        if (made_has_mlp(maker, i))
+            add_mlp(maker, prefix, i);
     }
     for (int32_t i = 0; i < r->n_layers && r->scaled; i++)
         add_scales(maker, i);

@@ -38,6 +38,7 @@ static inline bool is_of(const struct maker *maker, const char *families)
     return strstr(list, padded) != NULL;
 }
 
+bool replaced(const struct maker *maker, const char *key); // by the recipe, or dropped
 void add_key(struct maker *maker, const char *suffix, enum gguf_kind kind, double number);
 void add_tensor(struct maker *maker, const char *name, enum made_kind kind, uint64_t n_cols, uint64_t n_rows,
                 uint64_t n_matrices);
@@ -45,6 +46,23 @@ void add_vector(struct maker *maker, const char *prefix, const char *name, enum 
 void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t n);
 void add_matrix(struct maker *maker, const char *prefix, const char *name, int32_t n_rows, int32_t n_cols,
                 bool bias);
+
+// Families with recurrent layers (make_model_recurrent.c), also by their kind, and those that say by their
+// key-value heads which layers are recurrent.
+#define DELTA_FAMILIES     "qwen3next qwen35 qwen35moe"
+#define SHORT_FAMILIES     "lfm2 lfm2moe"
+#define SINGLE_FAMILIES    "nemotron_h nemotron_h_moe" // one mixer or MLP a layer
+#define BOTH_FAMILIES      "falcon-h1"                 // attention and a recurrence in each layer
+#define PURE_FAMILIES      "mamba2 mamba"              // neither attention nor an MLP
+#define SELECTIVE_FAMILIES "jamba mamba"
+#define SCAN_FAMILIES      "granitehybrid mamba2 " SINGLE_FAMILIES " " BOTH_FAMILIES
+#define HEADS_FAMILIES     SHORT_FAMILIES " granitehybrid jamba " SINGLE_FAMILIES
+#define RECURRENT_FAMILIES DELTA_FAMILIES " " SHORT_FAMILIES " " SCAN_FAMILIES " " SELECTIVE_FAMILIES
+bool made_is_recurrent(const struct maker *maker, int32_t layer);
+bool made_attends(const struct maker *maker, int32_t layer);
+bool made_has_mlp(const struct maker *maker, int32_t layer);
+void add_recurrent_keys(struct maker *maker);
+void add_recurrence(struct maker *maker, const char *prefix);
 
 // Families whose layers differ (make_model_gemma.c).
 #define GEMMA_FAMILIES "gemma3n gemma4"

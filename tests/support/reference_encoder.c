@@ -339,8 +339,8 @@ static void apply_head(struct double_encoder *e, const double *vector, const cha
     free(out);
 }
 
-void reference_logits(const char *path, const double *hidden, int32_t n_ids, const char *pooling,
-                      const char *activation, double *logits)
+void reference_label_logits(const char *path, const double *hidden, int32_t n_ids, const char *pooling,
+                            const char *activation, double *logits)
 {
     struct double_encoder e = {0};
     open_encoder(&e, path);

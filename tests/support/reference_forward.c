@@ -126,8 +126,8 @@ double *multiply(const struct reference *r, int layer, const char *name, const d
 
 // Vectors of `width` items, one after the other, each normalized by itself; `n_weights` different weights in
 // turn. A missing norm does nothing.
-static void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors,
-                         int width, int n_weights)
+void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors, int width,
+                  int n_weights)
 {
     double epsilon = strstr(name, "_a_norm") ? 1e-6 : r->epsilon; // of latents
     char weight_name[64], bias_name[64];
@@ -182,7 +182,9 @@ bool is_windowed(const struct reference *r, int layer)
 
 static bool is_rotated(const struct reference *r, int layer)
 {
-    return !is_of(r, "gpt2 bloom") && !(is_of(r, "smollm3") && layer % 4 == 3) &&
+    return !is_of(r, "gpt2 bloom nemotron_h nemotron_h_moe jamba") &&
+           number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
+           !(is_of(r, "smollm3") && layer % 4 == 3) &&
            !(is_of(r, "cohere2 exaone4 afmoe llama4") && !is_windowed(r, layer));
 }
 
@@ -215,7 +217,9 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
             bool is_query)
 {
     bool halves =
-        !is_of(r, "llama granite granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
+        !is_of(
+            r,
+            "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
         !is_of(r, "internlm2 ernie4_5-moe arcee llama4");
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
@@ -244,7 +248,7 @@ double activate(const struct reference *r, double x)
         return 0.5 * x * erfc(-x / sqrt(2.0));
     if (is_of(r, "gemma gemma2 gemma3 gemma3n gemma4 phi2 gpt2 gptneox starcoder2 falcon bloom"))
         return gelu(x);
-    if (is_of(r, "nemotron arcee"))
+    if (is_of(r, "nemotron arcee nemotron_h nemotron_h_moe"))
         return pow(fmax(x, 0.0), 2.0);
     return x / (1.0 + exp(-x));
 }
@@ -356,95 +360,6 @@ static double *latent_attention(const struct reference *r, int layer, const doub
     double *all[] = {compressed, q, c, rotated, k, v, whole, keys, values};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
-    return out;
-}
-
-static double sigmoid(double x)
-{
-    return 1.0 / (1.0 + exp(-x));
-}
-
-static void scale_to_length(double *x, int n, double length)
-{
-    double square = 1e-6;
-    for (int i = 0; i < n; i++)
-        square += x[i] * x[i];
-    for (int i = 0; i < n; i++)
-        x[i] *= length / sqrt(square);
-}
-
-// What a recurrent layer's heads read of a position.
-struct delta_row {
-    const double *q, *k, *v;
-    double decay, beta;
-};
-
-// The gated delta rule (arXiv:2412.06464, equation 10) of one head and position; state [key, value].
-static void delta_rule(double *state, const struct delta_row *row, int key, int value, double *out)
-{
-    for (int j = 0; j < value; j++) {
-        double known = 0.0;
-        for (int i = 0; i < key; i++)
-            known += (state[i * value + j] *= row->decay) * row->k[i];
-        for (int i = 0; i < key; i++)
-            out[j] += (state[i * value + j] += row->k[i] * row->beta * (row->v[j] - known)) * row->q[i];
-    }
-}
-
-// SiLU of the causal convolution of every channel, whose taps are together.
-static double *convolve(const struct reference *r, int layer, const double *x, int n_channels, int n_taps)
-{
-    double *taps = load(r, layer, "ssm_conv1d.weight"), *out = zeros((size_t)(r->n * n_channels));
-    for (int p = 0; p < r->n; p++)
-        for (int c = 0; c < n_channels; c++) {
-            double sum = 0.0;
-            for (int tap = 0; tap < n_taps; tap++)
-                if (p + tap >= n_taps - 1)
-                    sum += taps[c * n_taps + tap] * x[(p + tap - (n_taps - 1)) * n_channels + c];
-            out[p * n_channels + c] = sum * sigmoid(sum);
-        }
-    free(taps);
-    return out;
-}
-
-static double *recurrent(const struct reference *r, int layer, const double *x)
-{
-    int n_heads = (int)number_of_key(r, "ssm.time_step_rank", 0), n = r->n;
-    int n_keys = (int)number_of_key(r, "ssm.group_count", 0),
-        key = (int)number_of_key(r, "ssm.state_size", 0);
-    int inner = (int)number_of_key(r, "ssm.inner_size", 0), value = inner / n_heads, each = n_heads / n_keys;
-    int n_channels = 2 * n_keys * key + inner;
-    bool grouped = is_of(r, "qwen3next"); // else the heads of one key head are n_keys apart
-    double *qkv = multiply(r, layer, "attn_qkv", x, n, r->n_embd, 0, n_channels);
-    double *mixed = convolve(r, layer, qkv, n_channels, (int)number_of_key(r, "ssm.conv_kernel", 0));
-    double *gate = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, inner);
-    double *beta = multiply(r, layer, grouped ? "ssm_ba" : "ssm_beta", x, n, r->n_embd, 0,
-                            grouped ? 2 * n_heads : n_heads);
-    double *alpha = grouped ? NULL : multiply(r, layer, "ssm_alpha", x, n, r->n_embd, 0, n_heads);
-    double *decay = load(r, layer, "ssm_a"), *step = load(r, layer, "ssm_dt.bias");
-    double *all = zeros((size_t)(n * inner)), *states = zeros((size_t)(n_heads * key * value));
-    for (int p = 0; p < n; p++) {
-        double *row = mixed + p * n_channels;
-        for (int i = 0; i < 2 * n_keys; i++)
-            scale_to_length(row + i * key, key, i < n_keys ? 1.0 / sqrt(key) : 1.0);
-        for (int h = 0; h < n_heads; h++) {
-            int k = grouped ? h / each : h % n_keys;
-            double a =
-                grouped ? beta[2 * (p * n_heads + k * each) + each + h % each] : alpha[p * n_heads + h];
-            double b = grouped ? beta[2 * (p * n_heads + k * each) + h % each] : beta[p * n_heads + h];
-            struct delta_row item = {row + k * key, row + (n_keys + k) * key,
-                                     row + 2 * n_keys * key + h * value,
-                                     exp(decay[h] * log1p(exp(a + step[h]))), sigmoid(b)};
-            delta_rule(states + h * key * value, &item, key, value, all + p * inner + h * value);
-        }
-    }
-    normalize(r, layer, "ssm_norm", all, n * n_heads, value);
-    for (int i = 0; i < n * inner; i++)
-        all[i] *= gate[i] * sigmoid(gate[i]);
-    double *out = multiply(r, layer, "ssm_out", all, n, inner, 0, r->n_embd);
-    double *made[] = {qkv, mixed, gate, beta, alpha, decay, step, all, states};
-    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
-        free(made[i]);
     return out;
 }
 
@@ -610,7 +525,8 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
         return;
     }
     bool sigmoid =
-        number_of_key(r, "expert_gating_func", is_of(r, "glm4moe minimax-m2 afmoe llama4") ? 2 : 1) == 2.0;
+        number_of_key(r, "expert_gating_func",
+                      is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe") ? 2 : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -637,8 +553,8 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     pick(choice, r->n_experts, r->n_experts_used, chosen);
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
-    bool normalized =
-        number_of_key(r, "expert_weights_norm", !is_of(r, "qwen2moe deepseek2 dots1 olmoe llama4")) != 0.0;
+    bool normalized = number_of_key(r, "expert_weights_norm",
+                                    !is_of(r, "qwen2moe deepseek2 dots1 olmoe llama4 jamba")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
         route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
@@ -679,21 +595,44 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
     return out;
 }
 
+static double *feed_forward(const struct reference *r, int layer, const double *x)
+{
+    int n_ff = (int)layer_number(r, "feed_forward_length", layer);
+    return r->n_experts && has_tensor(r, layer, "ffn_gate_inp.weight")
+               ? compute_experts(r, layer, x)
+               : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", x, r->n, n_ff, 0);
+}
+
 static void run_layer(const struct reference *r, int layer, double *x)
 {
     int n_items = r->n * r->n_embd;
     double *input = copy_vector(x, (size_t)n_items), *before = copy_vector(x, (size_t)n_items);
     normalize(r, layer, has_tensor(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
               r->n_embd);
-    bool mixed = is_of(r, "qwen3next qwen35 qwen35moe");          // every fourth layer has attention
-    bool as_post = mixed || is_of(r, "gpt-oss glm4moe seed_oss"); // these call the MLP's own norm so
-    double *branch = is_of(r, "deepseek2 minicpm3")  ? latent_attention(r, layer, input)
-                     : mixed && (layer + 1) % 4 != 0 ? recurrent(r, layer, input)
-                                                     : attention(r, layer, input);
+    if (is_single(r)) {
+        double *only = is_recurrent(r, layer)                  ? run_recurrence(r, layer, input)
+                       : has_tensor(r, layer, "attn_q.weight") ? attention(r, layer, input)
+                                                               : feed_forward(r, layer, input);
+        add_expert(x, only, r->residual_scale, n_items);
+        free(only);
+        free(input);
+        free(before);
+        return;
+    }
+    // these call the MLP's own norm so
+    bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe");
+    double *branch = is_recurrent(r, layer)           ? run_recurrence(r, layer, input)
+                     : is_of(r, "deepseek2 minicpm3") ? latent_attention(r, layer, input)
+                                                      : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
+    if (is_of(r, "falcon-h1")) {
+        double *second = attention(r, layer, input);
+        add_expert(x, second, r->residual_scale, n_items);
+        free(second);
+    }
     memcpy(input, r->parallel ? before : x, (size_t)n_items * sizeof *x);
     bool shares = r->parallel && !has_tensor(r, layer, "ffn_norm.weight");
     normalize(r, layer,
@@ -701,9 +640,7 @@ static void run_layer(const struct reference *r, int layer, double *x)
               : as_post ? "post_attention_norm"
                         : "ffn_norm",
               input, r->n, r->n_embd);
-    branch = r->n_experts && has_tensor(r, layer, "ffn_gate_inp.weight")
-                 ? compute_experts(r, layer, input)
-                 : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", input, r->n, r->n_ff, 0);
+    branch = feed_forward(r, layer, input);
     normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
@@ -724,8 +661,9 @@ static void open_reference(struct reference *r, const char *path)
     snprintf(r->family, sizeof r->family, "%.*s", (int)family.size, family.data);
     r->n_layers = (int)(number_of_key(r, "block_count", 0) - number_of_key(r, "nextn_predict_layers", 0));
     r->n_embd = (int)number_of_key(r, "embedding_length", 0);
-    r->n_heads = (int)number_of_key(r, "attention.head_count", 1);
-    r->n_kv_heads = (int)number_of_key(r, "attention.head_count_kv", r->n_heads);
+    r->n_heads = (int)fmax(number_of_key(r, "attention.head_count", 1), 1.0); // 0 without attention
+    for (int i = 0; i < r->n_layers; i++)
+        r->n_kv_heads = (int)fmax(r->n_kv_heads, layer_number(r, "attention.head_count_kv", i));
     r->head_dim = (int)number_of_key(r, "attention.key_length", r->n_embd / r->n_heads);
     r->n_rope = (int)number_of_key(r, "rope.dimension_count", r->head_dim);
     r->n_ff = (int)number_of_key(r, "feed_forward_length", 0);
@@ -762,7 +700,7 @@ static void open_reference(struct reference *r, const char *path)
                                                                                             : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
-    if (is_of(r, "granite granitemoe minicpm3"))
+    if (is_of(r, "granite granitemoe minicpm3 granitehybrid"))
         r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
@@ -778,12 +716,13 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
         for (int i = 0; i < r.n_embd; i++)
             x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
                                   (positions ? positions[p * r.n_embd + i] : 0.0);
-    normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
+    if (!is_of(&r, "lfm2 lfm2moe"))
+        normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
     if (is_of(&r, "gemma3n gemma4"))
         run_gemma(&r, ids, x);
     for (int layer = 0; layer < r.n_layers && !is_of(&r, "gemma3n gemma4"); layer++)
         run_layer(&r, layer, x);
-    normalize(&r, -1, "output_norm", x, n_ids, r.n_embd);
+    normalize(&r, -1, is_of(&r, "lfm2 lfm2moe") ? "token_embd_norm" : "output_norm", x, n_ids, r.n_embd);
     int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));
     double *out = multiply(&r, -1, own ? "output" : "token_embd", x, n_ids, r.n_embd, 0, n_vocab);
     for (int i = 0; i < n_ids * n_vocab; i++) {

@@ -1,4 +1,5 @@
-// Pieces of a forward pass in double precision: private to reference_forward.c and reference_gemma.c. Arrays
+// Pieces of a forward pass in double precision: private to reference_forward.c, reference_recurrent.c and
+// reference_gemma.c. Arrays
 // are owned by the caller: free() them.
 #pragma once
 
@@ -46,6 +47,8 @@ double *zeros(size_t n);
 double *multiply(const struct reference *r, int layer, const char *name, const double *x, int n, int n_in,
                  int first, int n_out);
 void normalize(const struct reference *r, int layer, const char *name, double *x, int n_vectors, int width);
+void normalize_by(const struct reference *r, int layer, const char *name, double *x, int n_vectors, int width,
+                  int n_weights);
 bool has_tensor(const struct reference *r, int layer, const char *name);
 double *copy_vector(const double *x, size_t n);
 bool is_windowed(const struct reference *r, int layer);
@@ -55,6 +58,12 @@ double activate(const struct reference *r, double x);
 double *attend(const struct reference *r, int layer, const struct heads *heads);
 void add_expert(double *out, const double *y, double weight, int n);
 void choose_experts(const struct reference *r, int layer, double *route, int *chosen);
+
+// Recurrent layers (reference_recurrent.c): whether a layer is one, and its branch of the residual sum.
+double sigmoid(double x);
+bool is_single(const struct reference *r); // a layer has one mixer, or an MLP only
+bool is_recurrent(const struct reference *r, int layer);
+double *run_recurrence(const struct reference *r, int layer, const double *x);
 
 // All layers of Gemma 3n or 4; x [n, n_embd] is the embedded tokens, and becomes the output norm's input.
 void run_gemma(struct reference *r, const int32_t *ids, double *x);

@@ -462,15 +462,128 @@ TEST(layers_of_either_kind_are_numbered_apart)
 {
     struct model *model =
         open_recipe(state, &(struct model_recipe){.family = "qwen35", .n_layers = 6, .n_beyond = 1});
-    static const int32_t stores[] = {0, 1, 2, 0, 3, 4};
+    static const int32_t states[] = {0, 1, 2, 0, 3, 4};
     assert_int_equal(model->shape.n_layers, 6);
     assert_int_equal(model->shape.attention.n_layers, 1);
-    assert_int_equal(model->shape.delta.n_layers, 5);
+    assert_int_equal(model->shape.recurrent.n_layers, 5);
     for (int32_t i = 0; i < 6; i++) {
         assert_int_equal(model->layers[i].recurrent, i != 3);
-        assert_int_equal(model->layers[i].store, stores[i]);
+        assert_int_equal(model->layers[i].attends, i == 3);
+        assert_int_equal(model->layers[i].recurrent ? model->layers[i].state : model->layers[i].store,
+                         states[i]);
     }
     model_close(model);
+    model = open_recipe(state, &(struct model_recipe){.family = "lfm2", .n_layers = 5});
+    for (int32_t i = 0; i < 5; i++)
+        assert_int_equal(model->layers[i].recurrent, i % 3 != 1);
+    assert_int_equal(model->shape.attention.n_layers, 2);
+    assert_int_equal(model->layers[4].store, 1);
+    assert_int_equal(model->layers[3].state, 2);
+    model_close(model);
+}
+
+TEST(a_scan_has_its_keys_and_tensors)
+{
+    static const char *const tensors[] = {"blk.0.ssm_in.weight", "blk.2.ssm_conv1d.weight",
+                                          "blk.3.ssm_dt.bias",   "blk.0.ssm_a",
+                                          "blk.0.ssm_d",         "blk.2.ssm_out.weight",
+                                          "blk.1.attn_k.weight"};
+    static const char *const keys[] = {"granitehybrid.ssm.conv_kernel", "granitehybrid.ssm.state_size",
+                                       "granitehybrid.ssm.group_count", "granitehybrid.ssm.time_step_rank",
+                                       "granitehybrid.ssm.inner_size"};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        refuse_model(state, &(struct model_recipe){.family = "granitehybrid", .drop_tensor = tensors[i]},
+                     ERROR_MODEL_FILE, tensors[i]);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        refuse_model(state, &(struct model_recipe){.family = "granitehybrid", .drop_key = keys[i]},
+                     ERROR_MODEL_FILE, keys[i]);
+    refuse_model(state,
+                 &(struct model_recipe){.family = "granitehybrid", .widen_tensor = "blk.0.ssm_norm.weight"},
+                 ERROR_MODEL_FILE, "ssm_norm.weight: expected");
+    refuse_model(state, &(struct model_recipe){.family = "granitehybrid", .widen_tensor = "blk.0.ssm_a"},
+                 ERROR_MODEL_FILE, "ssm_a: expected 6, file has");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "granitehybrid",
+                                        .keys = {{"granitehybrid.ssm.time_step_min", GGUF_F32, 2.0, NULL},
+                                                 {"granitehybrid.ssm.time_step_max", GGUF_F32, 1.0, NULL}}},
+                 ERROR_MODEL_FILE, "ssm.time_step_min and _max: 2 and 1");
+}
+
+TEST(a_layer_of_one_mixer_has_no_mlp_and_an_mlp_no_mixer)
+{
+    struct model *model =
+        open_recipe(state, &(struct model_recipe){.family = "nemotron_h_moe", .n_layers = 5});
+    static const char kinds[] = "ME*EM";
+    for (int32_t i = 0; i < 5; i++) {
+        const struct model_layer *layer = &model->layers[i];
+        assert_int_equal(layer->recurrent, kinds[i] == 'M');
+        assert_int_equal(layer->attends, kinds[i] == '*');
+        assert_int_equal(layer->sparse, kinds[i] == 'E');
+        assert_int_equal(layer->tensors[SLOT_FFN_NORM].data != NULL, kinds[i] == 'E');
+        assert_int_equal(layer->tensors[SLOT_ATTN_NORM].data != NULL, kinds[i] != 'E');
+    }
+    model_close(model);
+    model = open_recipe(state, &(struct model_recipe){.family = "falcon-h1", .n_layers = 2});
+    assert_true(model->layers[1].attends && model->layers[1].recurrent);
+    assert_int_equal(model->layers[1].store + model->layers[1].state, 2);
+    model_close(model);
+    refuse_model(state, &(struct model_recipe){.family = "nemotron_h", .drop_tensor = "blk.1.ffn_up.weight"},
+                 ERROR_MODEL_FILE, "blk.1.ffn_up.weight is missing");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "nemotron_h", .extra_tensor = "blk.0.ffn_norm.weight"},
+                 ERROR_MODEL_FILE, "blk.0.ffn_norm.weight has no place");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "nemotron_h",
+                                        .keys = {{"nemotron_h.feed_forward_length", GGUF_U32, 96, NULL}}},
+                 ERROR_MODEL_FILE, "layer 2: an MLP of width 96 and attention");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "nemotron_h_moe",
+                                        .keys = {{"nemotron_h_moe.moe_latent_size", GGUF_U32, 16, NULL}}},
+                 ERROR_MODEL_FILE, "moe_latent_size is 16");
+}
+
+TEST(a_selective_scan_has_its_keys_and_tensors)
+{
+    static const char *const tensors[] = {"blk.0.ssm_in.weight",   "blk.1.ssm_x.weight",
+                                          "blk.0.ssm_dt.weight",   "blk.0.ssm_dt.bias",
+                                          "blk.0.ssm_a",           "blk.0.ssm_d",
+                                          "blk.0.attn_norm.weight"};
+    static const char *const keys[] = {"mamba.ssm.conv_kernel", "mamba.ssm.state_size",
+                                       "mamba.ssm.time_step_rank", "mamba.ssm.inner_size"};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        refuse_model(state, &(struct model_recipe){.family = "mamba", .drop_tensor = tensors[i]},
+                     ERROR_MODEL_FILE, tensors[i]);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        refuse_model(state, &(struct model_recipe){.family = "mamba", .drop_key = keys[i]}, ERROR_MODEL_FILE,
+                     keys[i]);
+    refuse_model(state, &(struct model_recipe){.family = "jamba", .drop_tensor = "blk.0.ssm_c_norm.weight"},
+                 ERROR_MODEL_FILE, "blk.0.ssm_c_norm.weight is missing");
+    refuse_model(state, &(struct model_recipe){.family = "mamba", .extra_tensor = "blk.0.ffn_norm.weight"},
+                 ERROR_MODEL_FILE, "blk.0.ffn_norm.weight has no place");
+    struct model_recipe wide = {.family = "mamba",
+                                .keys = {{"mamba.ssm.inner_size", GGUF_U32, MODEL_WIDTH_MAX, NULL}}};
+    refuse_model(state, &wide, ERROR_LIMIT_EXCEEDED, "1 heads of 18 x 1048576 items");
+}
+
+TEST(a_short_convolution_has_its_key_and_tensors)
+{
+    static const char *const tensors[] = {"blk.0.shortconv.in_proj.weight", "blk.2.shortconv.conv.weight",
+                                          "blk.3.shortconv.out_proj.weight", "token_embd_norm.weight",
+                                          "blk.1.attn_q_norm.weight"};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        refuse_model(state, &(struct model_recipe){.family = "lfm2", .drop_tensor = tensors[i]},
+                     ERROR_MODEL_FILE, tensors[i]);
+    refuse_model(state, &(struct model_recipe){.family = "lfm2", .drop_key = "lfm2.shortconv.l_cache"},
+                 ERROR_MODEL_FILE, "lfm2.shortconv.l_cache is missing");
+    refuse_model(state, &(struct model_recipe){.family = "lfm2", .extra_tensor = "blk.0.attn_q.weight"},
+                 ERROR_MODEL_FILE, "blk.0.attn_q.weight has no place");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "lfm2",
+                                        .keys = {{"lfm2.shortconv.l_cache", GGUF_U32, 4, NULL}}},
+                 ERROR_MODEL_FILE, "shortconv.conv.weight: expected 64x4, file has 64x3");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "lfm2", .widen_tensor = "blk.0.shortconv.conv.weight"},
+                 ERROR_MODEL_FILE, "shortconv.conv.weight: expected 64x3, file has 65x3");
 }
 
 TEST(keys_of_the_wrong_kind_are_refused)

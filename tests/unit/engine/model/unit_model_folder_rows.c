@@ -77,6 +77,59 @@ TEST(queries_keys_values_and_gates_of_each_key_head_are_taken_apart)
         assert_int_equal(folder_source_row(&shape, FORM_DELTA_GATE, i, VALUES), place[QKV + i]);
 }
 
+TEST(halves_of_rows_and_groups_of_a_norm_have_their_sizes)
+{
+    assert_int_equal(folder_made_rows(&shape, FORM_FIRST_ROWS, 10), 5);
+    assert_int_equal(folder_source_row(&shape, FORM_FIRST_ROWS, 4, 5), 4);
+    assert_int_equal(folder_source_row(&shape, FORM_SECOND_ROWS, 0, 5), 5);
+    assert_int_equal(folder_source_row(&shape, FORM_SECOND_ROWS, 4, 5), 9);
+    struct tensor rows = {.type = TENSOR_F32, .n_dims = 2, .dims = {3, 10, 1, 1}};
+    assert_true(folder_rows_fit(&shape, FORM_SECOND_ROWS, &rows));
+    rows.dims[1] = 9;
+    assert_false(folder_rows_fit(&shape, FORM_SECOND_ROWS, &rows));
+    struct folder_shape grouped = {.delta = {.n_key_heads = 3}};
+    struct tensor norm = {.type = TENSOR_F32, .n_dims = 1, .dims = {12, 1, 1, 1}};
+    assert_true(folder_rows_fit(&grouped, FORM_GROUPS, &norm));
+    assert_true(folder_rows_fit(&grouped, FORM_COLUMN, &norm));
+    norm.dims[0] = 13;
+    assert_false(folder_rows_fit(&grouped, FORM_GROUPS, &norm));
+    struct tensor taps = {.type = TENSOR_F32, .n_dims = 3, .dims = {4, 1, 7, 1}};
+    assert_true(folder_rows_fit(&shape, FORM_TAPS, &taps));
+    taps.dims[1] = 2;
+    assert_false(folder_rows_fit(&shape, FORM_TAPS, &taps));
+}
+
+TEST(rows_are_multiplied_by_their_part_s_factor)
+{
+    struct folder_shape scaled = {.scales = {{"ssm_in", 2.0}, {"attn_k", 0.5}},
+                                  .part_factors = {1.0, 3.0, 1.0, 1.0, 5.0},
+                                  .part_rows = {2, 2, 1, 1, 1}};
+    static const float items[7][2] = {{1, 2}, {3, 4}, {5, 6}, {7, 8}, {9, 10}, {11, 12}, {13, 14}};
+    static const float factors[] = {2, 2, 6, 6, 2, 2, 10};
+    struct tensor from = {.type = TENSOR_F32, .n_dims = 2, .dims = {2, 7, 1, 1}, .data = items};
+    float out[7][2];
+    folder_make_scaled(&scaled, "ssm_in", &from, out[0]);
+    for (int row = 0; row < 7; row++)
+        for (int i = 0; i < 2; i++)
+            assert_true(out[row][i] == factors[row] * items[row][i]);
+    folder_make_scaled(&scaled, "attn_k", &from, out[0]);
+    assert_true(out[6][1] == 7.0f);
+    assert_true(folder_is_scaled(&scaled, "ssm_in") && folder_is_scaled(&scaled, "attn_k"));
+    assert_false(folder_is_scaled(&scaled, "attn_q"));
+    scaled.scales[0].factor = 1.0; // one part is enough
+    assert_true(folder_is_scaled(&scaled, "ssm_in"));
+}
+
+TEST(decays_are_minus_the_exponential_of_what_a_folder_has)
+{
+    static const float items[] = {0.0f, 1.0f, -2.0f, 3.0f};
+    struct tensor from = {.type = TENSOR_F32, .n_dims = 2, .dims = {2, 2, 1, 1}, .data = items};
+    float out[4];
+    folder_make_decays(&from, out);
+    for (int i = 0; i < 4; i++)
+        assert_true(fabs((double)out[i] + exp((double)items[i])) < 1e-6 * exp((double)items[i]));
+}
+
 TEST(tensors_of_other_sizes_do_not_fit)
 {
     static const struct {

@@ -1,0 +1,150 @@
+// Tensors of families with recurrent layers: rules of model_folder_names.c.
+#include "engine/model/model_folder_parts.h"
+
+#define SELF_ATTENTION(q_form, k_form)                                                                       \
+    {"model.layers.*.self_attn.q_proj", "attn_q", q_form},                                                   \
+        {"model.layers.*.self_attn.k_proj", "attn_k", k_form},                                               \
+        {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                           \
+    {                                                                                                        \
+        "model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS                                         \
+    }
+#define PRE_NORMS                                                                                            \
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                             \
+    {                                                                                                        \
+        "model.layers.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS                                    \
+    }
+#define END                                                                                                  \
+    {                                                                                                        \
+        0                                                                                                    \
+    }
+
+#define LFM2_LAYER                                                                                           \
+    {"model.layers.*.operator_norm", "attn_norm", FORM_AS_IS},                                               \
+        {"model.layers.*.ffn_norm", "ffn_norm", FORM_AS_IS},                                                 \
+        {"model.layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},                                           \
+        {"model.layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},                                           \
+        {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                           \
+        {"model.layers.*.self_attn.out_proj", "attn_output", FORM_AS_IS},                                    \
+        {"model.layers.*.self_attn.q_layernorm", "attn_q_norm", FORM_AS_IS},                                 \
+        {"model.layers.*.self_attn.k_layernorm", "attn_k_norm", FORM_AS_IS},                                 \
+        {"model.layers.*.conv.in_proj", "shortconv.in_proj", FORM_AS_IS},                                    \
+        {"model.layers.*.conv.conv", "shortconv.conv", FORM_TAPS},                                           \
+        {"model.layers.*.conv.out_proj", "shortconv.out_proj", FORM_AS_IS},                                  \
+        {"model.layers.*.feed_forward.w1", "ffn_gate", FORM_AS_IS},                                          \
+        {"model.layers.*.feed_forward.w3", "ffn_up", FORM_AS_IS},                                            \
+    {                                                                                                        \
+        "model.layers.*.feed_forward.w2", "ffn_down", FORM_AS_IS                                             \
+    }
+const struct folder_rule folder_lfm2_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                  {"model.embedding_norm", "token_embd_norm", FORM_AS_IS},
+                                                  {"lm_head", "output", FORM_AS_IS},
+                                                  END};
+const struct folder_rule folder_lfm2_layers[] = {LFM2_LAYER, END};
+const struct folder_rule folder_lfm2_moe_layers[] = {
+    LFM2_LAYER,
+    {"model.layers.*.feed_forward.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.feed_forward.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"model.layers.*.feed_forward.experts.{}.w1", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.feed_forward.experts.{}.w3", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.feed_forward.experts.{}.w2", "ffn_down_exps", FORM_STACKED},
+    END};
+
+#define MAMBA(prefix, form)                                                                                  \
+    {prefix ".in_proj", "ssm_in", form}, {prefix ".conv1d", "ssm_conv1d", FORM_TAPS},                        \
+        {"=" prefix ".A_log", "ssm_a", FORM_DECAY}, {"=" prefix ".D", "ssm_d", FORM_COLUMN},                 \
+        {"=" prefix ".dt_bias", "ssm_dt.bias", FORM_AS_IS},                                                  \
+    {                                                                                                        \
+        prefix ".out_proj", "ssm_out", form                                                                  \
+    }
+#define GRANITE_HYBRID_LAYER                                                                                 \
+    PRE_NORMS, SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K), MAMBA("model.layers.*.mamba", FORM_AS_IS),          \
+    {                                                                                                        \
+        "model.layers.*.mamba.norm", "ssm_norm", FORM_AS_IS                                                  \
+    }
+const struct folder_rule folder_granite_hybrid_layers[] = {
+    GRANITE_HYBRID_LAYER,
+    {"model.layers.*.block_sparse_moe.router.layer", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"model.layers.*.block_sparse_moe.output_linear", "ffn_down_exps", FORM_AS_IS},
+    {"model.layers.*.shared_mlp.input_linear", "ffn_gate_shexp", FORM_FIRST_ROWS},
+    {"model.layers.*.shared_mlp.input_linear", "ffn_up_shexp", FORM_SECOND_ROWS},
+    {"model.layers.*.shared_mlp.output_linear", "ffn_down_shexp", FORM_AS_IS},
+    END};
+const struct folder_rule folder_granite_hybrid_dense_layers[] = {
+    GRANITE_HYBRID_LAYER,
+    {"model.layers.*.shared_mlp.input_linear", "ffn_gate", FORM_FIRST_ROWS},
+    {"model.layers.*.shared_mlp.input_linear", "ffn_up", FORM_SECOND_ROWS},
+    {"model.layers.*.shared_mlp.output_linear", "ffn_down", FORM_AS_IS},
+    END};
+
+const struct folder_rule folder_mamba_globals[] = {{"backbone.embeddings", "token_embd", FORM_AS_IS},
+                                                   {"backbone.norm_f", "output_norm", FORM_AS_IS},
+                                                   {"lm_head", "output", FORM_AS_IS},
+                                                   END};
+const struct folder_rule folder_nemotron_h_layers[] = {
+    {"backbone.layers.*.norm", "attn_norm", FORM_AS_IS},
+    MAMBA("backbone.layers.*.mixer", FORM_AS_IS),
+    {"backbone.layers.*.mixer.norm", "ssm_norm", FORM_GROUPS},
+    {"backbone.layers.*.mixer.q_proj", "attn_q", FORM_AS_IS},
+    {"backbone.layers.*.mixer.k_proj", "attn_k", FORM_AS_IS},
+    {"backbone.layers.*.mixer.v_proj", "attn_v", FORM_AS_IS},
+    {"backbone.layers.*.mixer.o_proj", "attn_output", FORM_AS_IS},
+    {"backbone.layers.*.mixer.up_proj", "ffn_up", FORM_AS_IS},
+    {"backbone.layers.*.mixer.down_proj", "ffn_down", FORM_AS_IS},
+    {"backbone.layers.*.mixer.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=backbone.layers.*.mixer.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"backbone.layers.*.mixer.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
+    {"backbone.layers.*.mixer.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    {"backbone.layers.*.mixer.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"backbone.layers.*.mixer.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+
+const struct folder_rule folder_falcon_h1_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                       {"model.final_layernorm", "output_norm", FORM_AS_IS},
+                                                       {"lm_head", "output", FORM_AS_IS},
+                                                       END};
+const struct folder_rule folder_falcon_h1_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"=model.layers.*.pre_ff_layernorm.weight", "ffn_norm", FORM_AS_IS}, // as GGUF's converter names it
+    {"model.layers.*.self_attn.q_proj", "attn_q", FORM_SCALED},
+    {"model.layers.*.self_attn.k_proj", "attn_k", FORM_SCALED},
+    {"model.layers.*.self_attn.v_proj", "attn_v", FORM_SCALED},
+    {"model.layers.*.self_attn.o_proj", "attn_output", FORM_SCALED},
+    MAMBA("model.layers.*.mamba", FORM_SCALED),
+    {"model.layers.*.mamba.norm", "ssm_norm", FORM_GROUPS},
+    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_SCALED},
+    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_SCALED},
+    END};
+
+const struct folder_rule folder_mamba2_layers[] = {{"backbone.layers.*.norm", "attn_norm", FORM_AS_IS},
+                                                   MAMBA("backbone.layers.*.mixer", FORM_AS_IS),
+                                                   {"backbone.layers.*.mixer.norm", "ssm_norm", FORM_AS_IS},
+                                                   END};
+#define SELECTIVE(prefix)                                                                                    \
+    {prefix ".in_proj", "ssm_in", FORM_AS_IS}, {prefix ".conv1d", "ssm_conv1d", FORM_TAPS},                  \
+        {prefix ".x_proj", "ssm_x", FORM_AS_IS}, {prefix ".dt_proj", "ssm_dt", FORM_AS_IS},                  \
+        {"=" prefix ".A_log", "ssm_a", FORM_DECAY}, {"=" prefix ".D", "ssm_d", FORM_AS_IS},                  \
+    {                                                                                                        \
+        prefix ".out_proj", "ssm_out", FORM_AS_IS                                                            \
+    }
+const struct folder_rule folder_mamba_layers[] = {{"backbone.layers.*.norm", "attn_norm", FORM_AS_IS},
+                                                  SELECTIVE("backbone.layers.*.mixer"),
+                                                  END};
+const struct folder_rule folder_jamba_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.pre_ff_layernorm", "ffn_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    SELECTIVE("model.layers.*.mamba"),
+    {"model.layers.*.mamba.dt_layernorm", "ssm_dt_norm", FORM_AS_IS},
+    {"model.layers.*.mamba.b_layernorm", "ssm_b_norm", FORM_AS_IS},
+    {"model.layers.*.mamba.c_layernorm", "ssm_c_norm", FORM_AS_IS},
+    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_AS_IS},
+    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_AS_IS},
+    {"model.layers.*.feed_forward.router", "ffn_gate_inp", FORM_AS_IS},
+    {"model.layers.*.feed_forward.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.feed_forward.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.feed_forward.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    END};

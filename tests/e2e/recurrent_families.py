@@ -1,0 +1,161 @@
+"""Small folders of families with recurrent layers: config.json, tensors and their shapes."""
+import tiny_model
+from tiny_model import N_VOCAB, WIDTH
+
+N_FF, HEADS, KV_HEADS = 32, 4, 2
+SIZES = {"hidden_size": WIDTH, "vocab_size": N_VOCAB, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
+         "max_position_embeddings": 256, "tie_word_embeddings": False}
+
+
+def lfm2():
+    head, kv = WIDTH // HEADS, WIDTH // HEADS * KV_HEADS
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.embedding_norm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    attention = {"q_proj.weight": [WIDTH, WIDTH], "k_proj.weight": [kv, WIDTH], "v_proj.weight": [kv, WIDTH],
+                 "out_proj.weight": [WIDTH, WIDTH], "q_layernorm.weight": [head], "k_layernorm.weight": [head]}
+    short = {"in_proj.weight": [3 * WIDTH, WIDTH], "conv.weight": [WIDTH, 1, 3], "out_proj.weight": [WIDTH, WIDTH]}
+    for layer in range(4):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "operator_norm.weight", [WIDTH]
+        yield prefix + "ffn_norm.weight", [WIDTH]
+        room, parts = ("self_attn", attention) if layer == 1 else ("conv", short)
+        for name, shape in parts.items():
+            yield f"{prefix}{room}.{name}", shape
+        for name, shape in (("w1", [N_FF, WIDTH]), ("w3", [N_FF, WIDTH]), ("w2", [WIDTH, N_FF])):
+            yield f"{prefix}feed_forward.{name}.weight", shape
+
+
+STATE, SCAN_HEADS, SCAN_DIM, GROUPS = 6, 4, 10, 2
+INNER, CHANNELS = SCAN_HEADS * SCAN_DIM, SCAN_HEADS * SCAN_DIM + 2 * GROUPS * STATE
+MAMBA = {"in_proj.weight": [INNER + CHANNELS + SCAN_HEADS, WIDTH], "conv1d.weight": [CHANNELS, 1, 4], "conv1d.bias": [CHANNELS],
+         "A_log": [SCAN_HEADS], "D": [SCAN_HEADS], "dt_bias": [SCAN_HEADS], "norm.weight": [INNER], "out_proj.weight": [WIDTH, INNER]}
+SCAN = {"mamba_n_heads": SCAN_HEADS, "mamba_d_head": SCAN_DIM, "mamba_n_groups": GROUPS, "mamba_d_state": STATE, "mamba_d_conv": 4}
+
+
+def attention(out="o_proj"):
+    kv = WIDTH // HEADS * KV_HEADS
+    return {"q_proj.weight": [WIDTH, WIDTH], "k_proj.weight": [kv, WIDTH], "v_proj.weight": [kv, WIDTH], f"{out}.weight": [WIDTH, WIDTH]}
+
+
+def granite():
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.norm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    for layer in range(4):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "post_attention_layernorm.weight", [WIDTH]
+        room, parts = ("self_attn", attention()) if layer == 2 else ("mamba", MAMBA)
+        for name, shape in parts.items():
+            yield f"{prefix}{room}.{name}", shape
+        yield prefix + "shared_mlp.input_linear.weight", [2 * N_FF, WIDTH]
+        yield prefix + "shared_mlp.output_linear.weight", [WIDTH, N_FF]
+
+
+def nemotron():
+    yield "backbone.embeddings.weight", [N_VOCAB, WIDTH]
+    yield "backbone.norm_f.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    experts = {"gate.weight": [3, WIDTH], "gate.e_score_correction_bias": [3]}
+    for expert in ("experts.0", "experts.1", "experts.2", "shared_experts"):
+        experts.update({f"{expert}.up_proj.weight": [N_FF, WIDTH], f"{expert}.down_proj.weight": [WIDTH, N_FF]})
+    for layer, parts in enumerate([MAMBA, experts, attention(), MAMBA, experts]):
+        yield f"backbone.layers.{layer}.norm.weight", [WIDTH]
+        for name, shape in parts.items():
+            yield f"backbone.layers.{layer}.mixer.{name}", shape
+
+
+def falcon():
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.final_layernorm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    for layer in range(3):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "pre_ff_layernorm.weight", [WIDTH]
+        for room, parts in (("self_attn", attention()), ("mamba", MAMBA)):
+            for name, shape in parts.items():
+                yield f"{prefix}{room}.{name}", shape
+        for name, shape in (("gate", [N_FF, WIDTH]), ("up", [N_FF, WIDTH]), ("down", [WIDTH, N_FF])):
+            yield f"{prefix}feed_forward.{name}_proj.weight", shape
+
+
+RANK, WIDE = 3, 2 * WIDTH
+SELECTIVE = {"in_proj.weight": [2 * WIDE, WIDTH], "conv1d.weight": [WIDE, 1, 4], "conv1d.bias": [WIDE],
+             "x_proj.weight": [RANK + 2 * STATE, WIDE], "dt_proj.weight": [WIDE, RANK], "dt_proj.bias": [WIDE],
+             "A_log": [WIDE, STATE], "D": [WIDE], "out_proj.weight": [WIDTH, WIDE]}
+
+
+def pure(parts):
+    yield "backbone.embeddings.weight", [N_VOCAB, WIDTH]
+    yield "backbone.norm_f.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    for layer in range(3):
+        yield f"backbone.layers.{layer}.norm.weight", [WIDTH]
+        for name, shape in parts.items():
+            yield f"backbone.layers.{layer}.mixer.{name}", shape
+
+
+def jamba():
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.final_layernorm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    norms = {"dt_layernorm.weight": [RANK], "b_layernorm.weight": [STATE], "c_layernorm.weight": [STATE]}
+    matrices = {"gate_proj.weight": [N_FF, WIDTH], "up_proj.weight": [N_FF, WIDTH], "down_proj.weight": [WIDTH, N_FF]}
+    for layer in range(4):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "pre_ff_layernorm.weight", [WIDTH]
+        room, parts = ("self_attn", attention()) if layer == 1 else ("mamba", {**SELECTIVE, **norms})
+        for name, shape in parts.items():
+            yield f"{prefix}{room}.{name}", shape
+        if layer % 2 == 0:
+            yield prefix + "feed_forward.router.weight", [3, WIDTH]
+        for expert in range(3) if layer % 2 == 0 else [None]:
+            for name, shape in matrices.items():
+                yield f"{prefix}feed_forward.{'' if expert is None else f'experts.{expert}.'}{name}", shape
+
+
+PURE = {"num_hidden_layers": 3, "conv_kernel": 4, "state_size": STATE, "hidden_size": WIDTH, "vocab_size": N_VOCAB,
+        "tie_word_embeddings": False}
+FAMILIES = {
+    "lfm2": {
+        "config": {"model_type": "lfm2", "num_hidden_layers": 4, "intermediate_size": N_FF, "block_auto_adjust_ff_dim": False,
+                   "full_attn_idxs": [1], "norm_eps": 1e-5, **SIZES},
+        "tensors": lfm2, "shown": "recurrent   3 layers of short convolutions, 3 taps"},
+    "granitehybrid": {
+        "config": {"model_type": "granitemoehybrid", "num_hidden_layers": 4, "layer_types": ["mamba", "mamba", "attention", "mamba"],
+                   "num_local_experts": 0, "shared_intermediate_size": N_FF, "position_embedding_type": "nope",
+                   "attention_multiplier": 0.2, "time_step_limit": [0.0, float("inf")], **SCAN, **SIZES},
+        "tensors": granite, "shown": "recurrent   3 layers of 4 heads (2 key) of 6 x 10"},
+    "nemotron_h_moe": {
+        "config": {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*ME", "head_dim": WIDTH // HEADS, "mamba_num_heads": SCAN_HEADS,
+                   "mamba_head_dim": SCAN_DIM, "n_groups": GROUPS, "ssm_state_size": STATE, "conv_kernel": 4, "n_routed_experts": 3,
+                   "num_experts_per_tok": 2, "moe_intermediate_size": N_FF, "moe_shared_expert_intermediate_size": N_FF,
+                   "mlp_hidden_act": "relu2", **SIZES},
+        "tensors": nemotron, "shown": "recurrent   2 layers of 4 heads (2 key) of 6 x 10"},
+    "falcon-h1": {
+        "config": {"model_type": "falcon_h1", "num_hidden_layers": 3, "intermediate_size": N_FF, "mamba_d_ssm": INNER,
+                   "attention_in_multiplier": 0.9, "key_multiplier": 0.7, "ssm_multipliers": [0.9, 1.1, 0.8, 1.2, 0.7],
+                   "mlp_multipliers": [0.8, 1.3], "lm_head_multiplier": 0.9, "mamba_rms_norm": True, **SCAN, **SIZES},
+        "tensors": falcon, "shown": "recurrent   3 layers of 4 heads (2 key) of 6 x 10"},
+    "mamba2": {
+        "config": {"model_type": "mamba2", "num_heads": SCAN_HEADS, "head_dim": SCAN_DIM, "n_groups": GROUPS,
+                   "time_step_limit": [0.0, float("inf")], **PURE},
+        "tensors": lambda: pure(MAMBA), "shown": "recurrent   3 layers of 4 heads (2 key) of 6 x 10"},
+    "jamba": {
+        "config": {"model_type": "jamba", "num_hidden_layers": 4, "intermediate_size": N_FF, "num_experts": 3, "num_experts_per_tok": 2,
+                   "attn_layer_period": 4, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 0,
+                   "mamba_d_state": STATE, "mamba_dt_rank": RANK, **SIZES},
+        "tensors": jamba, "shown": f"recurrent   3 layers of a selective scan, {STATE} x {WIDE}"},
+    "mamba": {
+        "config": {"model_type": "mamba", "time_step_rank": RANK, **PURE},
+        "tensors": lambda: pure(SELECTIVE), "shown": "3 layers, width 64, no attention"},
+}
+
+
+def write(test, name):
+    folder = test.path(name)
+    tiny_model.write_folder(folder, {"config.json": FAMILIES[name]["config"]}, listed=list(FAMILIES[name]["tensors"]()))
+    return folder
