@@ -418,11 +418,12 @@ static bool is_read(const struct field *field)
     return field->kind != FIELD_ONLY && field->kind != FIELD_NO_EFFECT;
 }
 
-static bool warn_of_unknown(struct job *job, struct text name, enum collect collect)
+static bool warn_of_unknown(struct job *job, struct text name, enum task task, enum collect collect)
 {
     struct nearest nearest = nearest_begin(name);
     for (int i = 0; i < N_FIELDS && job->result.n_warnings < JOB_WARNINGS_MAX; i++)
-        if ((collect != COLLECT_REQUEST || !fields[i].identity) && is_read(&fields[i]))
+        if ((collect != COLLECT_REQUEST || !fields[i].identity) && is_read(&fields[i]) &&
+            has_field(task, &fields[i]))
             (void)nearest_try(&nearest, fields[i].name);
     return job_warn(job, "unknown field \"%.*s\" ignored%s%.*s", (int)(name.size < 128 ? name.size : 128),
                     name.data, nearest.found.data ? "; the nearest is " : "", (int)nearest.found.size,
@@ -432,6 +433,7 @@ static bool warn_of_unknown(struct job *job, struct text name, enum collect coll
 enum status request_collect(struct decoding *decoding, struct value *object, enum collect collect)
 {
     struct job *job = decoding->job;
+    enum task task = value_get(object, "input") ? TASK_EMBED : TASK_GENERATE; // as choose_task
     enum status status = STATUS_OK;
     for (size_t i = 0; i < object->object.n_members; i++) {
         struct value_member *member = &object->object.members[i];
@@ -440,7 +442,7 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
         int row = decoding_find(decoding, member->key);
         bool stored = true;
         if (row < 0 || (collect == COLLECT_REQUEST && fields[row].identity))
-            stored = warn_of_unknown(job, member->key, collect);
+            stored = warn_of_unknown(job, member->key, task, collect);
         else if (member->value.kind == VALUE_NULL)
             continue;
         else if (fields[row].kind == FIELD_NO_EFFECT)
