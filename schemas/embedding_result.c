@@ -138,8 +138,7 @@ enum status embeddings_read(struct job *job, const struct value *root, struct er
         return refuse_member(error, "dimensions", "a number of items");
     embeddings->n_dimensions = (int32_t)dimensions->integer;
     embeddings->is_base64 = value_get(root, "encoding_format") != NULL;
-    embeddings->items =
-        arena_allocate_array(&job->arena, data->array.n_items, sizeof *embeddings->items);
+    embeddings->items = arena_allocate_array(&job->arena, data->array.n_items, sizeof *embeddings->items);
     if (!embeddings->items)
         return out_of_memory(error);
     enum status status = STATUS_OK;

@@ -200,14 +200,15 @@ enum input_type { INPUT_PLAIN, INPUT_QUERY, INPUT_DOCUMENT };
 struct request_embedding {
     struct request_input *inputs; // [n_inputs]
     int32_t n_inputs;
-    bool is_list;            // errors name the input by its index
-    int32_t n_dimensions;    // 0: all of the model's
-    bool is_base64;          // encoding_format
+    bool is_list;         // errors name the input by its index
+    int32_t n_dimensions; // 0: all of the model's
+    bool is_base64;       // encoding_format
     enum input_type type;
     struct text prompt_name; // of the model's prompts; empty: by `type`
-    int32_t truncate_tokens; // vLLM's truncate_prompt_tokens; 0: a longer text is refused; -1: the model's limit
-    bool truncates_left;     // vLLM's truncation_side: the text's last tokens are kept
-    bool is_partial;         // a bad input has its own error, the others their vectors
+    int32_t
+        truncate_tokens; // vLLM's truncate_prompt_tokens; 0: a longer text is refused; -1: the model's limit
+    bool truncates_left; // vLLM's truncation_side: the text's last tokens are kept
+    bool is_partial;     // a bad input has its own error, the others their vectors
 };
 
 // The request.
@@ -314,8 +315,8 @@ struct result {
     int32_t n_prompt_logprobs;
     struct choice_logprob *choice_logprobs; // [n_choice_logprobs], in the request's order
     int32_t n_choice_logprobs;
-    struct embeddings embeddings; // TASK_EMBED and RESULT_DONE
-    int32_t prompt_tokens;        // TASK_EMBED: all tokens computed, special tokens included
+    struct embeddings embeddings;   // TASK_EMBED and RESULT_DONE
+    int32_t prompt_tokens;          // TASK_EMBED: all tokens computed, special tokens included
     int32_t completion_tokens;      // over all choices, with end tokens, as OpenAI and vLLM count
     int32_t reasoning_tokens;       // of the choices' reasoning, without its delimiters
     struct error error;             // RESULT_FAILED, RESULT_CANCELLED

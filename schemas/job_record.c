@@ -39,7 +39,8 @@ static bool strip_schema(struct constraint *constraint, struct arena *arena)
 
 static bool is_open(const struct request *request)
 {
-    return request->task == TASK_GENERATE && !request->constraint.closes && request->best_of <= (request->n > 0 ? request->n : 1);
+    return request->task == TASK_GENERATE && !request->constraint.closes &&
+           request->best_of <= (request->n > 0 ? request->n : 1);
 }
 
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read)

@@ -502,8 +502,9 @@ static enum status choose_task(struct decoding *decoding)
     for (int i = -1; (i = decoding_next(decoding, i)) >= 0;)
         if (!has_field(task, &fields[i]))
             return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                             task == TASK_GENERATE ? "%s: needs input, which is not given: it is a field of %s"
-                                                   : "%s: given beside input, but it is no field of %s",
+                             task == TASK_GENERATE
+                                 ? "%s: needs input, which is not given: it is a field of %s"
+                                 : "%s: given beside input, but it is no field of %s",
                              fields[i].name.data, task_traits(TASK_EMBED)->paths);
     return STATUS_OK;
 }

@@ -79,11 +79,12 @@ enum status result_check(const struct job *job, struct error *error)
         64 + JOB_WARNINGS_MAX + scores_n_values(&job->result) + embeddings_n_values(&job->result);
     uint64_t n_bytes = embeddings_bytes(&job->result);
     if (n_bytes > VALUE_INPUT_BYTES_MAX / 2)
-        return error_set(error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
-                         "input: the vectors of %d inputs with %d items have %llu bytes in base64, expected at "
-                         "most %d: submit fewer inputs a job (sheaf submit --split N)",
-                         job->result.embeddings.n_items, job->result.embeddings.n_dimensions,
-                         (unsigned long long)n_bytes, VALUE_INPUT_BYTES_MAX / 2);
+        return error_set(
+            error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+            "input: the vectors of %d inputs with %d items have %llu bytes in base64, expected at "
+            "most %d: submit fewer inputs a job (sheaf submit --split N)",
+            job->result.embeddings.n_items, job->result.embeddings.n_dimensions, (unsigned long long)n_bytes,
+            VALUE_INPUT_BYTES_MAX / 2);
     bool chat = job->request.prompt.kind == PROMPT_MESSAGES;
     for (int32_t i = 0; i < job->result.n_choices; i++) {
         const struct choice *choice = &job->result.choices[i];

@@ -37,8 +37,7 @@ enum status task_check(enum task worker, const struct job *job, struct error *er
         return STATUS_OK;
     return error_set(error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                      "%s: the job is for %s, this worker is for %s: start sheaf work with %s",
-                     task == TASK_GENERATE && job->request.prompt.kind != PROMPT_MESSAGES
-                         ? "prompt"
-                         : tasks[task].input,
+                     task == TASK_GENERATE && job->request.prompt.kind != PROMPT_MESSAGES ? "prompt"
+                                                                                          : tasks[task].input,
                      tasks[task].paths, tasks[worker].paths, tasks[task].needs);
 }

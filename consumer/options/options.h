@@ -89,6 +89,7 @@ struct settings {
         int64_t progress_s;            // interval of progress lines; 0: none
         int64_t crash_limit, dead_share, model_failures;
         char *require_arithmetic;
+        char *task; // "auto" or a name of schemas/task.h
         bool force_new, retry_failed, no_reuse, cached_tokens, same_draws;
         bool metrics_content;
     } worker;
@@ -116,6 +117,7 @@ struct settings {
         int64_t context;    // tokens of a window; 0: the default
         char *prefix;       // NULL: the model's prompt
         char *prompt_name;  // of the model's prompts
+        char *truncate;     // "left" or "right": the end that is cut from a text that is too long
         int64_t dimensions; // 0: all
         int64_t max_length; // tokens of a text; 0: as the model says
         bool special, add_special, normalize, no_normalize, plain_text;

@@ -157,13 +157,14 @@ static enum duplicate take_duplicate(struct worker *worker, struct job *job)
     return duplicates_take(&worker->duplicates, job, worker_find_store(worker));
 }
 
-int64_t worker_job_bytes(const struct job *job)
+int64_t worker_job_bytes(const struct job *job, int64_t input_bytes)
 {
     size_t n_tokens = job->source.bytes.record < JOB_TOKENS_MAX ? job->source.bytes.record : JOB_TOKENS_MAX;
     int32_t n_sequences = request_n_sequences(&job->request) + request_n_branches(&job->request);
     // an array of tokens grows by doubling
     return (int64_t)(sizeof *job + job->arena.total_bytes + 2 * n_tokens * sizeof(int32_t) +
-                     (size_t)n_sequences * sizeof(struct sequence));
+                     (size_t)n_sequences * sizeof(struct sequence)) +
+           job->request.embedding.n_inputs * input_bytes;
 }
 
 static void receive_record(void *context, const struct record *record)
@@ -180,7 +181,7 @@ static void receive_record(void *context, const struct record *record)
         return;
     }
     compare_id(worker, record, job);
-    job->source.bytes.charged = (size_t)worker_job_bytes(job);
+    job->source.bytes.charged = (size_t)worker_job_bytes(job, worker->config->input_bytes);
     worker->jobs.n_in_flight++;
     worker->jobs.n_bytes += (int64_t)job->source.bytes.charged;
     worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;

@@ -11,10 +11,14 @@ TEST(an_input_is_a_text_token_ids_or_a_list_of_either)
         const char *record;
         int32_t n_inputs, n_tokens; // tokens of the last input; 0: a text
         bool is_list;
-    } cases[] = {{"{'input':'a'}", 1, 0, false},           {"{'input':''}", 1, 0, false},
-                 {"{'input':['a']}", 1, 0, true},          {"{'input':['a','','b']}", 3, 0, true},
-                 {"{'input':[1,2,3.0]}", 1, 3, false},     {"{'input':[[1],[2,3]]}", 2, 2, true},
-                 {"{'body':{'input':'a'}}", 1, 0, false},  {"{'url':'/v1/embeddings','body':{'input':'a'}}", 1, 0, false}};
+    } cases[] = {{"{'input':'a'}", 1, 0, false},
+                 {"{'input':''}", 1, 0, false},
+                 {"{'input':['a']}", 1, 0, true},
+                 {"{'input':['a','','b']}", 3, 0, true},
+                 {"{'input':[1,2,3.0]}", 1, 3, false},
+                 {"{'input':[[1],[2,3]]}", 2, 2, true},
+                 {"{'body':{'input':'a'}}", 1, 0, false},
+                 {"{'url':'/v1/embeddings','body':{'input':'a'}}", 1, 0, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct job *job = decode_good(cases[i].record);
         const struct request_embedding *embedding = &job->request.embedding;
@@ -40,8 +44,9 @@ TEST(a_job_keeps_its_parameters_when_it_is_written_and_read)
     assert_string_equal(out.data, record);
     buffer_finish(&out);
     job_destroy(decoded.job);
-    struct job *plain = decode_good("{'input':'x','encoding_format':'float','truncate_prompt_tokens':7,"
-                                    "'truncation_side':'right','prompt_name':'n','model':'m','priority':2,'deadline':9}");
+    struct job *plain =
+        decode_good("{'input':'x','encoding_format':'float','truncate_prompt_tokens':7,"
+                    "'truncation_side':'right','prompt_name':'n','model':'m','priority':2,'deadline':9}");
     assert_false(plain->request.embedding.is_base64 || plain->request.embedding.truncates_left);
     assert_int_equal(plain->request.embedding.truncate_tokens, 7);
     assert_int_equal(plain->request.embedding.type, INPUT_PLAIN);
@@ -126,9 +131,12 @@ TEST(a_worker_refuses_jobs_of_another_task_and_says_what_to_start)
 
 TEST(equal_embedding_jobs_have_one_hash_and_others_do_not)
 {
-    static const char *const records[] = {"{'input':'a'}", "{'input':'a','priority':3,'job_id':'x'}",
-                                          "{'input':'b'}", "{'input':'a','dimensions':2}",
-                                          "{'input':'a','encoding_format':'base64'}", "{'input':[1]}",
+    static const char *const records[] = {"{'input':'a'}",
+                                          "{'input':'a','priority':3,'job_id':'x'}",
+                                          "{'input':'b'}",
+                                          "{'input':'a','dimensions':2}",
+                                          "{'input':'a','encoding_format':'base64'}",
+                                          "{'input':[1]}",
                                           "{'input':'a','partial':true}"};
     enum { N = sizeof records / sizeof *records };
     struct job *jobs[N];
@@ -206,11 +214,12 @@ TEST(openais_body_has_the_vectors_in_the_format_that_was_asked_for)
         struct job *done = make_done(base64);
         struct buffer out = {0};
         char expected[512];
-        snprintf(expected, sizeof expected,
-                 "\"body\":{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":%s},"
-                 "{\"object\":\"embedding\",\"index\":1,\"error\":{\"code\":\"context_length_exceeded\","
-                 "\"message\":\"input[1]: the text has 600 tokens\"}},",
-                 first[base64]);
+        snprintf(
+            expected, sizeof expected,
+            "\"body\":{\"object\":\"list\",\"data\":[{\"object\":\"embedding\",\"index\":0,\"embedding\":%s},"
+            "{\"object\":\"embedding\",\"index\":1,\"error\":{\"code\":\"context_length_exceeded\","
+            "\"message\":\"input[1]: the text has 600 tokens\"}},",
+            first[base64]);
         result_encode_openai(done, false, &out);
         if (!strstr(out.data, expected) ||
             !strstr(out.data, "\"usage\":{\"prompt_tokens\":12,\"total_tokens\":12,\"cut_tokens\":9}"))
@@ -256,7 +265,8 @@ TEST(vectors_that_could_not_be_read_back_are_too_large)
 
 TEST(results_with_other_members_are_refused)
 {
-    static const char start[] = "{'job_id':'a','dataset':'d','custom_id':'a','status':'done','object':'embeddings',";
+    static const char start[] =
+        "{'job_id':'a','dataset':'d','custom_id':'a','status':'done','object':'embeddings',";
     static const char *const ends[] = {
         "'dimensions':1,'usage':{'prompt_tokens':1}}",
         "'data':5,'dimensions':1,'usage':{'prompt_tokens':1}}",
