@@ -64,15 +64,16 @@ def a_job_has_the_vectors_of_embed_in_the_format_that_it_asks_for(test):
 
 @case
 def vectors_are_the_same_bytes_in_any_batch_step_and_thread(test):
-    for keys in ({}, BOTH_WAYS):
+    for way, keys in enumerate(({}, BOTH_WAYS)):
         tiny_model.write(test.model, more_keys=dict(keys, **{"llama.pooling_type": tiny_model.value(tiny_model.UINT32, 1)}))
         texts = [text_of(i, 1 + i * 7 % 30) for i in range(60)] + ["the" + " the" * n for n in (62, 63, 64, 254, 255)]
         expected = [item["embedding"] for item in embedded(test, texts)]
         test.write("alone.jsonl", [line(f"{i}", text) for i, text in enumerate(texts)])
         test.write("whole.jsonl", [line("all", texts), line("again", list(reversed(texts)))])
-        for options in ([], ["--max-rows", "64"], ["--threads", "1", "--max-rows", "63"], ["--backend", "cpu:plain"]):
+        for number, options in enumerate(([], ["--max-rows", "64"], ["--threads", "1", "--max-rows", "63"], ["--backend", "cpu:plain"])):
             for name in ("alone", "whole"):
-                test.run("run", f"{name}.jsonl", test.model, "-o", f"{name}.out", "--overwrite", "--store", f"{name}{''.join(options)[2:].replace('-', '')}.db", *options)
+                store = f"{name}-{way}-{number}.db"
+                test.run("run", f"{name}.jsonl", test.model, "-o", f"{name}.out", "--overwrite", "--store", store, *options)
             alone = bodies(test, "alone.out")
             assert [vectors(alone[f"{i}"])[0] for i in range(len(texts))] == expected, options
             whole = bodies(test, "whole.out")
