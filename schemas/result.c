@@ -82,7 +82,7 @@ enum status result_check(const struct job *job, struct error *error)
         return error_set(
             error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
             "input: the vectors of %d inputs with %d items have %llu bytes in base64, expected at "
-            "most %d: submit fewer inputs a job (sheaf submit --split N)",
+            "most %d: give each job fewer inputs",
             job->result.embeddings.n_items, job->result.embeddings.n_dimensions, (unsigned long long)n_bytes,
             VALUE_INPUT_BYTES_MAX / 2);
     bool chat = job->request.prompt.kind == PROMPT_MESSAGES;

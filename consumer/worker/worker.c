@@ -148,6 +148,32 @@ static void compare_id(struct worker *worker, const struct record *record, const
     records->n_ids_met = 0;
 }
 
+// Fails an embedding job whose result the queue cannot take, before it is computed.
+static void fail_if_too_large(const struct worker *worker, struct job *job)
+{
+    struct transport *transport = worker->config->transport;
+    const struct request_embedding *embedding = &job->request.embedding;
+    if (job->result.status != RESULT_NONE || job->request.task != TASK_EMBED ||
+        !transport->impl->result_bytes_max)
+        return;
+    uint64_t most = transport->impl->result_bytes_max(transport),
+             n_dimensions = embedding->n_dimensions ? (uint64_t)embedding->n_dimensions
+                                                    : (uint64_t)worker->config->embedding.n_dimensions;
+    // little-endian float32, in JSON as base64 (schemas/embedding_result.h)
+    uint64_t vector_bytes =
+        n_dimensions * sizeof(float) * (job->source.encoding == ENCODING_JSON ? 4 : 3) / 3;
+    uint64_t bytes = vector_bytes * (uint64_t)embedding->n_inputs;
+    struct error error;
+    if (bytes < most)
+        return;
+    (void)error_set(&error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+                    "input: the vectors of %d texts with %llu items have %llu bytes in the result, the topic of "
+                    "results takes %llu a record (max.message.bytes): give each job %llu texts at most",
+                    embedding->n_inputs, (unsigned long long)n_dimensions, (unsigned long long)bytes,
+                    (unsigned long long)most, (unsigned long long)(most / (vector_bytes + 8)));
+    job_fail(job, &error);
+}
+
 static enum duplicate take_duplicate(struct worker *worker, struct job *job)
 {
     if (worker->config->duplicates.are_computed)
@@ -181,7 +207,7 @@ static void receive_record(void *context, const struct record *record)
         return;
     }
     compare_id(worker, record, job);
-    job->source.bytes.charged = (size_t)worker_job_bytes(job, worker->config->input_bytes);
+    job->source.bytes.charged = (size_t)worker_job_bytes(job, worker->config->embedding.input_bytes);
     worker->jobs.n_in_flight++;
     worker->jobs.n_bytes += (int64_t)job->source.bytes.charged;
     worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
@@ -190,6 +216,7 @@ static void receive_record(void *context, const struct record *record)
     worker->records.n_suspects += job->source.crashes > 0;
     cancel_if_asked(worker->config->transport, job);
     fail_if_late(job);
+    fail_if_too_large(worker, job);
     enum duplicate duplicate = DUPLICATE_NONE;
     if (job->result.status == RESULT_NONE)
         duplicate = take_duplicate(worker, job);

@@ -6,11 +6,16 @@ import random
 import signal
 import struct
 
+import kafka
+import poison
 import tiny_model
 from session import case, error_of, text_of
 
 TEXTS = ["the winter", "another thing in the earth rather within the water", "the", "inner " * 30, "the winter"]
 BOTH_WAYS = {"llama.attention.causal": tiny_model.value(tiny_model.BOOL, False)}
+
+
+finish = kafka.finish
 
 
 def embeds(test):
@@ -204,3 +209,58 @@ def equal_jobs_are_computed_once(test):
     found = bodies(test)
     assert found["first"] == found["second"] != found["other"]
     assert test.query("SELECT sum(is_duplicate) FROM jobs", "out.jsonl.db") == [(1,)], test.query("SELECT custom_id, is_duplicate FROM jobs", "out.jsonl.db")
+
+
+@case
+def over_kafka_killed_workers_publish_each_result_once_to_the_same_bytes(test):
+    topics = kafka.Topics(test)
+    embeds(test)
+    test.write("in.jsonl", many_jobs() + [{"custom_id": "text", "prompt": "the"}, "{no json"])
+    test.run("submit", "in.jsonl", "--dataset", "run", *topics.options)
+    plain = test.sheaf
+    test.sheaf = os.path.join(os.path.dirname(plain), "../tests/sheaf-faults")
+    for point in ("produced:4:kill", "offsets:2:kill", "committed:2:kill", "published:2:kill"):
+        test.environment["SHEAF_FAULT"] = point
+        killed = test.wait(topics.work("--exit-when-idle", "1", "--window", "16", "--store", f"{point[:4]}.db"))
+        assert killed.status == -signal.SIGKILL, killed
+    test.sheaf = plain
+    del test.environment["SHEAF_FAULT"]
+    topics.work_to_the_end()
+    test.run("collect", "--dataset", "run", "-o", "out.jsonl", *topics.options)
+    test.run_file(output="expected.jsonl", status=3)
+    assert test.comparable("out.jsonl") == test.comparable("expected.jsonl")
+    assert len(topics.results()) == 122, topics.results().keys()
+    assert sorted(record["payload"][:22] for record in topics.read("dead")) == ['{"custom_id": "text", ', "{no json"], topics.read("dead")
+
+
+@case
+def an_input_that_kills_its_worker_fails_alone(test):
+    embeds(test)
+    poison.faulty(test)
+    given = [line(f"job {i}", [text_of(i, 6), text_of(i + 1, 6)]) for i in range(40)]
+    given[11]["body"]["input"][1] = "the " + poison.POISON
+    test.write("in.jsonl", given)
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    n_crashes = poison.work_until_it_lives(test, lambda: test.start("work", test.model, "--exit-when-idle", "0"), 8)
+    assert n_crashes == poison.LIMIT, n_crashes
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    assert {answer["custom_id"]: error_of(answer)["code"] for answer in test.answers() if error_of(answer)} == {"job 11": "crashed"}
+
+
+@case
+def a_result_that_the_topic_cannot_take_is_refused_before_it_is_computed(test):
+    topics = kafka.Topics(test)
+    embeds(test)
+    n = 2048
+    topics.produce([line("large", ["the"] * n, dimensions=tiny_model.WIDTH), line("small", ["the"] * n, dimensions=3), line("one", "the")])
+    kafka.protocol.create(kafka.protocol.Connection(kafka.address()), {topics.prefix + "narrow": (1, {"max.message.bytes": "200000"})})
+    options = list(topics.options)
+    options[options.index("--results") + 1] = topics.prefix + "narrow"
+    finished = test.run("work", test.model, "--group", topics.group, *options, "--exit-when-idle", "1", "--store", "w.db", status=3)
+    results = {result["custom_id"]: result for result in (json.loads(record["payload"]) for record in topics.read("narrow"))}
+    assert [results[name]["status"] for name in ("large", "small", "one")] == ["failed", "done", "done"], finished
+    error = results["large"]["error"]
+    most = 200000 // (tiny_model.WIDTH * 4 * 4 // 3 + 8)
+    assert error["code"] == "result_too_large" and f"give each job {most} texts at most" in error["message"], error
+    ((n_tokens,),) = test.query("SELECT sum(prefill_tokens) FROM steps", "w.db")
+    assert n_tokens == n + 1, n_tokens
