@@ -10,7 +10,9 @@
 
 enum {
     SECONDS_PER_LEVEL = 60,
-    // Texts tokenized together: a step waits at most for this many bytes, or for one text that is longer.
+    // Texts tokenized together, per thread: few, since all of them come before a job that arrives later. A step
+    // waits at most for this many bytes, or for one text that is longer.
+    TOKENIZED_TEXTS = 4,
     TOKENIZED_BYTES_MAX = 256 << 10,
 };
 
@@ -422,11 +424,12 @@ static size_t pick_input(struct embedding_batcher *b, struct ready_input *input)
 static void refill_ready(struct embedding_batcher *b)
 {
     size_t n_wanted = 2 * (size_t)b->config.n_tokens_max;
+    int n_most = TOKENIZED_TEXTS * pool_n_threads(b->config.pool);
     while (b->waiting.first && b->n_ready < b->n_ready_max && b->n_ready_tokens < n_wanted &&
            b->host.status == STATUS_OK) {
         int n_picked = 0;
-        for (size_t n_bytes = 0;
-             b->waiting.first && b->n_ready + n_picked < b->n_ready_max && n_bytes < TOKENIZED_BYTES_MAX;)
+        for (size_t n_bytes = 0; b->waiting.first && b->n_ready + n_picked < b->n_ready_max &&
+                                 n_picked < n_most && n_bytes < TOKENIZED_BYTES_MAX;)
             n_bytes += pick_input(b, &b->ready[b->n_ready + n_picked++]);
         if (b->host.status == STATUS_OK)
             pool_run(b->config.pool, n_picked, tokenize_one, b);

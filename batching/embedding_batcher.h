@@ -5,8 +5,8 @@
 //   level 1   d
 //
 // Inputs are planned one by one: the jobs of a level (priority and minute of the deadline) take turns, an input
-// each, so a job of 2,048 inputs delays others by one input. An input is tokenized when its turn comes, so memory
-// is bounded by the inputs of two steps. A vector depends neither on the other inputs nor on the step.
+// each, so a job of 2,048 inputs delays others by one input. Inputs are tokenized as their turns come, some more
+// than the tokens of two steps ahead, so memory is bounded. A vector depends neither on the other inputs nor on the step.
 //
 // A job fails with the error of its first bad input, whatever was computed first; with `partial` each bad input
 // has its own error. The texts of errors begin with the input: "input[3]: the text has ...".

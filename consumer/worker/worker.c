@@ -166,11 +166,12 @@ static void fail_if_too_large(const struct worker *worker, struct job *job)
     struct error error;
     if (bytes < most)
         return;
-    (void)error_set(&error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
-                    "input: the vectors of %d texts with %llu items have %llu bytes in the result, the topic of "
-                    "results takes %llu a record (max.message.bytes): give each job %llu texts at most",
-                    embedding->n_inputs, (unsigned long long)n_dimensions, (unsigned long long)bytes,
-                    (unsigned long long)most, (unsigned long long)(most / (vector_bytes + 8)));
+    (void)error_set(
+        &error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+        "input: the vectors of %d texts with %llu items have %llu bytes in the result, the topic of "
+        "results takes %llu a record (max.message.bytes): give each job %llu texts at most",
+        embedding->n_inputs, (unsigned long long)n_dimensions, (unsigned long long)bytes,
+        (unsigned long long)most, (unsigned long long)(most / (vector_bytes + 8)));
     job_fail(job, &error);
 }
 

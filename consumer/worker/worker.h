@@ -32,8 +32,8 @@ struct worker_progress {
 struct worker_config {
     struct transport *transport;
     struct job_batcher *batcher;
-    int32_t n_jobs_max;  // of the batcher
-    struct {                 // TASK_EMBED
+    int32_t n_jobs_max;       // of the batcher
+    struct {                  // TASK_EMBED
         int64_t input_bytes;  // memory of the result of one input, until its commit
         int32_t n_dimensions; // of vectors whose jobs ask for no number
     } embedding;
