@@ -1,6 +1,8 @@
 // sheaf embed: reads texts from standard input and writes a JSON line with the vector of each. Several texts
 // are computed together.
 #include "consumer/command/commands.h"
+#include "consumer/annotate/table.h"
+#include "consumer/command/embed_table.h"
 #include "consumer/command/files/embed_input.h"
 #include "consumer/command/files/embed_line.h"
 #include "consumer/worker/arithmetic.h"
@@ -357,7 +359,35 @@ static void close_embedder(struct command_embed *embed)
     runtime_close(embed->runtime);
 }
 
-enum status command_embed(const struct settings *settings, struct error *error)
+// The two positionals may be given in either order: a table has the ending of one, or is named by its options.
+static void find_table(struct settings *settings, const char **table)
+{
+    *table = settings->n_positionals > 1 ? settings->positionals[1] : NULL;
+    bool is_first = *table && table_format_of(settings->positionals[0]) != TABLE_UNKNOWN &&
+                    table_format_of(*table) == TABLE_UNKNOWN;
+    if (is_first) {
+        *table = settings->positionals[0];
+        settings->positionals[0] = settings->positionals[1];
+        settings->model.path = (char *)settings->positionals[0];
+    }
+}
+
+static enum status embed_rows(const struct settings *settings, const char *table, struct error *error)
+{
+    struct runtime runtime = {0};
+    struct command_embed embed = {0};
+    enum status status = choose_cut(&embed, settings, error);
+    if (status == STATUS_OK)
+        status = embed_table_check(settings, table, error);
+    if (status == STATUS_OK)
+        status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+    if (status == STATUS_OK)
+        status = embed_table(&runtime, settings, table, &embed.cut, error);
+    runtime_close(&runtime);
+    return status;
+}
+
+static enum status embed_stream(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
     struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->overwrite};
@@ -376,4 +406,18 @@ enum status command_embed(const struct settings *settings, struct error *error)
         status = run_embedder(&embed, error);
     close_embedder(&embed);
     return status;
+}
+
+enum status command_embed(const struct settings *given, struct error *error)
+{
+    struct settings settings = *given; // the order of its positionals may change; the texts stay the caller's
+    const char *table;
+    find_table(&settings, &table);
+    if (table)
+        return embed_rows(&settings, table, error);
+    if (settings.tool.column || settings.tool.vector_type || settings.annotate.output.into || settings.errors)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--column, --vector-type, --into and --errors are of a table: sheaf embed MODEL TABLE");
+    return embed_stream(&settings, error);
 }

@@ -117,6 +117,8 @@ struct settings {
         int64_t context;    // tokens of a window; 0: the default
         char *prefix;       // NULL: the model's prompt
         char *prompt_name;  // of the model's prompts
+        char *column;       // of a table: the texts
+        char *vector_type;  // NULL: f32
         char *truncate;     // "left" or "right": the end that is cut from a text that is too long
         int64_t dimensions; // 0: all
         int64_t max_length; // tokens of a text; 0: as the model says
