@@ -188,7 +188,7 @@ struct request_scores {
 // One text of an embedding job.
 struct request_input {
     struct text text;      // data NULL: it is given as token ids
-    const int32_t *tokens; // [n_tokens] computed as they stand, nothing is added
+    const int32_t *tokens; // [n_tokens] computed as given, nothing is added
     int32_t n_tokens;
 };
 

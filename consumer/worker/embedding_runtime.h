@@ -3,7 +3,7 @@
 // Thread: main opens and closes it; the engine thread owns the embedder while it runs.
 #pragma once
 
-#include "batching/embedding_input.h"
+#include "batching/embedding/embedding_input.h"
 #include "consumer/options/options.h"
 #include "engine/embedding.h"
 

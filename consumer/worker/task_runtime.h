@@ -3,7 +3,7 @@
 // Thread: main opens and closes it; the engine thread owns the batcher while it runs.
 #pragma once
 
-#include "batching/embedding_batcher.h"
+#include "batching/embedding/embedding_batcher.h"
 #include "consumer/worker/embedding_runtime.h"
 #include "consumer/worker/runtime.h"
 

@@ -13,7 +13,7 @@
 // Thread: engine.
 #pragma once
 
-#include "batching/embedding_input.h"
+#include "batching/embedding/embedding_input.h"
 #include "batching/job_batcher.h"
 #include "engine/embedding.h"
 #include "schemas/base/pool.h"

@@ -36,7 +36,7 @@ enum status embedding_input_prompt(const struct embedding_rules *rules,
 enum status embedding_input_encode(const struct embedding_rules *rules, struct text prompt, struct text text,
                                    const struct embedding_cut *cut, struct token_array *ids, size_t *n_cut,
                                    struct error *error) WARN_UNUSED;
-// The same for a text given as token ids, which are computed as they stand.
+// The same for a text given as token ids, which are computed as given.
 enum status embedding_input_copy(const struct embedding_rules *rules, const int32_t *tokens, int32_t n_tokens,
                                  const struct embedding_cut *cut, struct token_array *ids, size_t *n_cut,
                                  struct error *error) WARN_UNUSED;

@@ -1,4 +1,4 @@
-#include "batching/embedding_batcher.h"
+#include "batching/embedding/embedding_batcher.h"
 
 #include "batching/list.h"
 #include "schemas/base/clock.h"
@@ -130,7 +130,7 @@ static bool is_waiting(const struct embedding_job *entry)
     return entry->next < entry->n_wanted;
 }
 
-// Adds the job to its list: behind the other jobs of its level, or to the jobs without inputs left.
+// Adds the job to its list: after the other jobs of its level, or to the jobs without inputs left.
 static void queue_job(struct embedding_batcher *b, struct embedding_job *entry)
 {
     if (!is_waiting(entry)) {

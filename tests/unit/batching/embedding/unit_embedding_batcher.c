@@ -1,6 +1,6 @@
 // The batcher of embedding jobs: vectors that do not depend on the batch, jobs in turns, errors of single inputs, and
 // every way in which a job leaves. The model is real, of bytes as tokens; its token 7 is poisoned.
-#include "batching/embedding_batcher.h"
+#include "batching/embedding/embedding_batcher.h"
 #include "engine/cpu/backend.h"
 #include "tests/support/cases.h"
 #include "tests/support/failing_memory.h"
@@ -26,7 +26,7 @@ static struct {
     struct embedding_rules rules;
 } machine;
 
-struct bench {
+struct embedding_jobs {
     struct embedding_batcher *batcher;
     struct job_batcher *jobs;
     struct job_list finished;
@@ -79,9 +79,9 @@ static int close_machine(void **state)
 
 GROUP_FIXTURE(open_machine, close_machine);
 
-static struct bench open_bench(void)
+static struct embedding_jobs open_bench(void)
 {
-    struct bench bench = {0};
+    struct embedding_jobs bench = {0};
     struct embedding_batcher_config config = {.embedder = machine.embedder,
                                               .rules = &machine.rules,
                                               .pool = machine.pool,
@@ -95,7 +95,7 @@ static struct bench open_bench(void)
     return bench;
 }
 
-static void close_bench(struct bench *bench)
+static void close_bench(struct embedding_jobs *bench)
 {
     assert_true(bench->jobs->impl->is_empty(bench->jobs));
     for (struct job *job; (job = job_list_take(&bench->finished));)
@@ -137,25 +137,25 @@ static struct job *texts_job(const char *id, int n, int length, const char *more
     return job;
 }
 
-static void take(struct bench *bench, struct job *job)
+static void take(struct embedding_jobs *bench, struct job *job)
 {
     bench->jobs->impl->take(bench->jobs, job);
 }
 
-static void compute_round(struct bench *bench)
+static void compute_round(struct embedding_jobs *bench)
 {
     assert_ok(bench->jobs->impl->round(bench->jobs, &bench->finished, &bench->figures, &error), &error);
     assert_true(bench->figures.n_sequences <= STEP_TEXTS);
     assert_true(bench->figures.n_sequences <= 1 || bench->figures.n_tokens <= STEP_TOKENS);
 }
 
-static void drain(struct bench *bench)
+static void drain(struct embedding_jobs *bench)
 {
     while (!bench->jobs->impl->is_empty(bench->jobs))
         compute_round(bench);
 }
 
-static struct job *finished_job(const struct bench *bench, const char *id)
+static struct job *finished_job(const struct embedding_jobs *bench, const char *id)
 {
     for (struct job *job = bench->finished.first; job; job = job->next)
         if (text_equals_string(job->job_id, id))
@@ -163,7 +163,8 @@ static struct job *finished_job(const struct bench *bench, const char *id)
     return NULL;
 }
 
-static void assert_failed(const struct bench *bench, const char *id, enum error_code code, const char *text)
+static void assert_failed(const struct embedding_jobs *bench, const char *id, enum error_code code,
+                          const char *text)
 {
     const struct job *job = finished_job(bench, id);
     assert_non_null(job);
@@ -185,7 +186,7 @@ static void assert_vector(const struct job *job, int32_t index, const int32_t *i
 
 TEST(vectors_are_the_embedders_own_whatever_else_is_computed)
 {
-    struct bench bench = open_bench();
+    struct embedding_jobs bench = open_bench();
     char id[16];
     for (int j = 0; j < 20; j++) {
         snprintf(id, sizeof id, "j%d", j);
@@ -221,7 +222,7 @@ TEST(vectors_are_the_embedders_own_whatever_else_is_computed)
 
 TEST(jobs_take_turns_so_a_long_one_delays_others_by_an_input)
 {
-    struct bench bench = open_bench();
+    struct embedding_jobs bench = open_bench();
     take(&bench, texts_job("long", 200, 20, ""));
     compute_round(&bench);
     take(&bench, texts_job("short", 1, 20, ""));
@@ -240,7 +241,7 @@ TEST(jobs_take_turns_so_a_long_one_delays_others_by_an_input)
 
 TEST(the_most_urgent_job_is_first)
 {
-    struct bench bench = open_bench();
+    struct embedding_jobs bench = open_bench();
     take(&bench, texts_job("later", 8, 20, ""));
     take(&bench, texts_job("deadline", 8, 20, ",'deadline':1000"));
     take(&bench, texts_job("high", 8, 20, ",'priority':5"));
@@ -255,7 +256,7 @@ TEST(the_most_urgent_job_is_first)
 
 TEST(a_job_fails_with_its_first_bad_input_whatever_is_computed_first)
 {
-    struct bench bench = open_bench();
+    struct embedding_jobs bench = open_bench();
     // the poisoned input is known to be bad only after its step, the others when they are tokenized
     take(&bench, job_of("nan first", "{'input':[[3],[%d],[4],[999]]}", POISON));
     take(&bench, job_of("range first", "{'input':[[3],[4],[999],[%d]]}", POISON));
@@ -287,7 +288,7 @@ TEST(a_job_fails_with_its_first_bad_input_whatever_is_computed_first)
 
 TEST(with_partial_each_bad_input_has_its_error_and_the_others_their_vectors)
 {
-    struct bench bench = open_bench();
+    struct embedding_jobs bench = open_bench();
     take(&bench, job_of("a", "{'input':[[3],[%d],[4,5],[999],[6]],'partial':true}", POISON));
     take(&bench, job_of("all", "{'input':[[999],[%d]],'partial':true}", POISON));
     drain(&bench);
@@ -308,7 +309,7 @@ TEST(with_partial_each_bad_input_has_its_error_and_the_others_their_vectors)
 TEST(a_text_of_the_longest_length_is_computed_and_a_longer_one_is_cut_or_refused)
 {
     for (int n = LONGEST - 1; n <= LONGEST + 1; n++) {
-        struct bench bench = open_bench();
+        struct embedding_jobs bench = open_bench();
         int32_t ids[LONGEST + 1];
         struct buffer list = {0};
         for (int i = 0; i < n; i++) {
@@ -339,7 +340,7 @@ TEST(a_text_of_the_longest_length_is_computed_and_a_longer_one_is_cut_or_refused
 
 TEST(cancelled_and_late_jobs_end_wherever_they_are)
 {
-    struct bench bench = open_bench();
+    struct embedding_jobs bench = open_bench();
     take(&bench, texts_job("running", 50, 20, ""));
     take(&bench, texts_job("late", 50, 20, ",'deadline':500"));
     compute_round(&bench);
@@ -360,7 +361,7 @@ TEST(cancelled_and_late_jobs_end_wherever_they_are)
 TEST(released_jobs_are_as_they_came_and_give_the_same_vectors_again)
 {
     for (int running_too = 0; running_too < 2; running_too++) {
-        struct bench bench = open_bench();
+        struct embedding_jobs bench = open_bench();
         struct job_list released = {0};
         take(&bench, texts_job("running", 30, 20, ""));
         take(&bench, texts_job("waiting", 2, 20, ",'priority':-1"));
@@ -374,7 +375,7 @@ TEST(released_jobs_are_as_they_came_and_give_the_same_vectors_again)
             assert_null(job->result.embeddings.items);
         }
         drain(&bench);
-        struct bench alone = open_bench();
+        struct embedding_jobs alone = open_bench();
         take(&alone, texts_job("running", 30, 20, ""));
         drain(&alone);
         const struct job *job = finished_job(&bench, "running"), *expected = alone.finished.first;
@@ -389,7 +390,7 @@ TEST(released_jobs_are_as_they_came_and_give_the_same_vectors_again)
 
 TEST(waiting_jobs_of_lost_partitions_are_released)
 {
-    struct bench bench = open_bench();
+    struct embedding_jobs bench = open_bench();
     struct job_list released = {0};
     take(&bench, texts_job("running", 30, 20, ""));
     compute_round(&bench);
@@ -415,7 +416,7 @@ TEST(memory_that_runs_out_is_no_jobs_fault)
     bool has_failed = true;
     int n_faults = 0;
     for (long n = 0; has_failed; n++) {
-        struct bench bench = open_bench();
+        struct embedding_jobs bench = open_bench();
         struct job_list released = {0};
         take(&bench, texts_job("a", 9, 20, ",'partial':true"));
         take(&bench, job_of("b", "{'input':[[3],[999]],'partial':true}"));

@@ -1,4 +1,4 @@
-#include "batching/embedding_input.h"
+#include "batching/embedding/embedding_input.h"
 
 #include <stdio.h>
 #include <string.h>
