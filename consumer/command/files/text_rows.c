@@ -7,52 +7,50 @@
 
 struct text_row {
     uint64_t digest[2];
-    int64_t row; // from 1; 0: a free slot
+    int64_t row;
 };
 
-enum { SLOTS_FIRST = 1024 };
+enum { CAPACITY_FIRST = 1024 };
 
-static struct text_row *find_slot(const struct text_rows *rows, const uint64_t digest[2])
+static bool reserve(struct text_rows *rows)
 {
-    size_t at = (size_t)digest[0] & (rows->n_slots - 1);
-    while (rows->slots[at].row && memcmp(rows->slots[at].digest, digest, sizeof rows->slots[at].digest) != 0)
-        at = (at + 1) & (rows->n_slots - 1);
-    return &rows->slots[at];
-}
-
-static bool grow(struct text_rows *rows)
-{
-    struct text_rows larger = {.n_slots = rows->n_slots ? 2 * rows->n_slots : SLOTS_FIRST, .n = rows->n};
-    larger.slots = calloc(larger.n_slots, sizeof *larger.slots);
-    if (!larger.slots)
+    if (rows->n == UINT32_MAX)
         return false;
-    for (size_t i = 0; i < rows->n_slots; i++)
-        if (rows->slots[i].row)
-            *find_slot(&larger, rows->slots[i].digest) = rows->slots[i];
-    free(rows->slots);
-    *rows = larger;
-    return true;
+    if (rows->n == rows->capacity) {
+        size_t capacity = rows->capacity ? 2 * rows->capacity : CAPACITY_FIRST;
+        struct text_row *items = realloc(rows->items, capacity * sizeof *items);
+        if (!items)
+            return false;
+        rows->items = items;
+        rows->capacity = capacity;
+    }
+    return hash_index_reserve(&rows->index);
 }
 
 bool text_rows_add(struct text_rows *rows, struct text text, int64_t row, int64_t *first)
 {
     struct digest whole = digest_of(text.data, text.size);
-    uint64_t digest[2];
-    memcpy(digest, whole.bytes, sizeof digest);
-    if (4 * (rows->n + 1) > 3 * rows->n_slots && !grow(rows))
+    struct text_row added = {.row = row};
+    memcpy(added.digest, whole.bytes, sizeof added.digest);
+    if (!reserve(rows))
         return false;
-    struct text_row *slot = find_slot(rows, digest);
-    *first = slot->row - 1;
-    if (slot->row)
-        return true;
-    memcpy(slot->digest, digest, sizeof digest);
-    slot->row = row + 1;
-    rows->n++;
+    uint64_t hash = added.digest[0];
+    struct hash_slot *slot = hash_index_slot(&rows->index, hash);
+    for (; slot->number; slot = hash_index_next(&rows->index, slot, hash)) {
+        const struct text_row *item = &rows->items[slot->number - 1];
+        *first = item->row;
+        if (memcmp(item->digest, added.digest, sizeof added.digest) == 0)
+            return true;
+    }
+    *first = -1;
+    rows->items[rows->n++] = added;
+    hash_index_fill(&rows->index, slot, hash, (uint32_t)rows->n);
     return true;
 }
 
 void text_rows_finish(struct text_rows *rows)
 {
-    free(rows->slots);
+    hash_index_finish(&rows->index);
+    free(rows->items);
     *rows = (struct text_rows){0};
 }
