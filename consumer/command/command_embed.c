@@ -241,10 +241,10 @@ static enum status embed_lines(struct command_embed *embed, struct error *error)
 
 // ---- the command ----
 
-static enum status choose_cut(struct command_embed *embed, const struct settings *settings,
+static enum status choose_cut(struct command_embed *embed, const struct tool_options *options,
                               struct error *error)
 {
-    const char *side = settings->tool.truncate;
+    const char *side = options->truncate;
     if (!side)
         return STATUS_OK;
     embed->cut = (struct embedding_cut){.n_tokens = -1, .is_left = strcmp(side, "left") == 0};
@@ -264,7 +264,7 @@ static enum status name_making(struct command_embed *embed, const struct setting
         return STATUS_OK;
     enum status status = arithmetic_name(runtime, settings, NULL, error);
     buffer_add_string(&name, runtime->arithmetic);
-    embedding_runtime_name(&embed->embedding, settings, &name);
+    embedding_runtime_name(&embed->embedding, &settings->embed, &name);
     buffer_add_format(&name, " dimensions=%d%s%s", embed->embedding.n_dimensions,
                       settings->tool.plain_text ? " plain-text=1" : "",
                       embed->input.kind == EMBED_LINES_STRINGS ? " lines=json" : "");
@@ -287,13 +287,13 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
                                  struct error *error)
 {
     struct runtime *runtime = embed->runtime;
-    enum status status = choose_cut(embed, settings, error);
+    enum status status = choose_cut(embed, &settings->tool, error);
     if (status == STATUS_OK)
-        status = embedding_runtime_choose(&embed->embedding, runtime, settings, error);
+        status = embedding_runtime_choose(&embed->embedding, runtime, &settings->embed, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     if (status == STATUS_OK)
-        status = embedding_runtime_plan(&embed->embedding, runtime, settings, error);
+        status = embedding_runtime_plan(&embed->embedding, runtime, &settings->engine, error);
     if (status == STATUS_OK)
         status = name_making(embed, settings, error);
     if (status == STATUS_OK)
@@ -362,13 +362,13 @@ static void close_embedder(struct command_embed *embed)
 // The two positionals may be given in either order: a table has the ending of one, or is named by its options.
 static void find_table(struct settings *settings, const char **table)
 {
-    *table = settings->n_positionals > 1 ? settings->positionals[1] : NULL;
-    bool is_first = *table && table_format_of(settings->positionals[0]) != TABLE_UNKNOWN &&
+    *table = settings->line.n_positionals > 1 ? settings->line.positionals[1] : NULL;
+    bool is_first = *table && table_format_of(settings->line.positionals[0]) != TABLE_UNKNOWN &&
                     table_format_of(*table) == TABLE_UNKNOWN;
     if (is_first) {
-        *table = settings->positionals[0];
-        settings->positionals[0] = settings->positionals[1];
-        settings->model.path = (char *)settings->positionals[0];
+        *table = settings->line.positionals[0];
+        settings->line.positionals[0] = settings->line.positionals[1];
+        settings->model.path = (char *)settings->line.positionals[0];
     }
 }
 
@@ -376,11 +376,11 @@ static enum status embed_rows(const struct settings *settings, const char *table
 {
     struct runtime runtime = {0};
     struct command_embed embed = {0};
-    enum status status = choose_cut(&embed, settings, error);
+    enum status status = choose_cut(&embed, &settings->tool, error);
     if (status == STATUS_OK)
         status = embed_table_check(settings, table, error);
     if (status == STATUS_OK)
-        status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+        status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = embed_table(&runtime, settings, table, &embed.cut, error);
     runtime_close(&runtime);
@@ -390,16 +390,16 @@ static enum status embed_rows(const struct settings *settings, const char *table
 static enum status embed_stream(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
-    struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->overwrite};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
-                                    {"-o", settings->output, true}};
+    struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->output.overwrite};
+    const struct file_use uses[] = {{"the model", settings->line.positionals[0], .is_model = true},
+                                    {"-o", settings->output.file, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = output_part_open(&embed.output, settings->output ? settings->output : "-", error);
+        status = output_part_open(&embed.output, settings->output.file ? settings->output.file : "-", error);
     if (status == STATUS_OK)
         status = embed_input_open(&embed.input, settings->tool.plain_text, error);
     if (status == STATUS_OK)
-        status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+        status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = open_embedder(&embed, settings, error);
     if (status == STATUS_OK)
@@ -415,7 +415,8 @@ enum status command_embed(const struct settings *given, struct error *error)
     find_table(&settings, &table);
     if (table)
         return embed_rows(&settings, table, error);
-    if (settings.tool.column || settings.tool.vector_type || settings.annotate.output.into || settings.errors)
+    if (settings.tool.column || settings.tool.vector_type || settings.annotate.output.into ||
+        settings.output.errors)
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "--column, --vector-type, --into and --errors are of a table: sheaf embed MODEL TABLE");

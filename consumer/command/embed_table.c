@@ -112,15 +112,15 @@ static enum status choose_target(struct embed_table *table, struct error *error)
 {
     const struct settings *settings = table->settings;
     const char *format = settings->annotate.output.format, *into = settings->annotate.output.into;
-    if (!settings->output || file_is_stream(settings->output))
+    if (!settings->output.file || file_is_stream(settings->output.file))
         return refuse_usage(error,
                             "a table: give -o OUT.npy, or the name of a table (.csv, .tsv, .jsonl, .db)");
     if (settings->tool.vector_type && !vector_type_find(settings->tool.vector_type, &table->type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--vector-type: expected f32, f16, int8 or binary, got \"%s\"",
                          settings->tool.vector_type);
-    bool npy = is_array(settings->output);
-    table->format = npy ? TABLE_UNKNOWN : table_format_of(settings->output);
+    bool npy = is_array(settings->output.file);
+    table->format = npy ? TABLE_UNKNOWN : table_format_of(settings->output.file);
     if (format && (npy || !table_format_parse(format, &table->format)))
         return refuse_usage(error, "--output-format: expected csv, tsv, jsonl or sqlite, and -o a table");
     if (!npy && table->format == TABLE_UNKNOWN && into)
@@ -128,17 +128,18 @@ static enum status choose_target(struct embed_table *table, struct error *error)
     if (!npy && table->format == TABLE_UNKNOWN)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "-o %s: expected .npy, .csv, .tsv, .jsonl or .db at its end, or --output-format",
-                         settings->output);
+                         settings->output.file);
     if ((table->format == TABLE_SQLITE) != (into != NULL))
         return refuse_usage(error, "-o OUT.db and --into TABLE: expected both, or another format");
     table->is_own = npy && table->type == VECTOR_F32;
     if (into)
-        return settings->overwrite ? STATUS_OK
-                                   : table_insert_check(settings->output, into, COLUMN_NAME, error);
-    if (settings->overwrite || access(settings->output, F_OK) != 0)
+        return settings->output.overwrite
+                   ? STATUS_OK
+                   : table_insert_check(settings->output.file, into, COLUMN_NAME, error);
+    if (settings->output.overwrite || access(settings->output.file, F_OK) != 0)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s exists: --overwrite replaces it",
-                     settings->output);
+                     settings->output.file);
 }
 
 static enum status choose_column(struct embed_table *table, struct error *error)
@@ -163,13 +164,14 @@ static enum status open_source(struct embed_table *table, const struct settings 
 {
     const struct file_use uses[] = {{"the table", path},
                                     {"the model", settings->model.path, .is_model = true},
-                                    {"-o", settings->output, true},
-                                    {"--errors", settings->errors, true}};
+                                    {"-o", settings->output.file, true},
+                                    {"--errors", settings->output.errors, true}};
     *table = (struct embed_table){.settings = settings};
     enum status status = choose_source(table, path, error);
     if (status == STATUS_OK)
         status = choose_target(table, error);
-    bool is_shared = settings->annotate.output.into && strcmp(path, settings->output) == 0; // one database
+    bool is_shared =
+        settings->annotate.output.into && strcmp(path, settings->output.file) == 0; // one database
     if (status == STATUS_OK && !is_shared)
         status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
@@ -378,7 +380,7 @@ static enum status open_writer(struct embed_table *table, struct table_output *o
     const struct table_columns added = {&name, 1};
     const struct table_source *source = &table->source;
     bool is_same = source->format == table->format;
-    struct table_target target = {.path = table->settings->output,
+    struct table_target target = {.path = table->settings->output.file,
                                   .format = table->format,
                                   .delimiter = is_same                      ? source->delimiter
                                                : table->format == TABLE_TSV ? '\t'
@@ -401,7 +403,7 @@ static enum status open_array(struct embed_table *table, struct table_output *ou
     char header[NPY_HEADER_BYTES];
     npy_header(header, vector_type_descr(table->type), table->done.n_lines,
                vector_type_items(table->type, table->embedding.n_dimensions));
-    enum status status = output_file_open(&output->array, table->settings->output, error);
+    enum status status = output_file_open(&output->array, table->settings->output.file, error);
     return status == STATUS_OK ? write_bytes(&output->array, header, sizeof header, error) : status;
 }
 
@@ -417,8 +419,8 @@ static enum status open_output(struct embed_table *table, struct table_output *o
         status = open_writer(table, output, error);
     else if (!table->is_own)
         status = open_array(table, output, error);
-    return status == STATUS_OK && table->settings->errors
-               ? output_file_open(&output->errors, table->settings->errors, error)
+    return status == STATUS_OK && table->settings->output.errors
+               ? output_file_open(&output->errors, table->settings->output.errors, error)
                : status;
 }
 
@@ -544,13 +546,15 @@ static enum status open_vectors(struct embed_table *table, struct error *error)
     struct buffer name = {.size_max = sizeof table->made_by - 1};
     const struct settings *settings = table->settings;
     struct text prompt = table->embedding.rules.prompt;
-    int length = asprintf(&table->vectors_path, "%s%s", settings->output, table->is_own ? "" : ".vectors");
+    int length =
+        asprintf(&table->vectors_path, "%s%s", settings->output.file, table->is_own ? "" : ".vectors");
     if (length < 0) {
         table->vectors_path = NULL;
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", settings->output);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory",
+                         settings->output.file);
     }
     buffer_add_string(&name, table->runtime->arithmetic);
-    embedding_runtime_name(&table->embedding, settings, &name);
+    embedding_runtime_name(&table->embedding, &settings->embed, &name);
     buffer_add_format(&name, " dimensions=%d", table->embedding.n_dimensions);
     if (prompt.size)
         buffer_add_format(&name, " prompt=%016llx",
@@ -582,13 +586,13 @@ static enum status open_table(struct embed_table *table, struct error *error)
 {
     struct runtime *runtime = table->runtime;
     const struct settings *settings = table->settings;
-    enum status status = embedding_runtime_choose(&table->embedding, runtime, settings, error);
+    enum status status = embedding_runtime_choose(&table->embedding, runtime, &settings->embed, error);
     if (status == STATUS_OK && table->type == VECTOR_INT8 && !table->embedding.normalize)
         status = refuse_usage(error, "--vector-type int8: expected vectors of length 1, not --no-normalize");
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     if (status == STATUS_OK)
-        status = embedding_runtime_plan(&table->embedding, runtime, settings, error);
+        status = embedding_runtime_plan(&table->embedding, runtime, &settings->engine, error);
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, NULL, error);
     if (status == STATUS_OK)
@@ -612,8 +616,8 @@ static enum status report(const struct embed_table *table, double start_s, struc
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_JOBS_FAILED, "%lld of %lld rows have no vector%s%s",
                      (long long)done->n_failed, (long long)done->n_lines,
-                     table->settings->errors ? ", see " : "",
-                     table->settings->errors ? table->settings->errors : "");
+                     table->settings->output.errors ? ", see " : "",
+                     table->settings->output.errors ? table->settings->output.errors : "");
 }
 
 static void close_table(struct embed_table *table)

@@ -11,9 +11,9 @@
 // ---- what the options and the model's files say ----
 
 static enum status choose_pooling(struct embedding_runtime *embedding, const struct model *model,
-                                  const struct settings *settings, struct error *error)
+                                  const struct embed_options *options, struct error *error)
 {
-    const char *name = settings->tool.pooling;
+    const char *name = options->pooling;
     if (!name || strcmp(name, "model") == 0)
         return pooling_of_model(model, &embedding->pooling, error);
     if (pooling_find(name, &embedding->pooling))
@@ -24,13 +24,13 @@ static enum status choose_pooling(struct embedding_runtime *embedding, const str
 }
 
 static enum status choose_dimensions(struct embedding_runtime *embedding, const struct model *model,
-                                     const struct settings *settings, struct error *error)
+                                     const struct embed_options *options, struct error *error)
 {
     int32_t width = embedding_width(model);
-    enum status status = settings->tool.dimensions ? STATUS_OK : embedding_check_dimensions(model, error);
+    enum status status = options->dimensions ? STATUS_OK : embedding_check_dimensions(model, error);
     if (status != STATUS_OK)
         return status;
-    embedding->n_dimensions = settings->tool.dimensions ? (int32_t)settings->tool.dimensions : width;
+    embedding->n_dimensions = options->dimensions ? (int32_t)options->dimensions : width;
     embedding->rules.n_dimensions_max = embedding->n_dimensions;
     if (embedding->n_dimensions <= width)
         return STATUS_OK;
@@ -41,36 +41,35 @@ static enum status choose_dimensions(struct embedding_runtime *embedding, const 
 
 // Options override the settings in the model's files.
 static enum status choose_defaults(struct embedding_runtime *embedding, const struct model *model,
-                                   const struct settings *settings, struct error *error)
+                                   const struct embed_options *options, struct error *error)
 {
     struct embedding_defaults defaults = {0};
     struct embedding_rules *rules = &embedding->rules;
-    if (settings->tool.normalize && settings->tool.no_normalize)
+    if (options->normalize && options->no_normalize)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
-    if (settings->tool.prefix && settings->tool.prompt_name)
+    if (options->prefix && options->prompt_name)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt and --prompt-name: expected one");
     enum status status = embedding_read_defaults(&defaults, model, error);
     if (status == STATUS_OK)
         status = embedding_read_prompts(model, &embedding->arena, &rules->prompts, error);
-    rules->prompt = settings->tool.prefix ? text_from_string(settings->tool.prefix) : defaults.prompt;
-    if (status == STATUS_OK && settings->tool.prompt_name)
-        status = embedding_find_prompt(model, settings->tool.prompt_name, &embedding->arena, &rules->prompt,
-                                       error);
+    rules->prompt = options->prefix ? text_from_string(options->prefix) : defaults.prompt;
+    if (status == STATUS_OK && options->prompt_name)
+        status = embedding_find_prompt(model, options->prompt_name, &embedding->arena, &rules->prompt, error);
     rules->n_longest = model->shape.n_context;
     rules->limited_by = "the model's context";
-    int32_t n_given = settings->tool.max_length ? (int32_t)settings->tool.max_length : defaults.n_tokens_max;
+    int32_t n_given = options->max_length ? (int32_t)options->max_length : defaults.n_tokens_max;
     if (n_given && n_given < rules->n_longest) {
         rules->n_longest = n_given;
-        rules->limited_by = settings->tool.max_length ? "--max-length" : "the model's max_seq_length";
+        rules->limited_by = options->max_length ? "--max-length" : "the model's max_seq_length";
     }
     embedding->normalize = defaults.normalize;
-    if (settings->tool.normalize || settings->tool.no_normalize)
-        embedding->normalize = settings->tool.normalize;
+    if (options->normalize || options->no_normalize)
+        embedding->normalize = options->normalize;
     return status;
 }
 
 enum status embedding_runtime_choose(struct embedding_runtime *embedding, const struct runtime *runtime,
-                                     const struct settings *settings, struct error *error)
+                                     const struct embed_options *options, struct error *error)
 {
     const struct model *model = runtime->model;
     embedding->rules = (struct embedding_rules){.tokenizer = runtime->tokenizer,
@@ -78,31 +77,30 @@ enum status embedding_runtime_choose(struct embedding_runtime *embedding, const 
                                                 .n_vocab = model->shape.n_vocab};
     enum status status = embedding_check_model(model, error);
     if (status == STATUS_OK)
-        status = choose_defaults(embedding, model, settings, error);
+        status = choose_defaults(embedding, model, options, error);
     if (status == STATUS_OK)
-        status = choose_pooling(embedding, model, settings, error);
-    return status == STATUS_OK ? choose_dimensions(embedding, model, settings, error) : status;
+        status = choose_pooling(embedding, model, options, error);
+    return status == STATUS_OK ? choose_dimensions(embedding, model, options, error) : status;
 }
 
-void embedding_runtime_name(const struct embedding_runtime *embedding, const struct settings *settings,
+void embedding_runtime_name(const struct embedding_runtime *embedding, const struct embed_options *options,
                             struct buffer *name)
 {
     buffer_add_format(name, " pooling=%s%s", pooling_name(embedding->pooling),
                       embedding->normalize ? "" : " no-normalize=1");
-    if (settings->tool.max_length)
-        buffer_add_format(name, " max-length=%lld", (long long)settings->tool.max_length);
+    if (options->max_length)
+        buffer_add_format(name, " max-length=%lld", (long long)options->max_length);
 }
 
 // ---- memory ----
 
-static enum status refuse_pages(const struct runtime *runtime, const struct settings *settings,
+static enum status refuse_pages(const struct runtime *runtime, const struct engine_options *options,
                                 struct error *error)
 {
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                      "%s: family %s attends in both directions, so it holds keys and values of one layer, "
                      "and no KV pages",
-                     settings->engine.kv_type ? "--kv-type" : "--kv-memory",
-                     model_family_name(runtime->model));
+                     options->kv_type ? "--kv-type" : "--kv-memory", model_family_name(runtime->model));
 }
 
 // With fewer pages than the plan may have: only what texts of n_longest need.
@@ -126,24 +124,24 @@ static enum status limit_pages(struct embedding_runtime *embedding, struct runti
 }
 
 enum status embedding_runtime_plan(struct embedding_runtime *embedding, struct runtime *runtime,
-                                   const struct settings *settings, struct error *error)
+                                   const struct engine_options *options, struct error *error)
 {
     enum kv_type kv_type;
     bool bidirectional = runtime->model->shape.bidirectional;
-    struct limits_wanted wanted = {.n_tokens_max = (int32_t)settings->engine.n_tokens_max, // 0: derived
-                                   .n_jobs_max = (int32_t)settings->engine.window,
+    struct limits_wanted wanted = {.n_tokens_max = (int32_t)options->n_tokens_max, // 0: derived
+                                   .n_jobs_max = (int32_t)options->window,
                                    .no_snapshots = true,
-                                   .page_bytes = settings->engine.kv_memory_bytes,
+                                   .page_bytes = options->kv_memory_bytes,
                                    .backend = runtime->device.backend,
                                    .device = runtime->device.on_gpu};
-    if (bidirectional && (settings->engine.kv_type || settings->engine.kv_memory_bytes))
-        return refuse_pages(runtime, settings, error);
-    enum status status = runtime_kv_type(settings, &kv_type, error);
-    if (settings->engine.kv_type)
+    if (bidirectional && (options->kv_type || options->kv_memory_bytes))
+        return refuse_pages(runtime, options, error);
+    enum status status = runtime_kv_type(options, &kv_type, error);
+    if (options->kv_type)
         wanted.kv_type = &kv_type;
     limits_set_embedding(&wanted, runtime->model, embedding->rules.n_longest);
     if (status == STATUS_OK)
-        status = runtime_plan(runtime, settings, &wanted, error);
+        status = runtime_plan(runtime, options, &wanted, error);
     if (status != STATUS_OK && bidirectional)
         return error_prefix(error, "texts of up to %d tokens (--max-length)", embedding->rules.n_longest);
     return status == STATUS_OK ? limit_pages(embedding, runtime, error) : status;

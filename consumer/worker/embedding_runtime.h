@@ -21,14 +21,14 @@ struct embedding_runtime {
 // Before the backend: settings of the model and of --pooling, --dimensions, --prompt, --prompt-name, --max-length,
 // --normalize. STATUS_REFUSE: ERROR_USAGE, ERROR_UNKNOWN_TYPE.
 enum status embedding_runtime_choose(struct embedding_runtime *embedding, const struct runtime *runtime,
-                                     const struct settings *settings, struct error *error) WARN_UNUSED;
+                                     const struct embed_options *options, struct error *error) WARN_UNUSED;
 // The memory plan, in runtime->plan.
 enum status embedding_runtime_plan(struct embedding_runtime *embedding, struct runtime *runtime,
-                                   const struct settings *settings, struct error *error) WARN_UNUSED;
+                                   const struct engine_options *options, struct error *error) WARN_UNUSED;
 // The forward pass and the embedder; logs the plan.
 enum status embedding_runtime_open(struct embedding_runtime *embedding, struct runtime *runtime,
                                    const struct interrupt *interrupt, struct error *error) WARN_UNUSED;
 void embedding_runtime_close(struct embedding_runtime *embedding);
 // Appends the options that vectors depend on, for the name of the arithmetic.
-void embedding_runtime_name(const struct embedding_runtime *embedding, const struct settings *settings,
+void embedding_runtime_name(const struct embedding_runtime *embedding, const struct embed_options *options,
                             struct buffer *name);

@@ -20,10 +20,10 @@ static enum task task_of_model(const struct model *model)
     return gguf_has(model->gguf, key) || !model_has_logits(model) ? TASK_EMBED : TASK_GENERATE;
 }
 
-static enum status choose_task(struct task_runtime *tasks, const struct settings *settings,
+static enum status choose_task(struct task_runtime *tasks, const struct worker_options *options,
                                struct error *error)
 {
-    const char *name = settings->worker.task;
+    const char *name = options->task;
     if (!name || strcmp(name, "auto") == 0) {
         tasks->task = task_of_model(tasks->runtime.model);
         return STATUS_OK;
@@ -37,13 +37,13 @@ static enum status choose_task(struct task_runtime *tasks, const struct settings
 // ---- embeddings ----
 
 // Options of the engine that the embedder has not.
-static enum status refuse_options(const struct settings *settings, struct error *error)
+static enum status refuse_options(const struct engine_options *options, struct error *error)
 {
-    const char *name = settings->engine.test          ? "--engine-test"
-                       : settings->engine.trace_steps ? "--trace-steps"
-                       : settings->engine.check_cpu   ? "--check-cpu"
-                       : settings->engine.speculate   ? "--speculate"
-                                                      : NULL;
+    const char *name = options->test          ? "--engine-test"
+                       : options->trace_steps ? "--trace-steps"
+                       : options->check_cpu   ? "--check-cpu"
+                       : options->speculate   ? "--speculate"
+                                              : NULL;
     if (!name)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -87,22 +87,22 @@ static enum status open_embedding(struct task_runtime *tasks, const struct setti
 {
     struct runtime *runtime = &tasks->runtime;
     struct embedding_runtime *embedding = &tasks->embedding;
-    enum status status = refuse_options(settings, error);
+    enum status status = refuse_options(&settings->engine, error);
     if (status == STATUS_OK)
-        status = runtime_open_tokenizer(runtime, settings, path, error);
+        status = runtime_open_tokenizer(runtime, &settings->model, path, error);
     if (status == STATUS_OK)
-        status = embedding_runtime_choose(embedding, runtime, settings, error);
+        status = embedding_runtime_choose(embedding, runtime, &settings->embed, error);
     if (status != STATUS_OK)
         return status;
     struct buffer options = {0};
-    embedding_runtime_name(embedding, settings, &options);
+    embedding_runtime_name(embedding, &settings->embed, &options);
     snprintf(tasks->options, sizeof tasks->options, "%.*s", (int)options.size,
              options.data ? options.data : "");
     buffer_finish(&options);
     runtime->task_options = tasks->options;
     status = runtime_open_backend(runtime, settings, error);
     if (status == STATUS_OK)
-        status = embedding_runtime_plan(embedding, runtime, settings, error);
+        status = embedding_runtime_plan(embedding, runtime, &settings->engine, error);
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, interrupt, error);
     if (status == STATUS_OK && settings->worker.require_arithmetic)
@@ -124,7 +124,7 @@ enum status task_runtime_open(struct task_runtime *tasks, const struct settings 
     *tasks = (struct task_runtime){0};
     enum status status = runtime_begin(&tasks->runtime, settings, path, error);
     if (status == STATUS_OK)
-        status = choose_task(tasks, settings, error);
+        status = choose_task(tasks, &settings->worker, error);
     if (status != STATUS_OK)
         return status;
     if (tasks->task == TASK_EMBED)
