@@ -241,7 +241,7 @@ static enum status embed_lines(struct command_embed *embed, struct error *error)
 
 // ---- the command ----
 
-static enum status choose_cut(struct command_embed *embed, const struct tool_options *options,
+static enum status choose_cut(struct command_embed *embed, const struct embed_options *options,
                               struct error *error)
 {
     const char *side = options->truncate;
@@ -272,8 +272,8 @@ static enum status name_making(struct command_embed *embed, const struct setting
     if (prompt.size)
         buffer_add_format(&name, " prompt=%016llx",
                           (unsigned long long)hash_bytes(prompt.data, prompt.size, 0));
-    if (settings->tool.truncate)
-        buffer_add_format(&name, " truncate=%s", settings->tool.truncate);
+    if (settings->embed.truncate)
+        buffer_add_format(&name, " truncate=%s", settings->embed.truncate);
     if (status == STATUS_OK && name.failed)
         status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                            "the name of what vectors depend on exceeds %zu bytes", sizeof embed->made_by - 1);
@@ -287,7 +287,7 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
                                  struct error *error)
 {
     struct runtime *runtime = embed->runtime;
-    enum status status = choose_cut(embed, &settings->tool, error);
+    enum status status = choose_cut(embed, &settings->embed, error);
     if (status == STATUS_OK)
         status = embedding_runtime_choose(&embed->embedding, runtime, &settings->embed, error);
     if (status == STATUS_OK)
@@ -376,7 +376,7 @@ static enum status embed_rows(const struct settings *settings, const char *table
 {
     struct runtime runtime = {0};
     struct command_embed embed = {0};
-    enum status status = choose_cut(&embed, &settings->tool, error);
+    enum status status = choose_cut(&embed, &settings->embed, error);
     if (status == STATUS_OK)
         status = embed_table_check(settings, table, error);
     if (status == STATUS_OK)
@@ -415,7 +415,7 @@ enum status command_embed(const struct settings *given, struct error *error)
     find_table(&settings, &table);
     if (table)
         return embed_rows(&settings, table, error);
-    if (settings.tool.column || settings.tool.vector_type || settings.annotate.output.into ||
+    if (settings.embed.column || settings.embed.vector_type || settings.annotate.output.into ||
         settings.output.errors)
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,

@@ -115,10 +115,10 @@ static enum status choose_target(struct embed_table *table, struct error *error)
     if (!settings->output.file || file_is_stream(settings->output.file))
         return refuse_usage(error,
                             "a table: give -o OUT.npy, or the name of a table (.csv, .tsv, .jsonl, .db)");
-    if (settings->tool.vector_type && !vector_type_find(settings->tool.vector_type, &table->type))
+    if (settings->embed.vector_type && !vector_type_find(settings->embed.vector_type, &table->type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--vector-type: expected f32, f16, int8 or binary, got \"%s\"",
-                         settings->tool.vector_type);
+                         settings->embed.vector_type);
     bool npy = is_array(settings->output.file);
     table->format = npy ? TABLE_UNKNOWN : table_format_of(settings->output.file);
     if (format && (npy || !table_format_parse(format, &table->format)))
@@ -145,7 +145,7 @@ static enum status choose_target(struct embed_table *table, struct error *error)
 static enum status choose_column(struct embed_table *table, struct error *error)
 {
     const struct table_columns *columns = table_reader_columns(table->reader);
-    const char *name = table->settings->tool.column;
+    const char *name = table->settings->embed.column;
     if (name)
         table->column = table_columns_find(columns, text_from_string(name));
     if (name && table->column < columns->n)
@@ -202,7 +202,7 @@ static enum status text_of(const struct embed_table *table, const struct table_r
     }
     value_describe(field, description);
     return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "column %s: expected %s, got %s",
-                     table->settings->tool.column, field->kind == VALUE_STRING ? "UTF-8" : "a text",
+                     table->settings->embed.column, field->kind == VALUE_STRING ? "UTF-8" : "a text",
                      description);
 }
 
@@ -559,8 +559,8 @@ static enum status open_vectors(struct embed_table *table, struct error *error)
     if (prompt.size)
         buffer_add_format(&name, " prompt=%016llx",
                           (unsigned long long)hash_bytes(prompt.data, prompt.size, 0));
-    if (settings->tool.truncate)
-        buffer_add_format(&name, " truncate=%s", settings->tool.truncate);
+    if (settings->embed.truncate)
+        buffer_add_format(&name, " truncate=%s", settings->embed.truncate);
     snprintf(table->made_by, sizeof table->made_by, "%.*s", (int)name.size, name.data ? name.data : "");
     buffer_finish(&name);
     enum status status = vector_file_open(&table->file, table->vectors_path, error);

@@ -162,7 +162,7 @@ static const struct option options[] = {
      "end once N or more jobs have failed because of the model, e.g. by NaN logits, and none was answered, "
      "and leave them unfinished (16; 0: never)"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(engine.backend), 1, 0, "NAME",
-     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avx512, on ARM cpu:plain, cpu:neon, cpu:i8mm, limit the "
+     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avxvnni, cpu:avx512, on ARM cpu:plain, cpu:neon, cpu:i8mm, limit the "
      "instruction set"},
     {"threads", 't', INTEGER, ENGINE, AT(engine.threads), 1, 256, "N",
      "threads of the engine (one per core)"},
@@ -323,10 +323,10 @@ static const struct option options[] = {
      "the model's prompt of that name before each text (sheaf inspect lists them)"},
     {"max-length", 0, INTEGER, EMBED | WORK | RUN, AT(embed.max_length), 2, INT32_MAX, "N",
      "tokens of the longest text of an embedding (the model's max_seq_length, else its context)"},
-    {"column", 0, TEXT_VALUE, EMBED, AT(tool.column), 1, ONCE, "NAME", "the table's column of texts"},
-    {"vector-type", 0, TEXT_VALUE, EMBED, AT(tool.vector_type), 1, 0, "TYPE",
+    {"column", 0, TEXT_VALUE, EMBED, AT(embed.column), 1, ONCE, "NAME", "the table's column of texts"},
+    {"vector-type", 0, TEXT_VALUE, EMBED, AT(embed.vector_type), 1, 0, "TYPE",
      "of a table's vectors: f32, f16, int8 (127 times the item) or binary (a bit an item: above 0) (f32)"},
-    {"truncate", 0, TEXT_VALUE, EMBED, AT(tool.truncate), 1, 0, "SIDE",
+    {"truncate", 0, TEXT_VALUE, EMBED, AT(embed.truncate), 1, 0, "SIDE",
      "cut a text that is longer, at its left or right end; special tokens stay (it is refused)"},
     {"normalize", 0, FLAG, EMBED | WORK | RUN, AT(embed.normalize), 0, 0, NULL,
      "vectors of Euclidean length 1 (as modules.json says, else of length 1)"},

@@ -126,6 +126,9 @@ struct template_options {
 // Options of sheaf embed.
 struct embed_options {
     char *pooling;
+    char *column;       // of a table: the texts
+    char *vector_type;  // NULL: f32
+    char *truncate;     // "left" or "right": the end that is cut from a text that is too long
     char *prefix;       // NULL: the model's prompt
     char *prompt_name;  // of the model's prompts
     int64_t dimensions; // 0: all
@@ -136,10 +139,7 @@ struct embed_options {
 // Options of sheaf logits, perplexity, quantize and tokenize; some also of template and embed.
 struct tool_options {
     char *tokens, *type, *against;
-    int64_t context;   // tokens of a window; 0: the default
-    char *column;      // of a table: the texts
-    char *vector_type; // NULL: f32
-    char *truncate;    // "left" or "right": the end that is cut from a text that is too long
+    int64_t context; // tokens of a window; 0: the default
     bool special, add_special, plain_text;
 };
 
