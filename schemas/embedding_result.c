@@ -24,12 +24,12 @@ size_t embeddings_n_values(const struct result *result)
 
 // ---- the result map ----
 
-static bool build_error(struct arena *arena, const struct error *error, struct value *object)
+static bool build_error(struct arena *arena, const struct embedding *item, struct value *object)
 {
     if (!value_object_create(arena, 2, object))
         return false;
-    value_put(object, "code", value_string(text_from_string(error_code_name(error->code))));
-    value_put(object, "message", value_string(text_from_string(error->text)));
+    value_put(object, "code", value_string(text_from_string(error_code_name(item->code))));
+    value_put(object, "message", value_string(item->message));
     return true;
 }
 
@@ -44,7 +44,7 @@ bool embeddings_build(struct arena *arena, const struct result *result, struct v
         struct text bytes = {(const char *)item->items, vector_bytes(embeddings)};
         if (item->items)
             data.array.items[i] = (struct value){.kind = VALUE_BYTES, .text = bytes};
-        else if (!build_error(arena, item->error, &data.array.items[i]))
+        else if (!build_error(arena, item, &data.array.items[i]))
             return false;
     }
     value_put(object, "data", data);
@@ -103,11 +103,8 @@ static enum status read_error(struct job *job, const struct value *value, struct
     enum error_code known = error_code_from_name(name);
     if (known == ERROR_NONE)
         return refuse_member(error, "data.code", "a known code");
-    item->error = arena_allocate(&job->arena, sizeof *item->error);
-    if (!item->error)
-        return out_of_memory(error);
-    int size = (int)(message->text.size < ERROR_TEXT_BYTES ? message->text.size : ERROR_TEXT_BYTES);
-    (void)error_set(item->error, STATUS_REJECT, known, "%.*s", size, message->text.data);
+    item->code = known;
+    item->message = message->text;
     return STATUS_OK;
 }
 
@@ -177,8 +174,8 @@ static void encode_item(const struct embeddings *embeddings, int32_t index, stru
         buffer_add_string(out, "\"embedding\":");
         encode_vector(embeddings, item->items, out);
     } else {
-        buffer_add_format(out, "\"error\":{\"code\":\"%s\",\"message\":", error_code_name(item->error->code));
-        json_encode_string(text_from_string(item->error->text), out);
+        buffer_add_format(out, "\"error\":{\"code\":\"%s\",\"message\":", error_code_name(item->code));
+        json_encode_string(item->message, out);
         buffer_add_byte(out, '}');
     }
     buffer_add_byte(out, '}');

@@ -292,8 +292,9 @@ struct choice_logprob {
 
 // The vector of one input of an embedding job, or its error.
 struct embedding {
-    const float *items;  // [n_dimensions]; NULL: `error` says why
-    struct error *error; // only with request.embedding.is_partial
+    const float *items;   // [n_dimensions]; NULL: `code` and `message` say why
+    enum error_code code; // only with request.embedding.is_partial
+    struct text message;
 };
 
 struct embeddings {

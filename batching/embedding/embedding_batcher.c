@@ -380,10 +380,8 @@ static void fail_input(struct embedding_batcher *b, const struct ready_input *in
     }
     struct embedding *item = &job->result.embeddings.items[input->index];
     item->items = NULL;
-    item->error = arena_allocate(&job->arena, sizeof error);
-    if (item->error)
-        *item->error = error;
-    else
+    item->code = error.code;
+    if (!job_set_text(job, &item->message, text_from_string(error.text)))
         note_memory(b);
 }
 

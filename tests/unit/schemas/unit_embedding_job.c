@@ -159,13 +159,12 @@ TEST(equal_embedding_jobs_have_one_hash_and_others_do_not)
 static struct job *make_done(bool is_base64)
 {
     static const float vectors[2][3] = {{1.0f, -0.5f, 0.1f}, {0.0f, 3.5f, -1e-30f}};
-    static struct error fault;
     static struct embedding items[3];
     struct job *job = decode_good("{'job_id':'docs-4','dataset':'docs','index':4,'created':1700000000,"
                                   "'input':['x','y','z'],'partial':true}");
-    (void)error_set(&fault, STATUS_REJECT, ERROR_CONTEXT_LENGTH, "input[1]: the text has 600 tokens");
     items[0].items = vectors[0];
-    items[1].error = &fault;
+    items[1].code = ERROR_CONTEXT_LENGTH;
+    items[1].message = TEXT("input[1]: the text has 600 tokens");
     items[2].items = vectors[1];
     job->result.status = RESULT_DONE;
     job->result.embeddings = (struct embeddings){items, 3, 3, is_base64, 9};

@@ -299,9 +299,9 @@ TEST(with_partial_each_bad_input_has_its_error_and_the_others_their_vectors)
     assert_vector(job, 0, (int32_t[]){3}, 1);
     assert_vector(job, 2, (int32_t[]){4, 5}, 2);
     assert_vector(job, 4, (int32_t[]){6}, 1);
-    assert_true(!items[1].items && items[1].error->code == ERROR_LOGITS_NAN);
-    assert_true(!items[3].items && items[3].error->code == ERROR_TOKEN_RANGE);
-    assert_memory_equal(items[3].error->text, "input[3]: ", 10);
+    assert_true(!items[1].items && items[1].code == ERROR_LOGITS_NAN);
+    assert_true(!items[3].items && items[3].code == ERROR_TOKEN_RANGE);
+    assert_memory_equal(items[3].message.data, "input[3]: ", 10);
     assert_int_equal(finished_job(&bench, "all")->result.status, RESULT_DONE);
     close_bench(&bench);
 }
