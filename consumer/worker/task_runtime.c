@@ -12,11 +12,14 @@
 
 // ---- the task ----
 
-// A model that says how its hidden states are pooled, or that has no logits, is one for embeddings.
+// A model that says how its hidden states are pooled, or that has no logits, is one for embeddings. No task is one
+// of a classification head: as a generator its model is refused, with the commands that score.
 static enum task task_of_model(const struct model *model)
 {
     char key[128];
     snprintf(key, sizeof key, "%s.pooling_type", model_family_name(model));
+    if (model->classifier.output.data)
+        return TASK_GENERATE;
     return gguf_has(model->gguf, key) || !model_has_logits(model) ? TASK_EMBED : TASK_GENERATE;
 }
 
