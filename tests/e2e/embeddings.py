@@ -253,7 +253,7 @@ def a_result_that_the_topic_cannot_take_is_refused_before_it_is_computed(test):
     embeds(test)
     n = 2048
     topics.produce([line("large", ["the"] * n, dimensions=tiny_model.WIDTH), line("small", ["the"] * n, dimensions=3), line("one", "the")])
-    kafka.protocol.create(kafka.protocol.Connection(kafka.address()), {topics.prefix + "narrow": (1, {"max.message.bytes": "200000"})})
+    kafka.protocol.create_and_wait(kafka.protocol.Connection(kafka.address()), {topics.prefix + "narrow": (1, {"max.message.bytes": "200000"})})
     options = list(topics.options)
     options[options.index("--results") + 1] = topics.prefix + "narrow"
     finished = test.run("work", test.model, "--group", topics.group, *options, "--exit-when-idle", "1", "--store", "w.db", status=3)
