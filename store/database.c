@@ -128,8 +128,8 @@ static enum status is_empty(struct database *database, bool *empty, struct error
     return STATUS_OK;
 }
 
-// Creates the schema in an empty file, in one transaction; a second process that does it at the same time
-// finds nothing left to do. A file of another version is refused.
+// Creates the schema in an empty file, or adds what version 14 lacks, in one transaction; a second process
+// that does it at the same time finds nothing left to do. A file of another version is refused.
 static enum status create_schema(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
@@ -144,12 +144,15 @@ static enum status create_schema(struct database *database, struct error *error)
     if (status == STATUS_OK && version == 0 && !empty)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: a SQLite file, but not a sheaf store",
                            database->path);
-    if (status == STATUS_OK && version != STORE_VERSION && !empty)
+    if (status == STATUS_OK && version != STORE_VERSION && version != STORE_VERSION_RELEASED && !empty)
         status = refuse_version(database, version, error);
     if (status == STATUS_OK && empty)
         status = database_execute(database, store_sql, error);
+    bool lacks_15 = empty || version == STORE_VERSION_RELEASED;
+    if (status == STATUS_OK && lacks_15)
+        status = database_execute(database, store_15_sql, error);
     snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", STORE_VERSION);
-    if (status == STATUS_OK && empty)
+    if (status == STATUS_OK && lacks_15)
         status = database_execute(database, pragma, error);
     return database_end(database, status, error);
 }
@@ -288,7 +291,8 @@ enum status database_open(struct database *database, const char *path, enum stor
         status = open_version(database, mode, &version, error);
     if (status == STATUS_OK)
         status = prepare_rollback(database, error);
-    if (status == STATUS_OK && version != STORE_VERSION && mode == STORE_READ_ONLY)
+    bool is_known = version == STORE_VERSION || version == STORE_VERSION_RELEASED;
+    if (status == STATUS_OK && !is_known && mode == STORE_READ_ONLY)
         status = refuse_version(database, version, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
         status = create_schema(database, error);

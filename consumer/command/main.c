@@ -30,6 +30,7 @@ static const struct {
     {"quantize", command_quantize}, {"mirror", command_mirror, true},   {"dataset", command_dataset},
     {"annotate", command_annotate}, {"report", command_report},         {"embed", command_embed},
     {"lag", command_lag, true},     {"perplexity", command_perplexity},
+    {"serve", command_serve, true},
 };
 
 // A supervisor may stop a service at once: that is no failure.
@@ -123,6 +124,7 @@ static int start_process(int argc, char **argv)
                                                        : LOG_INFO,
                                 settings.log.json, settings.log.file,
                                 settings.command && (strcmp(settings.command, "work") == 0 ||
+                                                     strcmp(settings.command, "serve") == 0 ||
                                                      strcmp(settings.command, "mirror") == 0)};
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {

@@ -25,7 +25,10 @@ enum {
     EMBED = 1 << 17,
     LAG = 1 << 18,
     PERPLEXITY = 1 << 19,
-    ALL = (1 << 20) - 1,
+    // A server works too, so its command has the bit of WORK: options of workers that it has not are WORK_ALONE.
+    SERVE = 1 << 20,
+    WORK_ALONE = 1 << 21,
+    ALL = (1 << 22) - 1,
     ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS | ANNOTATE | LAG,
     ENGINE = WORK | RUN | ANNOTATE | LOGITS | PERPLEXITY | BENCH | EMBED,
     WITH_MODEL = ENGINE | INSPECT | TOKENIZE | GRAMMAR | TEMPLATE | QUANTIZE,

@@ -93,6 +93,12 @@ struct settings {
         bool metrics_content;
     } worker;
 
+    struct {
+        char *address, *token; // token: a file
+        uint64_t file_bytes_max;
+        bool no_work;
+    } serve;
+
     struct { // of sheaf status and sheaf mirror
         bool watch, rebuild, until_end;
     } follow;

@@ -226,6 +226,10 @@ enum status service_run(const struct service *service, const struct settings *se
     enum status status =
         exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
     watch.exporter = exporter;
+    if (status == STATUS_OK && service->attach) {
+        exporter_share(exporter);
+        service->attach(service->attach_context, exporter);
+    }
     if (status == STATUS_OK) {
         exporter_announce_start(exporter, "loading the model");
         status = runtime_open(&runtime, settings, settings->model.path, &interrupt, error);
@@ -268,6 +272,8 @@ enum status service_run(const struct service *service, const struct settings *se
     closing_at(&closing, "the model and its memory");
     runtime_close(&runtime);
     closing_end(&closing);
+    if (service->attach)
+        service->attach(service->attach_context, NULL);
     exporter_close(exporter);
     if (watch.stop_fd >= 0)
         close(watch.stop_fd);

@@ -38,8 +38,9 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "consumer/worker": BASE | QUEUE | ENGINE | {"store", "gpu", "batching", "consumer/observe", "consumer/options"},
     "consumer/command/files": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options"},
     "consumer/annotate": BASE | QUEUE | {"store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
+    "consumer/serve": BASE | {"store", "batching", "consumer/queue", "consumer/observe", "consumer/options", "consumer/command/files"},
     "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
-                                                 "consumer/annotate"},
+                                                 "consumer/annotate", "consumer/serve"},
 }
 THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack.h": (r"schemas/msgpack\.c", 1),
@@ -53,7 +54,7 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "librdkafka/rdkafka.h": (r"consumer/queue/kafka/(client/)?\w+\.[ch]", 19),
     "setjmp.h": (r"engine/template/(lexer|rendering)\.h", 2),
     "zlib.h": (r"consumer/command/files/input_source\.c", 1),
-    "microhttpd.h": (r"consumer/observe/http\.c", 1),
+    "microhttpd.h": (r"consumer/(observe/http|serve/serve_http)\.c", 2),
     "sanitizer/asan_interface.h": (r"schemas/base/arena\.c", 1),
 }
 SYSTEM = set("""arpa/inet assert ctype dirent errno fcntl float inttypes immintrin arm_neon asm/hwcap sys/auxv libgen limits malloc math netdb poll pthread sched signal stdalign
