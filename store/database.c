@@ -157,21 +157,28 @@ static enum status create_schema(struct database *database, struct error *error)
     return database_end(database, status, error);
 }
 
-// The store contains prompts: only its owner may read it. SQLite would create the file with the umask.
+// The store contains prompts: only its owner may read it. SQLite would create the file with the umask. An
+// existing file is not opened here: closing a descriptor of it would release the locks that SQLite holds for
+// another open store of this process (https://sqlite.org/howtocorrupt.html, 2.2), and a process that closes
+// its own store would then delete the log.
 static enum status create_file(const char *path, enum store_mode mode, struct error *error)
 {
     bool creates = mode == STORE_CREATE || mode == STORE_CREATE_SOON;
-    int flags = (creates ? O_CREAT | O_RDWR : mode == STORE_EXISTING ? O_RDWR : O_RDONLY) | O_CLOEXEC;
-    int fd = open(path, flags, 0600);
-    if (fd < 0)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path,
-                         strerror(errno));
     struct stat about;
-    bool is_file = fstat(fd, &about) != 0 || S_ISREG(about.st_mode);
-    close(fd);
-    return is_file ? STATUS_OK
-                   : error_set(error, STATUS_REFUSE, ERROR_STORE,
-                               "%s: opening the store: expected a file, got a device or a pipe", path);
+    bool is_found = stat(path, &about) == 0;
+    int fd = creates && !is_found && errno == ENOENT ? open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0) {
+        close(fd);
+        return STATUS_OK;
+    }
+    if (is_found && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: opening the store: expected a file, got a device or a pipe", path);
+    if (is_found && S_ISDIR(about.st_mode))
+        errno = EISDIR;
+    else if (is_found && faccessat(AT_FDCWD, path, mode == STORE_READ_ONLY ? R_OK : R_OK | W_OK, AT_EACCESS) == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path, strerror(errno));
 }
 
 // Retries until `patience_ms` has passed. Processes that open a new file at the same time all hold a read

@@ -157,6 +157,12 @@ static enum status check_lines(struct checking *checking, struct input_source *s
     return status;
 }
 
+static int compare_faults(const void *a, const void *b)
+{
+    const struct batch_fault *x = a, *y = b;
+    return x->line < y->line ? -1 : x->line > y->line;
+}
+
 enum status batch_check(struct batch_check *check, const char *path, const char *endpoint,
                         struct error *error)
 {
@@ -174,5 +180,7 @@ enum status batch_check(struct batch_check *check, const char *path, const char 
     if (status == STATUS_OK && check->n_requests == 0 && check->n_faults == 0)
         add_fault(check, 0, "empty_file", NULL, "the file has no request");
     free(checking.ids);
+    qsort(check->faults, (size_t)(check->n_faults < BATCH_FAULTS_MAX ? check->n_faults : BATCH_FAULTS_MAX),
+          sizeof *check->faults, compare_faults);
     return status;
 }

@@ -20,7 +20,7 @@ struct batch_fault {
 struct batch_check {
     int64_t n_requests; // lines that are not blank
     int64_t n_faults;   // of all lines
-    struct batch_fault faults[BATCH_FAULTS_MAX]; // the first, by line; those of equal ids last
+    struct batch_fault faults[BATCH_FAULTS_MAX]; // the first, by line
 };
 
 // `endpoint`: the url that all lines must have. Errors: the file can't be read. A fault of the file itself, as
