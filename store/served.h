@@ -91,6 +91,10 @@ struct batch_outcome {
 enum status store_batch_end(struct store *store, struct text id, const struct batch_outcome *outcome,
                             bool *changed, struct error *error) WARN_UNUSED;
 
+// The jobs of a dataset. *exists false: there is no such dataset, and the numbers are 0.
+enum status store_dataset_count(struct store *store, struct text dataset, bool *exists, int64_t *n_submitted,
+                                int64_t *n_unfinished, struct error *error) WARN_UNUSED;
+
 // Passes the names of the models of living workers, each once. *n_alive: number of these workers, also of
 // those with equal names; -1: unknown.
 enum status store_models(struct store *store,

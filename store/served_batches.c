@@ -159,6 +159,26 @@ enum status store_batches_open(struct store *store, served_batch_receive *receiv
                                : database_error(&store->database, "listing open batches", error);
 }
 
+enum status store_dataset_count(struct store *store, struct text dataset, bool *exists, int64_t *n_submitted,
+                                int64_t *n_unfinished, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT n_submitted, n_submitted - n_done - n_failed - n_cancelled FROM datasets WHERE dataset = ?",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    int code = sqlite3_step(select);
+    *exists = code == SQLITE_ROW;
+    *n_submitted = *exists ? sqlite3_column_int64(select, 0) : 0;
+    *n_unfinished = *exists ? sqlite3_column_int64(select, 1) : 0;
+    sqlite3_reset(select);
+    return code == SQLITE_ROW || code == SQLITE_DONE
+               ? STATUS_OK
+               : database_error(&store->database, "looking for a dataset", error);
+}
+
 enum status store_batch_stamp(struct store *store, struct text id, enum batch_stamp stamp, bool *changed,
                               struct error *error)
 {

@@ -4,6 +4,7 @@
 #include "consumer/serve/answer_stream.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 // A stream's status line is sent with its first event; a fault that is found sooner has its own status.
@@ -39,18 +40,30 @@ static bool read_stream(struct call *call, const struct value *object, struct as
     return false;
 }
 
-// The job's record: the request without what concerns its transport, with a priority if it has none.
-static void write_record(const struct call *call, const char *id, const struct value *object,
-                         struct buffer *record)
+// The prompts of a list that are jobs of their own; an array with one item is the prompt itself. NULL: there
+// is no such list.
+static const struct value *list_of_prompts(const struct value *object)
 {
-    buffer_add_format(record, "{\"custom_id\":\"%s\",\"method\":\"POST\",\"url\":\"%s\",\"body\":{", id, call->path);
+    const struct value *prompt = value_get(object, "prompt");
+    bool is_list = prompt && prompt->kind == VALUE_ARRAY && prompt->array.n_items > 1 &&
+                   (prompt->array.items[0].kind == VALUE_STRING || prompt->array.items[0].kind == VALUE_ARRAY);
+    return is_list ? prompt : NULL;
+}
+
+// Writes a job's record: the request without what concerns its transport, with a priority if it has none, and
+// with `prompt` (NULL: its own).
+static void write_record(const struct call *call, const char *name, const struct value *object,
+                         const struct value *prompt, struct buffer *record)
+{
+    buffer_add_format(record, "{\"custom_id\":\"%s\",\"method\":\"POST\",\"url\":\"%s\",\"body\":{", name,
+                      call->path);
     for (size_t i = 0; i < object->object.n_members; i++) {
         const struct value_member *member = &object->object.members[i];
         if (text_equals_string(member->key, "stream") || text_equals_string(member->key, "stream_options"))
             continue;
         json_encode_string(member->key, record);
         buffer_add_byte(record, ':');
-        json_encode(&member->value, record);
+        json_encode(prompt && text_equals_string(member->key, "prompt") ? prompt : &member->value, record);
         buffer_add_byte(record, ',');
     }
     if (!value_get(object, "priority"))
@@ -58,6 +71,40 @@ static void write_record(const struct call *call, const char *id, const struct v
     if (!record->failed && record->data[record->size - 1] == ',')
         record->size--;
     buffer_add_string(record, "}}");
+}
+
+// The records of a request's jobs, one after another in `bytes`; records[i] ends at ends[i].
+struct records {
+    struct buffer bytes;
+    size_t ends[PENDING_JOBS_MAX], n;
+    struct text texts[PENDING_JOBS_MAX]; // when all are written
+};
+
+// False: the reply says why.
+static bool write_records(struct call *call, const char *id, const struct value *object, struct records *records)
+{
+    const struct value *list = list_of_prompts(object);
+    char name[SERVE_ID_BYTES + 8];
+    records->n = list ? list->array.n_items : 1;
+    records->bytes.size_max = CALL_BODY_BYTES_MAX;
+    if (records->n > PENDING_JOBS_MAX) {
+        reply_error(&call->reply, 400, "invalid_value", "prompt", "prompt: expected at most %d prompts, got %zu",
+                    PENDING_JOBS_MAX, records->n);
+        return false;
+    }
+    for (size_t i = 0; i < records->n; i++) {
+        snprintf(name, sizeof name, list ? "%s-%zu" : "%s", id, i);
+        write_record(call, name, object, list ? &list->array.items[i] : NULL, &records->bytes);
+        records->ends[i] = records->bytes.size;
+    }
+    if (records->bytes.failed) {
+        reply_error(&call->reply, 413, "request_too_large", NULL, "The request's jobs have more than %d bytes.",
+                    CALL_BODY_BYTES_MAX);
+        return false;
+    }
+    for (size_t i = 0, begin = 0; i < records->n; begin = records->ends[i++])
+        records->texts[i] = (struct text){records->bytes.data + begin, records->ends[i] - begin};
+    return true;
 }
 
 // Refuses at once what no worker would compute. False: the reply says why.
@@ -107,9 +154,10 @@ static void refuse_end(struct call *call, enum pending_end end, const struct err
 
 static void reply_answer(struct call *call, struct pending_answer *pending)
 {
-    struct text record = {pending->record.data, pending->record.size};
-    if (!answer_body_write(record, &call->reply.body, &call->reply.status))
-        reply_error(&call->reply, 500, NULL, NULL, "The result can't be read.");
+    buffer_finish(&call->reply.body);
+    call->reply.body = pending->body;
+    call->reply.status = pending->status;
+    pending->body = (struct buffer){0};
 }
 
 // The stream begins when there is an answer, or after STREAM_BEGIN_MS without one.
@@ -133,50 +181,52 @@ static void wait_and_reply(struct call *call, const struct asked *asked, struct 
         refuse_end(call, end, &error);
         return;
     }
-    if (!asked->streams) {
-        reply_answer(call, pending);
-        return;
-    }
-    struct buffer body = {0};
-    int status = 500;
-    bool is_read = answer_body_write((struct text){pending->record.data, pending->record.size}, &body, &status);
-    if (is_read && status == 200)
+    if (asked->streams && pending->status == 200)
         reply_stream(call, asked, pending);
     else
         reply_answer(call, pending);
-    buffer_finish(&body);
 }
 
-static void submit_and_reply(struct call *call, const struct asked *asked, const char *id, struct text record)
+static void submit_and_reply(struct call *call, const struct asked *asked, const char *id,
+                             const struct records *records)
 {
     struct error error;
     struct pending_answer pending = {.serve = call->serve, .socket = call->socket};
     snprintf(pending.id, sizeof pending.id, "%s", id);
-    if (pending_answer_submit(&pending, record, &error) == STATUS_OK)
+    if (pending_answer_submit(&pending, records->texts, records->n, &error) == STATUS_OK)
         wait_and_reply(call, asked, &pending);
     else
         reply_fault(&call->reply, &error);
     pending_answer_finish(&pending);
 }
 
+static void answer_object(struct call *call, const struct value *object, const struct asked *asked,
+                          struct records *records)
+{
+    char id[SERVE_ID_BYTES];
+    if (!serve_new_id(id, "", 24)) {
+        reply_error(&call->reply, 500, NULL, NULL, "no random bytes for an id");
+        return;
+    }
+    bool is_good = write_records(call, id, object, records);
+    for (size_t i = 0; is_good && i < records->n; i++)
+        is_good = check_record(call, asked, records->texts[i]);
+    if (is_good && check_workers(call))
+        submit_and_reply(call, asked, id, records);
+}
+
 void answer_call(struct call *call)
 {
     struct arena arena = {0};
     struct value object;
-    struct buffer record = {.size_max = CALL_BODY_BYTES_MAX};
     struct asked asked = {.is_chat = strcmp(call->path, "/v1/chat/completions") == 0};
-    char id[SERVE_ID_BYTES];
-    if (!serve_new_id(id, "", 24)) {
-        reply_error(&call->reply, 500, NULL, NULL, "no random bytes for an id");
-    } else if (call_read_object(call, &arena, &object) && read_stream(call, &object, &asked)) {
-        write_record(call, id, &object, &record);
-        struct text text = {record.data, record.size};
-        if (record.failed)
-            reply_error(&call->reply, 413, "request_too_large", NULL, "The request has more than %d bytes.",
-                        CALL_BODY_BYTES_MAX);
-        else if (check_record(call, &asked, text) && check_workers(call))
-            submit_and_reply(call, &asked, id, text);
-    }
-    buffer_finish(&record);
+    struct records *records = calloc(1, sizeof *records);
+    if (!records)
+        reply_error(&call->reply, 503, "out_of_memory", NULL, "reading the request: out of memory");
+    else if (call_read_object(call, &arena, &object) && read_stream(call, &object, &asked))
+        answer_object(call, &object, &asked, records);
+    if (records)
+        buffer_finish(&records->bytes);
+    free(records);
     arena_finish(&arena);
 }

@@ -26,19 +26,12 @@ static const char *reason_of(enum pending_end end)
 
 static void write_events(struct answer_stream *stream)
 {
-    struct buffer body = {0};
-    int status = 500;
-    struct text record = {stream->pending.record.data, stream->pending.record.size};
-    bool is_read = answer_body_write(record, &body, &status);
-    struct text text = {body.data, body.size};
-    if (!is_read)
-        answer_events_fail(text_from_string(reason_of(PENDING_FAULT)), &stream->events);
-    else if (status != 200)
+    struct text text = {stream->pending.body.data, stream->pending.body.size};
+    if (stream->pending.status != 200)
         answer_events_fail(text, &stream->events);
     else if (!answer_events_write(text, stream->is_chat, stream->include_usage, &stream->events))
         buffer_clear(&stream->events); // out of memory: the stream ends without [DONE]
     stream->is_complete = true;
-    buffer_finish(&body);
 }
 
 struct answer_stream *answer_stream_create(struct pending_answer *pending, bool is_chat, bool include_usage)

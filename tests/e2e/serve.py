@@ -495,6 +495,26 @@ def a_completion_that_is_no_request_is_refused_with_its_parameter(test):
 
 
 @case
+def a_list_of_prompts_is_one_answer_with_a_choice_of_each(test):
+    with serving(test) as server:
+        body = {"model": "tiny", "max_tokens": 4, "temperature": 0, "logprobs": 1}
+        for prompts in (["the water", "in there"], [[5, 6, 7], [8], [9, 10]], ["alone"]):
+            alone = [server.post("/v1/completions", {**body, "prompt": prompt}) for prompt in prompts]
+            together = server.post("/v1/completions", {**body, "prompt": prompts})
+            assert [choice["index"] for choice in together["choices"]] == list(range(len(prompts)))
+            assert [dict(choice, index=0) for choice in together["choices"]] == [answer["choices"][0] for answer in alone]
+            for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+                assert together["usage"][name] == sum(answer["usage"][name] for answer in alone), together
+            texts, _, _ = texts_of(server.ask("POST", "/v1/completions", {**body, "prompt": prompts, "stream": True})[1])
+            assert [texts[i] for i in range(len(prompts))] == [choice["text"] for choice in together["choices"]]
+        choices = server.post("/v1/completions", {**body, "prompt": ["a", "b"], "n": 2, "temperature": 0.8})["choices"]
+        assert [choice["index"] for choice in choices] == [0, 1, 2, 3]
+        assert server.refuse(400, "POST", "/v1/completions", {**body, "prompt": ["a", 5]})["param"] == "prompt"
+        server.refuse(400, "POST", "/v1/completions", {**body, "prompt": ["a", "the water " * 2000]})
+        assert test.query("SELECT count(*) FROM datasets") == [(0,)]
+
+
+@case
 def a_completion_goes_before_a_batch(test):
     with serving(test, "--engine-test", "fixed:5", "--max-batch", "2", "--window", "4") as server:
         name = server.create(server.upload([chat(i) for i in range(400)]))
@@ -540,7 +560,7 @@ def a_stopping_server_ends_what_waits(test):
     server = Server(test, "--no-work").ready()
     worker = test.start("work", "--model", test.model, "--engine-test", "fixed:50", "--max-batch", "1")
     test.wait_until("a worker", lambda: server.get("/v1/models")["data"])
-    body = json.dumps({**chat(1)["body"], "max_tokens": 500}).encode()
+    body = json.dumps({**chat(1)["body"], "max_tokens": 200}).encode()
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S)
     connection.request("POST", "/v1/chat/completions", body)
     test.wait_until("its job", lambda: test.query("SELECT count(*) FROM jobs") == [(1,)])
