@@ -176,7 +176,8 @@ static enum status create_file(const char *path, enum store_mode mode, struct er
                          "%s: opening the store: expected a file, got a device or a pipe", path);
     if (is_found && S_ISDIR(about.st_mode))
         errno = EISDIR;
-    else if (is_found && faccessat(AT_FDCWD, path, mode == STORE_READ_ONLY ? R_OK : R_OK | W_OK, AT_EACCESS) == 0)
+    else if (is_found &&
+             faccessat(AT_FDCWD, path, mode == STORE_READ_ONLY ? R_OK : R_OK | W_OK, AT_EACCESS) == 0)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path, strerror(errno));
 }

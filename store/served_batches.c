@@ -39,7 +39,8 @@ static void pass_batch(sqlite3_stmt *row, served_batch_receive *receive, void *c
                                  .n_refused = n[11],
                                  .output_expires_s = n[12],
                                  .at_us = {n[13], n[14], n[15], n[16], n[17], n[18], n[19], n[20], n[21]},
-                                 .jobs = {n[22] != 0, n[23], n[24], n[25], n[26], n[27], n[28], n[29], n[30] != 0}};
+                                 .jobs = {n[22] != 0, n[23], n[24], n[25], n[26], n[27], n[28], n[29],
+                                          n[30] != 0}};
     receive(context, &batch);
 }
 
@@ -105,8 +106,9 @@ static enum status find_cursor(struct store *store, struct text owner, const str
     *number = page->is_ascending ? 0 : INT64_MAX;
     if (page->after.size == 0)
         return STATUS_OK;
-    sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT number FROM served_batches WHERE id = ? AND owner = ?", error);
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT number FROM served_batches WHERE id = ? AND owner = ?",
+                           error);
     if (!select)
         return error->status;
     bind_text(select, 1, page->after);
@@ -155,8 +157,7 @@ enum status store_batches_open(struct store *store, served_batch_receive *receiv
     while ((code = sqlite3_step(select)) == SQLITE_ROW)
         pass_batch(select, receive, context);
     sqlite3_reset(select);
-    return code == SQLITE_DONE ? STATUS_OK
-                               : database_error(&store->database, "listing open batches", error);
+    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "listing open batches", error);
 }
 
 enum status store_dataset_count(struct store *store, struct text dataset, bool *exists, int64_t *n_submitted,
@@ -182,7 +183,8 @@ enum status store_dataset_count(struct store *store, struct text dataset, bool *
 enum status store_batch_stamp(struct store *store, struct text id, enum batch_stamp stamp, bool *changed,
                               struct error *error)
 {
-#define STAMP(column) "UPDATE served_batches SET " column " = ? WHERE id = ? AND " column " IS NULL AND " IS_OPEN
+#define STAMP(column)                                                                                        \
+    "UPDATE served_batches SET " column " = ? WHERE id = ? AND " column " IS NULL AND " IS_OPEN
     static const char *const updates[] = {[BATCH_IN_PROGRESS] = STAMP("in_progress_at_us"),
                                           [BATCH_FINALIZING] = STAMP("finalizing_at_us"),
                                           [BATCH_CANCELLING] = STAMP("cancelling_at_us")};

@@ -48,9 +48,10 @@ static void pass_file(sqlite3_stmt *row, served_file_receive *receive, void *con
 enum status store_file_find(struct store *store, struct text owner, struct text id,
                             served_file_receive *receive, void *context, bool *found, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT " COLUMNS " FROM served_files WHERE id = ?2 AND owner = ?3 AND " LIVES,
-        error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT " COLUMNS " FROM served_files WHERE id = ?2 AND owner = ?3 AND " LIVES,
+                           error);
     if (!select)
         return error->status;
     bind_integer(select, 1, clock_wall_us());
@@ -74,8 +75,9 @@ static enum status find_cursor(struct store *store, struct text owner, const str
     *number = page->is_ascending ? 0 : INT64_MAX;
     if (page->after.size == 0)
         return STATUS_OK;
-    sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT number FROM served_files WHERE id = ? AND owner = ?", error);
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT number FROM served_files WHERE id = ? AND owner = ?",
+                           error);
     if (!select)
         return error->status;
     bind_text(select, 1, page->after);

@@ -28,11 +28,8 @@ static enum status work(struct serve *serve, struct store *store, const struct s
 {
     struct worker_progress progress = {0};
     struct progress_line line = {.message_ms = settings->worker.progress_s * 1000};
-    struct service service = {.store = store,
-                              .exit_when_idle_s = -1,
-                              .line = &line,
-                              .attach = attach,
-                              .attach_context = serve};
+    struct service service = {
+        .store = store, .exit_when_idle_s = -1, .line = &line, .attach = attach, .attach_context = serve};
     return service_run(&service, settings, &progress, error);
 }
 
@@ -74,12 +71,14 @@ static enum status check_settings(const struct settings *settings, struct error 
 
 enum status command_serve(const struct settings *settings, struct error *error)
 {
-    const struct serve_config config = {
-        .address = settings->serve.address ? settings->serve.address : LISTEN_DEFAULT,
-        .token_path = settings->serve.token,
-        .store_path = named_store_path(settings),
-        .file_bytes_max = settings->serve.file_bytes_max ? settings->serve.file_bytes_max : FILE_BYTES_DEFAULT,
-        .has_worker = !settings->serve.no_work};
+    const struct serve_config config = {.address = settings->serve.address ? settings->serve.address
+                                                                           : LISTEN_DEFAULT,
+                                        .token_path = settings->serve.token,
+                                        .store_path = named_store_path(settings),
+                                        .file_bytes_max = settings->serve.file_bytes_max
+                                                              ? settings->serve.file_bytes_max
+                                                              : FILE_BYTES_DEFAULT,
+                                        .has_worker = !settings->serve.no_work};
     struct serve *serve = NULL;
     struct store *store = NULL;
     enum status status = check_settings(settings, error);

@@ -29,8 +29,7 @@ static const struct {
     {"grammar", command_grammar},   {"logits", command_logits},         {"bench", command_bench},
     {"quantize", command_quantize}, {"mirror", command_mirror, true},   {"dataset", command_dataset},
     {"annotate", command_annotate}, {"report", command_report},         {"embed", command_embed},
-    {"lag", command_lag, true},     {"perplexity", command_perplexity},
-    {"serve", command_serve, true},
+    {"lag", command_lag, true},     {"perplexity", command_perplexity}, {"serve", command_serve, true},
 };
 
 // A supervisor may stop a service at once: that is no failure.

@@ -182,8 +182,9 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
     (void)version, (void)upload_data, (void)upload_data_size, (void)connection_context;
     const struct http *http = context;
     struct http_answer answer = {.status = MHD_HTTP_OK, .content_type = "text/plain; charset=utf-8"};
-    if (http->only_loopback && !http_host_is_local(&http->address, MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-                                                                                MHD_HTTP_HEADER_HOST))) {
+    if (http->only_loopback &&
+        !http_host_is_local(&http->address,
+                            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
         answer.status = MHD_HTTP_FORBIDDEN;
         buffer_add_string(&answer.body, "without --metrics-token, the loopback's names alone\n");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {

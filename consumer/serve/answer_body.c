@@ -44,7 +44,8 @@ bool answer_body_write(struct text record, struct buffer *body, int *status)
     return complete;
 }
 
-void answer_body_refuse(struct job *job, const struct error *error, bool is_chat, struct buffer *body, int *status)
+void answer_body_refuse(struct job *job, const struct error *error, bool is_chat, struct buffer *body,
+                        int *status)
 {
     struct buffer line = {0};
     job->result.status = RESULT_FAILED;
@@ -58,6 +59,11 @@ void answer_body_refuse(struct job *job, const struct error *error, bool is_chat
 // ---- events ----
 
 static const struct value null_value = {.kind = VALUE_NULL};
+
+static const struct value *member_of(const struct value *object, const char *key)
+{
+    return object ? value_get(object, key) : NULL;
+}
 
 static void add_member(struct buffer *out, const char *key, const struct value *value)
 {
@@ -110,8 +116,8 @@ static void add_calls(struct buffer *out, const struct value *calls)
 static void add_deltas(struct buffer *out, const struct value *body, const struct value *choice,
                        bool include_usage)
 {
-    const struct value *message = value_get(choice, "message"), *calls = value_get(message, "tool_calls");
-    const struct value *reasoning = value_get(message, "reasoning_content");
+    const struct value *message = value_get(choice, "message"), *calls = member_of(message, "tool_calls");
+    const struct value *reasoning = member_of(message, "reasoning_content");
     begin_chunk(out, body, true);
     begin_choice(out, choice, true);
     buffer_add_string(out, "\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":null,"
@@ -120,7 +126,7 @@ static void add_deltas(struct buffer *out, const struct value *body, const struc
     begin_chunk(out, body, true);
     begin_choice(out, choice, true);
     buffer_add_string(out, "\"content\":");
-    const struct value *content = value_get(message, "content");
+    const struct value *content = member_of(message, "content");
     json_encode(content ? content : &null_value, out);
     if (reasoning)
         add_member(out, "reasoning_content", reasoning);

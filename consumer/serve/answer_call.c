@@ -45,8 +45,9 @@ static bool read_stream(struct call *call, const struct value *object, struct as
 static const struct value *list_of_prompts(const struct value *object)
 {
     const struct value *prompt = value_get(object, "prompt");
-    bool is_list = prompt && prompt->kind == VALUE_ARRAY && prompt->array.n_items > 1 &&
-                   (prompt->array.items[0].kind == VALUE_STRING || prompt->array.items[0].kind == VALUE_ARRAY);
+    bool is_list =
+        prompt && prompt->kind == VALUE_ARRAY && prompt->array.n_items > 1 &&
+        (prompt->array.items[0].kind == VALUE_STRING || prompt->array.items[0].kind == VALUE_ARRAY);
     return is_list ? prompt : NULL;
 }
 
@@ -81,15 +82,16 @@ struct records {
 };
 
 // False: the reply says why.
-static bool write_records(struct call *call, const char *id, const struct value *object, struct records *records)
+static bool write_records(struct call *call, const char *id, const struct value *object,
+                          struct records *records)
 {
     const struct value *list = list_of_prompts(object);
     char name[SERVE_ID_BYTES + 8];
     records->n = list ? list->array.n_items : 1;
     records->bytes.size_max = CALL_BODY_BYTES_MAX;
     if (records->n > PENDING_JOBS_MAX) {
-        reply_error(&call->reply, 400, "invalid_value", "prompt", "prompt: expected at most %d prompts, got %zu",
-                    PENDING_JOBS_MAX, records->n);
+        reply_error(&call->reply, 400, "invalid_value", "prompt",
+                    "prompt: expected at most %d prompts, got %zu", PENDING_JOBS_MAX, records->n);
         return false;
     }
     for (size_t i = 0; i < records->n; i++) {
@@ -98,8 +100,8 @@ static bool write_records(struct call *call, const char *id, const struct value 
         records->ends[i] = records->bytes.size;
     }
     if (records->bytes.failed) {
-        reply_error(&call->reply, 413, "request_too_large", NULL, "The request's jobs have more than %d bytes.",
-                    CALL_BODY_BYTES_MAX);
+        reply_error(&call->reply, 413, "request_too_large", NULL,
+                    "The request's jobs have more than %d bytes.", CALL_BODY_BYTES_MAX);
         return false;
     }
     for (size_t i = 0, begin = 0; i < records->n; begin = records->ends[i++])

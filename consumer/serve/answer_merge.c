@@ -95,19 +95,21 @@ static void begin_body(struct buffer *out, const struct value *first)
 
 static void end_body(struct buffer *out, const struct usage *usage)
 {
-    buffer_add_format(out, "],\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld",
+    buffer_add_format(out,
+                      "],\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld",
                       (long long)usage->prompt, (long long)usage->completion,
                       (long long)(usage->prompt + usage->completion));
     if (usage->has_cached)
-        buffer_add_format(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%lld}", (long long)usage->cached);
+        buffer_add_format(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%lld}",
+                          (long long)usage->cached);
     buffer_add_format(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}}",
                       (long long)usage->reasoning);
 }
 
 // Adds one record's choices. False: it is no result, or out of memory. *status other than 200: `out` is its
 // error.
-static bool merge_record(struct text record, bool is_first, struct buffer *out, struct usage *usage, int64_t *n,
-                         int *status)
+static bool merge_record(struct text record, bool is_first, struct buffer *out, struct usage *usage,
+                         int64_t *n, int *status)
 {
     struct buffer body = {0};
     struct arena arena = {0};

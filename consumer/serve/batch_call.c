@@ -294,7 +294,8 @@ static void add_new_batch(struct call *call, const struct wanted *wanted, int64_
                                  .error_file = text_from_string(errors),
                                  .n_requests = n_requests,
                                  .output_expires_s = wanted->output_expires_s,
-                                 .at_us = {.created = now_us, .expires = now_us + WINDOW_S * INT64_C(1000000)}};
+                                 .at_us = {.created = now_us,
+                                           .expires = now_us + WINDOW_S * INT64_C(1000000)}};
     enum status status = store_batch_add(serve_lock(call->serve), &batch, &found, &error);
     serve_unlock(call->serve);
     if (status != STATUS_OK)
@@ -387,7 +388,8 @@ void batch_call_cancel(struct call *call, struct text id)
     struct store *store = serve_lock(call->serve);
     enum status status = store_batch_stamp(store, id, BATCH_CANCELLING, &changed, &error);
     if (status == STATUS_OK)
-        status = store_batch_find(store, text_from_string(call->owner), id, note_status, &now, &found, &error);
+        status =
+            store_batch_find(store, text_from_string(call->owner), id, note_status, &now, &found, &error);
     serve_unlock(call->serve);
     store_watch_announce(&call->serve->watch);
     if (status != STATUS_OK)

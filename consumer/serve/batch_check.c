@@ -65,9 +65,8 @@ static void check_url(struct checking *checking, const struct value *object, int
     if (!method)
         add_fault(checking->check, line, "missing_required_parameter", "method", "method: missing");
     else if (method->kind != VALUE_STRING || !text_equals_string(method->text, "POST"))
-        value_describe(method, description),
-            add_fault(checking->check, line, "invalid_method", "method", "method: expected \"POST\", got %s",
-                      description);
+        value_describe(method, description), add_fault(checking->check, line, "invalid_method", "method",
+                                                       "method: expected \"POST\", got %s", description);
     else if (!url)
         add_fault(checking->check, line, "missing_required_parameter", "url", "url: missing");
     else if (url->kind != VALUE_STRING || !text_equals_string(url->text, checking->endpoint))
@@ -77,9 +76,8 @@ static void check_url(struct checking *checking, const struct value *object, int
     else if (!body)
         add_fault(checking->check, line, "missing_required_parameter", "body", "body: missing");
     else if (body->kind != VALUE_OBJECT)
-        value_describe(body, description),
-            add_fault(checking->check, line, "invalid_type", "body", "body: expected an object, got %s",
-                      description);
+        value_describe(body, description), add_fault(checking->check, line, "invalid_type", "body",
+                                                     "body: expected an object, got %s", description);
 }
 
 // False: out of memory.
@@ -90,8 +88,9 @@ static bool check_line(struct checking *checking, const struct input_lines *line
     struct error error;
     bool has_memory = true;
     if (line.size < lines->line_bytes) {
-        add_fault(checking->check, lines->number, "line_too_large", NULL, "expected at most %d bytes, got %llu",
-                  JOB_RECORD_BYTES_MAX, (unsigned long long)lines->line_bytes);
+        add_fault(checking->check, lines->number, "line_too_large", NULL,
+                  "expected at most %d bytes, got %llu", JOB_RECORD_BYTES_MAX,
+                  (unsigned long long)lines->line_bytes);
         return true;
     }
     enum status status = json_decode(line, &arena, &object, &error);

@@ -11,15 +11,15 @@
 enum { BATCH_FAULTS_MAX = 100, BATCH_FAULT_BYTES = 256 };
 
 struct batch_fault {
-    int64_t line;     // from 1; 0: the whole file
-    const char *code; // OpenAI's, a literal
+    int64_t line;      // from 1; 0: the whole file
+    const char *code;  // OpenAI's, a literal
     const char *param; // a literal; NULL: none
     char message[BATCH_FAULT_BYTES];
 };
 
 struct batch_check {
-    int64_t n_requests; // lines that are not blank
-    int64_t n_faults;   // of all lines
+    int64_t n_requests;                          // lines that are not blank
+    int64_t n_faults;                            // of all lines
     struct batch_fault faults[BATCH_FAULTS_MAX]; // the first, by line
 };
 

@@ -26,12 +26,12 @@ struct batch_keeper {
     struct store *store;
     pthread_t thread;
     bool has_thread;
-    int wake_fd;   // eventfd: ends the thread
-    int notify_fd; // inotify on the store's folder, -1: none
-    char *log_name; // file name of the store's write-ahead log
-    int64_t upkeep_ms, sweep_ms; // when they were done last; 0: never
+    int wake_fd;                    // eventfd: ends the thread
+    int notify_fd;                  // inotify on the store's folder, -1: none
+    char *log_name;                 // file name of the store's write-ahead log
+    int64_t upkeep_ms, sweep_ms;    // when they were done last; 0: never
     char trouble[ERROR_TEXT_BYTES]; // logged last; "": none
-    struct open_batch *batches; // [n_batches], of one turn
+    struct open_batch *batches;     // [n_batches], of one turn
     size_t n_batches, capacity;
 };
 

@@ -132,27 +132,28 @@ static void describe_file(struct served_file *file, const struct open_batch *bat
         unlink(path);
     else if (stat(path, &about) != 0)
         about.st_size = 0;
-    *file = (struct served_file){.id = text_from_string(id),
-                                 .owner = text_from_string(batch->owner),
-                                 .filename = text_from_string(name),
-                                 .purpose = TEXT("batch_output"),
-                                 .n_bytes = about.st_size,
-                                 .created_at_us = now_us,
-                                 .expires_at_us =
-                                     batch->output_expires_s ? now_us + batch->output_expires_s * 1000000 : 0};
+    *file =
+        (struct served_file){.id = text_from_string(id),
+                             .owner = text_from_string(batch->owner),
+                             .filename = text_from_string(name),
+                             .purpose = TEXT("batch_output"),
+                             .n_bytes = about.st_size,
+                             .created_at_us = now_us,
+                             .expires_at_us =
+                                 batch->output_expires_s ? now_us + batch->output_expires_s * 1000000 : 0};
 }
 
 static enum status write_files(struct store *store, const struct open_batch *batch,
-                               struct collecting *collecting, const char *output_path,
-                               const char *error_path, struct error *error)
+                               struct collecting *collecting, const char *output_path, const char *error_path,
+                               struct error *error)
 {
     int64_t n_missing = 0;
     enum status status = output_open(&collecting->output, output_path, error_path, error);
     if (status != STATUS_OK)
         return status;
     if (batch->dataset_exists)
-        status = store_collect(store, text_from_string(batch->id), collect_record, collecting, &n_missing,
-                               error);
+        status =
+            store_collect(store, text_from_string(batch->id), collect_record, collecting, &n_missing, error);
     if (status == STATUS_OK)
         status = output_complete(&collecting->output, error);
     output_close(&collecting->output);
@@ -169,8 +170,9 @@ static enum status end_batch(struct serve *serve, struct store *store, const str
     struct text id = text_from_string(batch->id);
     bool changed = false;
     enum status status = store_batch_stamp(store, id, BATCH_FINALIZING, &changed, error);
-    if (status == STATUS_OK && (!serve_folder_path(serve, text_from_string(batch->output_file), output_path) ||
-                                !serve_folder_path(serve, text_from_string(batch->error_file), error_path)))
+    if (status == STATUS_OK &&
+        (!serve_folder_path(serve, text_from_string(batch->output_file), output_path) ||
+         !serve_folder_path(serve, text_from_string(batch->error_file), error_path)))
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: its files have no path", batch->id);
     if (status == STATUS_OK)
         status = write_files(store, batch, &collecting, output_path, error_path, error);

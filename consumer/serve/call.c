@@ -28,7 +28,8 @@ static void add_name(struct buffer *out, const char *name)
         buffer_add_string(out, "null");
 }
 
-void reply_error(struct reply *reply, int status, const char *code, const char *param, const char *format, ...)
+void reply_error(struct reply *reply, int status, const char *code, const char *param, const char *format,
+                 ...)
 {
     char message[2 * ERROR_TEXT_BYTES];
     va_list arguments;
@@ -68,8 +69,8 @@ bool call_read_object(struct call *call, struct arena *arena, struct value *obje
     }
     if (object->kind == VALUE_OBJECT)
         return true;
-    reply_error(&call->reply, 400, "invalid_json", NULL, "The body is no JSON object: expected an object, got %s",
-                value_kind_name(object->kind));
+    reply_error(&call->reply, 400, "invalid_json", NULL,
+                "The body is no JSON object: expected an object, got %s", value_kind_name(object->kind));
     return false;
 }
 
@@ -80,8 +81,8 @@ bool call_read_page(struct call *call, int limit_default, int limit_max, struct 
     char *end = NULL;
     long n = limit ? strtol(limit, &end, 10) : limit_default;
     if (limit && (end == limit || *end || n < 1 || n > limit_max)) {
-        reply_error(&call->reply, 400, "invalid_value", "limit", "limit: expected a number from 1 to %d, got %s",
-                    limit_max, limit);
+        reply_error(&call->reply, 400, "invalid_value", "limit",
+                    "limit: expected a number from 1 to %d, got %s", limit_max, limit);
         return false;
     }
     page->limit = (int)n;

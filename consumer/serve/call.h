@@ -41,14 +41,15 @@ struct call {
 };
 
 // OpenAI's error object. `code` and `param` may be NULL. The type follows from the status.
-void reply_error(struct reply *reply, int status, const char *code, const char *param, const char *format, ...)
-    PRINTF_LIKE(5, 6);
+void reply_error(struct reply *reply, int status, const char *code, const char *param, const char *format,
+                 ...) PRINTF_LIKE(5, 6);
 // A fault of the host: 503 if it may pass, else 500.
 void reply_fault(struct reply *reply, const struct error *error);
 // Reads the body as a JSON object. False: the reply says why.
 bool call_read_object(struct call *call, struct arena *arena, struct value *object) WARN_UNUSED;
 // A page of a list, from the query. False: the reply says why.
-bool call_read_page(struct call *call, int limit_default, int limit_max, struct served_page *page) WARN_UNUSED;
+bool call_read_page(struct call *call, int limit_default, int limit_max,
+                    struct served_page *page) WARN_UNUSED;
 
 // Members of JSON objects: a key, and its value; 0 microseconds and empty texts are null.
 void add_text(struct buffer *out, const char *key, struct text text);

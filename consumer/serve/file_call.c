@@ -41,7 +41,8 @@ static void refuse_unknown(struct reply *reply, struct text id)
 
 static bool is_purpose(const char *purpose)
 {
-    static const char *const purposes[] = {"batch", "assistants", "fine-tune", "vision", "user_data", "evals"};
+    static const char *const purposes[] = {"batch",  "assistants", "fine-tune",
+                                           "vision", "user_data",  "evals"};
     for (size_t i = 0; i < sizeof purposes / sizeof purposes[0]; i++)
         if (strcmp(purposes[i], purpose) == 0)
             return true;
@@ -79,12 +80,14 @@ static bool check_form(struct call *call)
     else if (upload->fault.status != STATUS_OK)
         reply_fault(&call->reply, &upload->fault);
     else if (upload->is_too_large)
-        reply_error(&call->reply, 413, "file_too_large", "file", "The file has more than %llu bytes (--file-size).",
+        reply_error(&call->reply, 413, "file_too_large", "file",
+                    "The file has more than %llu bytes (--file-size).",
                     (unsigned long long)upload->n_bytes_max);
     else if (!upload->file.file)
         reply_error(&call->reply, 400, "missing_required_parameter", "file", "file: missing from the form");
     else if (!upload->purpose[0])
-        reply_error(&call->reply, 400, "missing_required_parameter", "purpose", "purpose: missing from the form");
+        reply_error(&call->reply, 400, "missing_required_parameter", "purpose",
+                    "purpose: missing from the form");
     else if (!is_purpose(upload->purpose))
         reply_error(&call->reply, 400, "invalid_value", "purpose",
                     "purpose: expected batch, assistants, fine-tune, vision, user_data or evals, got %s",
@@ -146,10 +149,9 @@ void file_call_list(struct call *call)
     if (!call_read_page(call, CALL_FILES_MAX, CALL_FILES_MAX, &page))
         return;
     list_begin(&list, &call->reply.body);
-    enum status status =
-        store_files_list(serve_lock(call->serve), text_from_string(call->owner),
-                         text_from_string(call->query.purpose), &page, list_file, &list, &found, &has_more,
-                         &error);
+    enum status status = store_files_list(serve_lock(call->serve), text_from_string(call->owner),
+                                          text_from_string(call->query.purpose), &page, list_file, &list,
+                                          &found, &has_more, &error);
     serve_unlock(call->serve);
     if (status != STATUS_OK)
         reply_fault(&call->reply, &error);
@@ -193,8 +195,8 @@ void file_call_content(struct call *call, struct text id)
         return;
     int fd = serve_folder_path(call->serve, id, path) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0 || fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-        reply_error(&call->reply, 500, "file_error", NULL, "%.*s: its content can't be read: %s", (int)id.size,
-                    id.data, strerror(errno));
+        reply_error(&call->reply, 500, "file_error", NULL, "%.*s: its content can't be read: %s",
+                    (int)id.size, id.data, strerror(errno));
         if (fd >= 0)
             close(fd);
         return;
@@ -218,8 +220,8 @@ void file_call_remove(struct call *call, struct text id)
         refuse_unknown(&call->reply, id);
     } else if (removal == FILE_IN_USE) {
         reply_error(&call->reply, 409, "file_in_use", "id",
-                    "File %.*s is the input of a batch that has not ended: cancel the batch first", (int)id.size,
-                    id.data);
+                    "File %.*s is the input of a batch that has not ended: cancel the batch first",
+                    (int)id.size, id.data);
     } else {
         if (serve_folder_path(call->serve, id, path))
             unlink(path);

@@ -103,7 +103,8 @@ enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_m
         int64_t left_ms = limit_ms < 0 ? SERVE_LOOK_MS : began_ms + limit_ms - clock_ms();
         if (left_ms <= 0)
             return PENDING_LATE;
-        store_watch_wait(&pending->serve->watch, seen, left_ms < SERVE_LOOK_MS ? (int)left_ms : SERVE_LOOK_MS);
+        store_watch_wait(&pending->serve->watch, seen,
+                         left_ms < SERVE_LOOK_MS ? (int)left_ms : SERVE_LOOK_MS);
     }
 }
 

@@ -7,10 +7,10 @@ struct pending_answer {
     struct serve *serve;
     char id[SERVE_ID_BYTES]; // the job's
     char dataset[SERVE_ID_BYTES];
-    int socket;           // the client's
-    bool is_submitted;    // the dataset exists
-    struct buffer body;   // of the response, when there is one
-    int status;           // HTTP's, with `body`
+    int socket;         // the client's
+    bool is_submitted;  // the dataset exists
+    struct buffer body; // of the response, when there is one
+    int status;         // HTTP's, with `body`
 };
 
 enum pending_end {

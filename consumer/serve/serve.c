@@ -85,10 +85,11 @@ static enum status open_address(struct serve *serve, struct error *error)
         status = http_address_bind(&serve->address, "--listen", config->address, SERVE_CONNECTIONS_MAX,
                                    &serve->file, error);
     if (status == STATUS_OK && !serve->address.is_loopback && serve->tokens.n == 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                           "--listen %s: other machines reach this address: give --token FILE, or a port alone "
-                           "for the loopback",
-                           config->address);
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                      "--listen %s: other machines reach this address: give --token FILE, or a port alone "
+                      "for the loopback",
+                      config->address);
     return status;
 }
 

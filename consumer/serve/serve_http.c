@@ -51,9 +51,10 @@ static const char *header_of(struct MHD_Connection *connection, const char *name
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
 }
 
-static enum MHD_Result take_field(void *context, enum MHD_ValueKind kind, const char *key, const char *filename,
-                                  const char *content_type, const char *transfer_encoding, const char *data,
-                                  uint64_t offset, size_t size)
+static enum MHD_Result take_field(void *context, enum MHD_ValueKind kind, const char *key,
+                                  const char *filename, const char *content_type,
+                                  const char *transfer_encoding, const char *data, uint64_t offset,
+                                  size_t size)
 {
     (void)kind, (void)content_type, (void)transfer_encoding;
     struct exchange *exchange = context;
@@ -69,9 +70,11 @@ static void check_client(struct exchange *exchange, struct MHD_Connection *conne
     if (serve_route_is_probe(call->path))
         return;
     exchange->is_refused = true;
-    if (!serve_tokens_match(&serve->tokens, header_of(connection, MHD_HTTP_HEADER_AUTHORIZATION), call->owner))
-        reply_error(&call->reply, 401, "invalid_api_key", NULL,
-                    "Incorrect API key provided: expected a token of the server's --token as a bearer token.");
+    if (!serve_tokens_match(&serve->tokens, header_of(connection, MHD_HTTP_HEADER_AUTHORIZATION),
+                            call->owner))
+        reply_error(
+            &call->reply, 401, "invalid_api_key", NULL,
+            "Incorrect API key provided: expected a token of the server's --token as a bearer token.");
     else if (serve->tokens.n == 0 &&
              (!http_host_is_local(&serve->address, header_of(connection, MHD_HTTP_HEADER_HOST)) ||
               !http_origin_is_local(&serve->address, header_of(connection, "Origin"))))
@@ -93,13 +96,14 @@ static void open_form(struct exchange *exchange, struct MHD_Connection *connecti
     }
 }
 
-static struct exchange *begin_exchange(struct serve *serve, struct MHD_Connection *connection, const char *path,
-                                       const char *method)
+static struct exchange *begin_exchange(struct serve *serve, struct MHD_Connection *connection,
+                                       const char *path, const char *method)
 {
     struct exchange *exchange = calloc(1, sizeof *exchange);
     if (!exchange)
         return NULL;
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     exchange->call =
         (struct call){.serve = serve,
                       .method = method,
@@ -128,7 +132,8 @@ static bool take_body(struct exchange *exchange, const char *bytes, size_t size)
         return true;
     }
     if (MHD_post_process(exchange->form, bytes, size) != MHD_YES && call->upload->fault.status == STATUS_OK)
-        (void)error_set(&call->upload->fault, STATUS_REJECT, ERROR_INVALID_ENCODING, "the form can't be read");
+        (void)error_set(&call->upload->fault, STATUS_REJECT, ERROR_INVALID_ENCODING,
+                        "the form can't be read");
     return call->upload->n_bytes <= call->upload->n_bytes_max + DROPPED_BYTES_MAX;
 }
 
@@ -152,7 +157,8 @@ static struct MHD_Response *create_response(struct reply *reply)
     if (reply->stream) {
         struct answer_stream *stream = reply->stream;
         reply->stream = NULL;
-        return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EVENT_BYTES, read_events, stream, end_events);
+        return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EVENT_BYTES, read_events, stream,
+                                                 end_events);
     }
     if (reply->file.descriptor >= 0) {
         int descriptor = reply->file.descriptor;
@@ -256,8 +262,8 @@ enum status serve_http_open(struct serve_http **http, struct serve *serve, int f
         pthread_condattr_destroy(&attributes);
         pthread_mutex_init(&h->lock, NULL);
         h->daemon = MHD_start_daemon(
-            MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC, 0, NULL,
-            NULL, handle_request, h, MHD_OPTION_LISTEN_SOCKET, file, MHD_OPTION_CONNECTION_LIMIT,
+            MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC, 0,
+            NULL, NULL, handle_request, h, MHD_OPTION_LISTEN_SOCKET, file, MHD_OPTION_CONNECTION_LIMIT,
             (unsigned)SERVE_CONNECTIONS_MAX, MHD_OPTION_NOTIFY_COMPLETED, end_exchange, h,
             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
             (unsigned)SERVE_IDLE_S, MHD_OPTION_THREAD_STACK_SIZE, (size_t)SERVE_STACK_BYTES, MHD_OPTION_END);

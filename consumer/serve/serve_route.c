@@ -9,8 +9,8 @@
 
 // A path has at most one variable part, the id between `before` and `after`.
 struct route {
-    const char *method, *before, *after;      // after NULL: the path is `before`
-    void (*answer)(struct call *call);        // without an id
+    const char *method, *before, *after; // after NULL: the path is `before`
+    void (*answer)(struct call *call);   // without an id
     void (*answer_id)(struct call *call, struct text id);
 };
 
@@ -109,8 +109,9 @@ void serve_route_answer(struct call *call)
         return;
     }
     if (is_path)
-        reply_error(&call->reply, 405, "method_not_allowed", NULL, "Not allowed to %.16s on %s.", call->method,
-                    call->path);
+        reply_error(&call->reply, 405, "method_not_allowed", NULL, "Not allowed to %.16s on %s.",
+                    call->method, call->path);
     else
-        reply_error(&call->reply, 404, "unknown_url", NULL, "Invalid URL (%.16s %s)", call->method, call->path);
+        reply_error(&call->reply, 404, "unknown_url", NULL, "Invalid URL (%.16s %s)", call->method,
+                    call->path);
 }

@@ -47,9 +47,9 @@ struct serve {
     int file; // the listening socket until serve_http has it; -1
     struct serve_http *http;
 
-    char *folder;     // of the files
-    char name[17];    // of this server: 16 hexadecimal digits
-    int lock_file;    // locked while this process lives: FOLDER/server-NAME; -1
+    char *folder;  // of the files
+    char name[17]; // of this server: 16 hexadecimal digits
+    int lock_file; // locked while this process lives: FOLDER/server-NAME; -1
     struct batch_keeper *keeper;
 
     pthread_mutex_t store_lock;
