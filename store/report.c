@@ -18,17 +18,30 @@ enum { FIELDS_MAX = 20 };
 // A job's time at the worker, in us.
 #define JOB_US "coalesce(queued_us, 0) + coalesce(prefill_us, 0) + coalesce(decode_us, 0)"
 
-// The dataset's time, from `a` to `b`, divided into REPORT_BUCKETS buckets of `w` us.
+// Round widths: 1, 2 and 5 times powers of 10. Times of 10 s and more: parts and multiples of minutes, hours, days.
+#define POWERS                                                                                               \
+    "WITH RECURSIVE power(p) AS (VALUES (1) UNION ALL SELECT p * 10 FROM power WHERE p < 1000000000000000)," \
+    " decimal(w) AS (SELECT p * column1 FROM power, (VALUES (1), (2), (5))),"
+#define TIMES                                                                                                \
+    " time(w) AS (SELECT w FROM decimal WHERE w < 10000000"                                                  \
+    " UNION ALL SELECT column1 * 1000000 FROM (VALUES (10), (15), (30), (60), (120), (300), (600), (900),"   \
+    "  (1800), (3600), (7200), (18000), (36000))"                                                            \
+    " UNION ALL SELECT w * 86400000000 FROM decimal WHERE w < 100000),"
+
+// The dataset's time, from `a` to `b`, divided into `n`, at most REPORT_BUCKETS, buckets of `w` us.
 #define SPAN                                                                                                 \
-    "WITH span AS (SELECT min(finished_at_us - (" JOB_US ")) AS a, max(finished_at_us) AS b FROM jobs"       \
-    " WHERE dataset = ?1 AND finished_at_us IS NOT NULL),"                                                   \
-    " bucket AS (SELECT a, b, (b - a) / " NUMBER(BUCKETS) " + 1 AS w FROM span) "
+    POWERS TIMES " span AS (SELECT min(finished_at_us - (" JOB_US                                            \
+                 ")) AS a, max(finished_at_us) AS b FROM jobs"                                               \
+                 " WHERE dataset = ?1 AND finished_at_us IS NOT NULL),"                                      \
+                 " bucket AS (SELECT a, b, w, (b - a) / w + 1 AS n FROM span,"                               \
+                 "  (SELECT min(w) AS w FROM time, span WHERE w * " NUMBER(BUCKETS) " > b - a)) "
 
 #define BARS_TEXT NUMBER(BARS)
 #define HISTOGRAM(x)                                                                                         \
-    "WITH v AS (SELECT " x " AS x FROM jobs WHERE dataset = ?1 AND status = 'done'),"                        \
-    " m AS (SELECT max(x) AS top, min(max(x) + 1, " BARS_TEXT ") AS n FROM v)"                               \
-    " SELECT x * n / (top + 1), n, top, count(*) FROM v, m WHERE x IS NOT NULL GROUP BY 1 ORDER BY 1"
+    POWERS " v AS (SELECT " x " AS x FROM jobs WHERE dataset = ?1 AND status = 'done'),"                     \
+           " m AS (SELECT max(x) AS top FROM v),"                                                            \
+           " bar AS (SELECT top, min(w) AS w FROM decimal, m WHERE w * " BARS_TEXT " > top)"                 \
+           " SELECT x / w, top / w + 1, w, count(*) FROM v, bar WHERE x IS NOT NULL GROUP BY 1 ORDER BY 1"
 
 // The percentile of the times of done jobs, in seconds; `share`: 0..1.
 #define PERCENTILE(share)                                                                                    \
@@ -48,10 +61,10 @@ static const char *const queries[REPORT_QUERY_COUNT] = {
             "0.95") ", n_duplicates + n_duplicate_rows, duplicate_prompt_tokens, duplicate_completion_tokens,"
                     " duplicate_row_tokens, (SELECT jobs_per_second FROM progress WHERE dataset = ?1)"
                     " FROM datasets WHERE dataset = ?1",
-    [REPORT_JOBS_BY_TIME] = SPAN "SELECT (finished_at_us - a) / w, w / 1e6, count(*) FROM jobs, bucket"
+    [REPORT_JOBS_BY_TIME] = SPAN "SELECT (finished_at_us - a) / w, n, w / 1e6, count(*) FROM jobs, bucket"
                                  " WHERE dataset = ?1 AND finished_at_us IS NOT NULL GROUP BY 1 ORDER BY 1",
     [REPORT_STEPS_BY_TIME] = SPAN
-    "SELECT (s.finished_at_us - a) / w, w / 1e6, sum(s.prefill_tokens + s.generated), avg(s.n_sequences)"
+    "SELECT (s.finished_at_us - a) / w, n, w / 1e6, sum(s.prefill_tokens + s.generated), avg(s.n_sequences)"
     " FROM steps s JOIN workers ON workers.id = s.worker, bucket WHERE s.finished_at_us BETWEEN a AND b"
     " AND coalesce(nullif(workers.dataset, ''), ?1) = ?1 GROUP BY 1 ORDER BY 1",
     [REPORT_LATENCIES] = HISTOGRAM(JOB_US),

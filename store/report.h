@@ -6,7 +6,7 @@
 #include "store/store.h"
 
 enum {
-    REPORT_BUCKETS = 48, // intervals of time
+    REPORT_BUCKETS = 48, // maximum of intervals of time
     REPORT_BARS = 24,    // maximum per histogram
     REPORT_LABELS = 20,  // a property with more different values is no label
     REPORT_EXAMPLES = 3, // per error code
@@ -22,12 +22,12 @@ enum report_query {
     //   completion tokens; all tokens of these rows
     //   jobs per second
     REPORT_TOTALS,
-    // bucket, seconds per bucket, jobs finished
+    // bucket, number of buckets, seconds per bucket, jobs finished
     REPORT_JOBS_BY_TIME,
-    // steps between the dataset's first start and last end: bucket, seconds per bucket, tokens computed, mean
-    // sequences per step
+    // steps between the dataset's first start and last end: bucket, number of buckets, seconds per bucket,
+    // tokens computed, mean sequences per step
     REPORT_STEPS_BY_TIME,
-    // bar, number of bars, largest value, jobs
+    // bar, number of bars, width of a bar, jobs
     REPORT_LATENCIES, // us
     REPORT_PROMPT_LENGTHS,
     REPORT_ANSWER_LENGTHS,

@@ -110,8 +110,8 @@ static void add_totals(void *context, const struct value *fields)
     add_count(out, "remaining", submitted - done - failed - cancelled);
     add_count(out, "answered from duplicates", integer_of(&fields[14]));
     page_add_tile(out, "time, first start to last end", "%.1f s", seconds);
-    page_add_tile(out, "jobs per second", "%.2f", seconds > 0 ? (double)(done + failed) / seconds : 0);
-    page_add_tile(out, "jobs per second, last minute of work", "%.2f", number_of(&fields[18]));
+    page_add_tile(out, "jobs per second", "%.1f", seconds > 0 ? (double)(done + failed) / seconds : 0);
+    page_add_tile(out, "jobs per second, last minute of work", "%.1f", number_of(&fields[18]));
     page_add_tile(out, "median time of a job", "%.3f s", number_of(&fields[12]));
     page_add_tile(out, "95 % of jobs within", "%.3f s", number_of(&fields[13]));
     page_end_tiles(out);
@@ -121,31 +121,34 @@ static void add_totals(void *context, const struct value *fields)
 
 // ---- charts ----
 
-static void label_time(struct page_column *column, double seconds)
+// `total_s`: the time of all columns, which decides the unit.
+static void label_time(struct page_column *column, double seconds, double total_s)
 {
-    if (seconds < 120)
-        snprintf(column->label, sizeof column->label, "%.3g s", seconds);
-    else if (seconds < 7200)
-        snprintf(column->label, sizeof column->label, "%.3g min", seconds / 60);
+    if (total_s < 600)
+        snprintf(column->label, sizeof column->label, "%.6g s", seconds);
+    else if (total_s < 36000)
+        snprintf(column->label, sizeof column->label, "%.6g min", seconds / 60);
+    else if (total_s < 4 * 86400)
+        snprintf(column->label, sizeof column->label, "%.6g h", seconds / 3600);
     else
-        snprintf(column->label, sizeof column->label, "%.3g h", seconds / 3600);
+        snprintf(column->label, sizeof column->label, "%.6g days", seconds / 86400);
 }
 
 static void take_time(void *context, const struct value *fields)
 {
     struct report *report = context;
-    int64_t bucket = integer_of(&fields[0]);
-    double width_s = number_of(&fields[1]);
-    if (bucket < 0 || bucket >= REPORT_BUCKETS || width_s <= 0)
+    int64_t bucket = integer_of(&fields[0]), n = integer_of(&fields[1]);
+    double width_s = number_of(&fields[2]);
+    if (n < 1 || n > REPORT_BUCKETS || bucket < 0 || bucket >= n || width_s <= 0)
         return;
     if (report->n_rows++ == 0)
-        for (int i = 0; i < REPORT_BUCKETS; i++) {
+        for (int i = 0; i < n; i++) {
             report->columns[i] = report->more[i] = (struct page_column){0};
-            label_time(&report->columns[i], i * width_s);
-            label_time(&report->more[i], i * width_s);
+            label_time(&report->columns[i], i * width_s, (double)n * width_s);
+            label_time(&report->more[i], i * width_s, (double)n * width_s);
         }
-    report->n_columns = REPORT_BUCKETS;
-    report->columns[bucket].value = number_of(&fields[2]) / width_s;
+    report->n_columns = (int)n;
+    report->columns[bucket].value = number_of(&fields[3]) / width_s;
 }
 
 static void take_step_time(void *context, const struct value *fields)
@@ -153,23 +156,21 @@ static void take_step_time(void *context, const struct value *fields)
     struct report *report = context;
     int64_t bucket = integer_of(&fields[0]);
     take_time(context, fields);
-    if (bucket >= 0 && bucket < REPORT_BUCKETS)
-        report->more[bucket].value = number_of(&fields[3]);
+    if (bucket >= 0 && bucket < report->n_columns)
+        report->more[bucket].value = number_of(&fields[4]);
 }
 
 static void take_bar(void *context, const struct value *fields)
 {
     struct report *report = context;
     int64_t bar = integer_of(&fields[0]), n = integer_of(&fields[1]);
-    double width = ((double)integer_of(&fields[2]) + 1) / (double)n / report->unit;
+    double width = (double)integer_of(&fields[2]) / report->unit;
     if (n < 1 || n > REPORT_BARS || bar < 0 || bar >= n)
         return;
     if (report->n_rows++ == 0)
         for (int i = 0; i < n; i++) {
             report->columns[i] = (struct page_column){0};
-            snprintf(report->columns[i].label, sizeof report->columns[i].label,
-                     report->unit > 1 ? "%.3g" : "%.0f",
-                     report->unit > 1 ? i * width : (double)(int64_t)(i * width + 0.999999));
+            snprintf(report->columns[i].label, sizeof report->columns[i].label, "%.6g", i * width);
         }
     report->n_columns = (int)n;
     report->columns[bar].value = (double)integer_of(&fields[3]);

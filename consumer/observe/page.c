@@ -1,6 +1,7 @@
 #include "consumer/observe/page.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +12,10 @@ enum {
     CHART_HEIGHT = 150,
     PLOT_TOP = 22,
     PLOT_BOTTOM = 126,
-    PLOT_LEFT = 4,
-    PLOT_WIDTH = 352,
-    AXIS_LABELS = 4
+    PLOT_LEFT = 44,
+    PLOT_WIDTH = 312,
+    TICKS_MAX = 3, // above 0
+    AXIS_LABELS = 5
 };
 
 #define REPLACEMENT "\xef\xbf\xbd"
@@ -188,17 +190,71 @@ void page_end_charts(struct buffer *out)
     buffer_add_string(out, "</div>\n");
 }
 
+// Every `step`th column has a label: 1, 2 or 5 times a power of 10, so that labels of round widths are round.
+static int choose_step(int n)
+{
+    int step = 1;
+    for (int power = 1; step * AXIS_LABELS < n; power *= 10)
+        for (int factor = 1; factor <= 5 && step * AXIS_LABELS < n; factor += factor == 1 ? 1 : 3)
+            step = factor * power;
+    return step;
+}
+
 static void add_axis(struct buffer *out, const struct page_column *columns, int n)
 {
-    int step = (n + AXIS_LABELS - 1) / AXIS_LABELS;
+    int step = choose_step(n);
     for (int i = 0; i < n; i += step) {
         double x = PLOT_LEFT + (i + 0.5) * PLOT_WIDTH / n;
-        bool is_first = i == 0 && n > AXIS_LABELS;
-        buffer_add_format(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">",
-                          is_first ? (double)PLOT_LEFT : x, CHART_HEIGHT - 8, is_first ? "start" : "middle");
+        const char *anchor = "middle";
+        if (n > AXIS_LABELS && i == 0) { // a label at an end may be wider than its column
+            anchor = "start";
+            x = PLOT_LEFT;
+        } else if (n > AXIS_LABELS && i > n - n / 10 - 2) {
+            anchor = "end";
+            x = PLOT_LEFT + PLOT_WIDTH;
+        }
+        buffer_add_format(out, "<text x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">", x, CHART_HEIGHT - 8, anchor);
         page_add_text(out, text_from_string(columns[i].label));
         buffer_add_string(out, "</text>");
     }
+}
+
+// The smallest of 1, 2 and 5 times a power of 10 that reaches `most` in TICKS_MAX steps. At least 1 if all values
+// are whole numbers.
+static double choose_tick(const struct page_column *columns, int n, double most)
+{
+    static const double factors[] = {1, 2, 5, 10};
+    bool is_whole = true;
+    for (int i = 0; i < n; i++)
+        is_whole &= columns[i].value == floor(columns[i].value);
+    if (most <= 0 || (is_whole && most <= TICKS_MAX))
+        return 1;
+    double power = pow(10, floor(log10(most / TICKS_MAX)));
+    int i = 0;
+    while (factors[i] * power * TICKS_MAX < most * (1 - 1e-9))
+        i++;
+    return factors[i] * power;
+}
+
+static void add_tick(struct buffer *out, double value, double y, const char *unit)
+{
+    const char *scale = value >= 1e9 ? "G" : value >= 1e6 ? "M" : value >= 1e4 ? "k" : "";
+    double shown = value >= 1e9   ? value / 1e9
+                   : value >= 1e6 ? value / 1e6
+                   : value >= 1e4 ? value / 1e3
+                                  : value;
+    char number[32];
+    if (shown >= 1000)
+        page_number(number, (int64_t)shown);
+    else
+        snprintf(number, sizeof number, "%.6g", shown);
+    buffer_add_format(out,
+                      "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
+                      "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s%s</text>",
+                      PLOT_LEFT, PLOT_LEFT + PLOT_WIDTH, y, y, PLOT_LEFT - 6, y + 4, number, scale);
+    if (unit)
+        buffer_add_format(out, "<text x=\"%d\" y=\"%d\">%s</text>", PLOT_LEFT, PLOT_TOP - 8, unit);
+    buffer_add_string(out, "\n");
 }
 
 void page_add_columns(struct buffer *out, const char *title, const char *unit,
@@ -207,19 +263,19 @@ void page_add_columns(struct buffer *out, const char *title, const char *unit,
     double most = 0, width = (double)PLOT_WIDTH / (n > 0 ? n : 1);
     for (int i = 0; i < n; i++)
         most = columns[i].value > most ? columns[i].value : most;
-    buffer_add_format(out, "<figure><h3>%s</h3><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">",
+    buffer_add_format(out, "<figure><h3>%s</h3><svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"%s\">\n",
                       title, CHART_WIDTH, CHART_HEIGHT, title);
-    buffer_add_format(out,
-                      "<text x=\"%d\" y=\"14\">%.6g %s</text><line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>"
-                      "<line x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>\n",
-                      PLOT_LEFT, most, unit, PLOT_LEFT, PLOT_LEFT + PLOT_WIDTH, PLOT_BOTTOM, PLOT_BOTTOM,
-                      PLOT_LEFT, PLOT_LEFT + PLOT_WIDTH, PLOT_TOP, PLOT_TOP);
+    const double tick = choose_tick(columns, n, most);
+    const int n_ticks = most > 0 ? (int)ceil(most / tick * (1 - 1e-9)) : 1;
+    const double unit_height = (PLOT_BOTTOM - PLOT_TOP) / (n_ticks * tick);
+    for (int i = 0; i <= n_ticks; i++)
+        add_tick(out, i * tick, PLOT_BOTTOM - i * tick * unit_height, i == n_ticks ? unit : NULL);
     for (int i = 0; i < n; i++) {
-        double height = most > 0 ? columns[i].value / most * (PLOT_BOTTOM - PLOT_TOP) : 0;
+        double height = columns[i].value * unit_height;
         buffer_add_format(out, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"><title>",
                           PLOT_LEFT + i * width, PLOT_BOTTOM - height, width * 0.85, height);
         page_add_text(out, text_from_string(columns[i].label));
-        buffer_add_format(out, ": %.6g</title></rect>\n", columns[i].value);
+        buffer_add_format(out, ": %.4g</title></rect>\n", columns[i].value);
     }
     add_axis(out, columns, n);
     buffer_add_string(out, "</svg></figure>\n");

@@ -198,6 +198,10 @@ static const struct option options[] = {
     {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS | PERPLEXITY | EMBED,
      AT(engine.kv_type), 1, 0, "TYPE",
      "KV cache type: f16, 16 bits per item, or q8_0, 8 bits (f16; on a CPU f32 for a model in f32)"},
+    {"activation-bits", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH | LOGITS | PERPLEXITY | EMBED,
+     AT(engine.activation_bits), 8, 16, "N",
+     "on a CPU, bits of the activations that are multiplied with quantized weights: 8, or 16, which answers what "
+     "the weights say, for up to twice the products (8)"},
     {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.n_sequences_max), 1, 4096, "N",
      "sequences in one step (derived)"},
     {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH | EMBED, AT(engine.n_tokens_max), 1, 16384, "N",

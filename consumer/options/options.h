@@ -59,8 +59,9 @@ struct settings {
     } model;
 
     struct {
-        char *backend, *test; // `test`: the mock engine's specification
-        char *kv_type;        // of the pages
+        char *backend, *test;    // `test`: the mock engine's specification
+        char *kv_type;           // of the pages
+        int64_t activation_bits; // 0: 8
         char *trace_steps;
         char *speculate; // "auto", "off" or a number of draft tokens
         int64_t threads, check_cpu;

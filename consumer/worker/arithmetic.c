@@ -17,6 +17,8 @@ static void add_backend(const struct runtime *runtime, const struct settings *se
     else
         buffer_add_string(name, " backend=cpu");
     buffer_add_format(name, " kv-type=%s", kv_types[runtime->plan.forward.kv_type]);
+    if (settings->engine.activation_bits == 16)
+        buffer_add_string(name, " activation-bits=16");
 }
 
 static void add_text(struct buffer *name, const char *option, const char *value)

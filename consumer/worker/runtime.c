@@ -263,6 +263,24 @@ static const char *backend_name(const struct settings *settings)
     return settings->engine.backend ? settings->engine.backend : "auto";
 }
 
+static int activation_bits(const struct settings *settings)
+{
+    return settings->engine.activation_bits ? (int)settings->engine.activation_bits : 8;
+}
+
+static enum status check_activation_bits(const struct settings *settings, bool on_gpu, struct error *error)
+{
+    const int bits = activation_bits(settings);
+    if (bits != 8 && bits != 16)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--activation-bits: expected 8 or 16, got %d",
+                         bits);
+    if (bits == 16 && on_gpu)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--activation-bits 16: expected a CPU (--backend cpu); a GPU computes with binary16");
+    return STATUS_OK;
+}
+
 static enum status parse_backend(const struct settings *settings, enum cpu_level *level, struct error *error)
 {
     const char *name = backend_name(settings);
@@ -279,21 +297,25 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
     enum cpu_level level;
     enum status status = parse_backend(settings, &level, error);
     if (status == STATUS_OK)
+        status = check_activation_bits(settings, false, error);
+    if (status == STATUS_OK)
         status = open_pool(runtime, settings, error);
     bool wanted = strcmp(name, "cuda") == 0;
     if (status == STATUS_OK && (wanted || strcmp(name, "auto") == 0)) {
         struct error absent = {0};
         if (open_gpu(runtime, settings, &absent) == STATUS_OK)
-            return STATUS_OK;
+            return check_activation_bits(settings, true, error);
         if (wanted || runtime->device.on_gpu) {
             *error = absent;
             return error_prefix(error, "--backend cuda");
         }
         log_write(LOG_INFO, "computing on the CPU: %s", absent.text);
     }
-    return status == STATUS_OK
-               ? cpu_backend_create(&runtime->device.backend, runtime->device.pool, level, error)
-               : status;
+    if (status == STATUS_OK)
+        status = cpu_backend_create(&runtime->device.backend, runtime->device.pool, level, error);
+    if (status == STATUS_OK)
+        cpu_backend_set_activation_bits(runtime->device.backend, activation_bits(settings));
+    return status;
 }
 
 // "layers:20": the placement, and the number of layers on the device.
@@ -436,6 +458,8 @@ enum status runtime_check(const struct settings *settings, struct error *error)
         status = parse_quantize(settings, &type, error);
     if (status == STATUS_OK)
         status = runtime_kv_type(settings, &kv_type, error);
+    if (status == STATUS_OK)
+        status = check_activation_bits(settings, false, error);
     return status == STATUS_OK ? parse_speculate(settings, false, &drafts, error) : status;
 }
 

@@ -326,7 +326,8 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
     if (n_rows == backend->capacity.n_rows_reserved && n_inputs == backend->capacity.n_inputs_reserved)
         return STATUS_OK;
     prepared_finish(&backend->prepared);
-    enum status status = prepared_create(&backend->prepared, n_rows, n_inputs, error);
+    enum status status = prepared_create(&backend->prepared, n_rows, n_inputs, backend->activation_parts,
+                                         pool_n_threads(backend->pool), error);
     if (status == STATUS_OK)
         status = experts_reserve(backend, error);
     for (int32_t i = 0; i < backend->n_groups && status == STATUS_OK; i++)
@@ -524,9 +525,17 @@ enum status cpu_backend_create(struct backend **out, struct pool *pool, enum cpu
     }
     backend->buffers.samplers = samplers;
     backend->pool = pool;
+    backend->activation_parts = 1;
     cpu_kernels_init(&backend->kernels, level_max);
     backend_init(&backend->base, &device_cpu, &operations_cpu);
     backend->base.device.name = backend->kernels.name;
     *out = &backend->base;
     return STATUS_OK;
+}
+
+void cpu_backend_set_activation_bits(struct backend *base, int bits)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    assert((bits == 8 || bits == 16) && backend->capacity.n_rows_reserved == 0);
+    backend->activation_parts = bits / 8;
 }

@@ -67,10 +67,10 @@ static int32_t part_rows(struct cpu_backend *backend, const struct matrix *x)
 }
 
 static void multiply_panels(const struct gathered_product *gathered, int32_t first, int32_t end, int32_t row,
-                            int32_t row_end)
+                            int32_t row_end, int thread)
 {
     product_piece(&gathered->backend->kernels.products, &gathered->task, first, end,
-                  &gathered->backend->prepared, row, row_end);
+                  &gathered->backend->prepared, row, row_end, thread);
 }
 
 // Multiplies the rows of one group with the panels that hold a token allowed for any of them.
@@ -80,7 +80,6 @@ static void multiply_group(void *context, int index, int thread)
     int32_t row = (gathered->first_group + index) * PREPARED_ROWS, first = -1;
     int32_t row_end = row + PREPARED_ROWS < gathered->n_rows ? row + PREPARED_ROWS : gathered->n_rows;
     int32_t n_panels = gathered->task.weight->n_panels;
-    (void)thread;
     _Static_assert(PANEL_OUTPUTS == 16, "two panels a word");
     for (int32_t panel = 0; panel <= n_panels; panel++) {
         uint32_t allowed = 0;
@@ -90,7 +89,7 @@ static void multiply_group(void *context, int index, int thread)
         if (allowed && first < 0)
             first = panel;
         if (!allowed && first >= 0) {
-            multiply_panels(gathered, first, panel, row, row_end);
+            multiply_panels(gathered, first, panel, row, row_end, thread);
             first = -1;
         }
     }

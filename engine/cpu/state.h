@@ -92,6 +92,7 @@ struct cpu_backend {
     struct page_place *places; // [n_layers]
     struct states states;
     struct prepared prepared;
+    int activation_parts; // int8 parts of an activation: 1 or 2
     struct routing routing;
     struct step_buffers buffers;
     struct buffer_capacity capacity;

@@ -5,7 +5,6 @@
 
 enum {
     ROW_BYTES = 256 * sizeof(uint32_t),
-    TABLE_SIZE_FIRST = 256,
 };
 
 static bool is_live(struct byte_automaton *automaton, uint32_t expression)
@@ -45,35 +44,17 @@ static uint64_t hash_state(const struct byte_state *state)
     return hash_bytes(words, sizeof words, 0);
 }
 
-static bool grow_table(struct byte_automaton *automaton)
-{
-    size_t size = automaton->table_size ? automaton->table_size * 2 : TABLE_SIZE_FIRST;
-    uint32_t *table = calloc(size, sizeof *table);
-    if (!table)
-        return false;
-    for (uint32_t id = 1; id < automaton->states.n; id++) {
-        uint64_t at = hash_state(&BLOCK_ITEM(&automaton->states, id));
-        while (table[at & (size - 1)])
-            at++;
-        table[at & (size - 1)] = id;
-    }
-    free(automaton->table);
-    automaton->table = table;
-    automaton->table_size = size;
-    return true;
-}
-
 static uint32_t intern_state(struct byte_automaton *automaton, struct byte_state state)
 {
     if (automaton->pool->status != STATUS_OK)
         return BYTE_STATE_DEAD;
-    if (automaton->states.n * 2 >= automaton->table_size && !grow_table(automaton))
+    if (!hash_index_reserve(&automaton->index))
         return expressions_fail_memory(automaton->pool);
-    uint64_t at = hash_state(&state);
-    size_t mask = automaton->table_size - 1;
-    for (; automaton->table[at & mask]; at++)
-        if (byte_state_equal(&BLOCK_ITEM(&automaton->states, automaton->table[at & mask]), &state))
-            return automaton->table[at & mask];
+    const uint64_t hash = hash_state(&state);
+    struct hash_slot *slot = hash_index_slot(&automaton->index, hash);
+    for (; slot->number; slot = hash_index_next(&automaton->index, slot, hash))
+        if (byte_state_equal(&BLOCK_ITEM(&automaton->states, slot->number), &state))
+            return slot->number;
     const size_t n = automaton->states.n; // an earlier call may have grown one of the others before memory
                                           // ran out
     if ((automaton->rows.n == n && !BLOCKS_ADD(&automaton->rows, NULL)) ||
@@ -81,7 +62,8 @@ static uint32_t intern_state(struct byte_automaton *automaton, struct byte_state
         !BLOCKS_ADD(&automaton->states, state))
         return expressions_fail_memory(automaton->pool);
     automaton->n_bytes += sizeof state + sizeof(struct byte_set) + 4 * sizeof(void *);
-    return automaton->table[at & mask] = (uint32_t)automaton->states.n - 1;
+    hash_index_fill(&automaton->index, slot, hash, (uint32_t)automaton->states.n - 1);
+    return slot->number;
 }
 
 uint32_t byte_automaton_between(struct byte_automaton *automaton, uint32_t expression,
@@ -536,6 +518,6 @@ void byte_automaton_finish(struct byte_automaton *automaton)
     BLOCKS_FINISH(&automaton->rows);
     BLOCKS_FINISH(&automaton->classes);
     BLOCKS_FINISH(&automaton->states);
-    free(automaton->table);
+    hash_index_finish(&automaton->index);
     *automaton = (struct byte_automaton){0};
 }

@@ -42,8 +42,8 @@ struct byte_automaton {
     BLOCKS(struct byte_state) states; // by id; the first is unused
     BLOCKS(uint32_t *) rows;          // by state: 256 next states; NULL: not computed yet
     BLOCKS(struct byte_set) classes;  // bytes that begin a class; byte 0 missing: not computed yet
-    uint32_t *table;
-    size_t table_size, n_bytes;
+    struct hash_index index;          // of states; state 0 is never searched
+    size_t n_bytes;
 };
 
 static inline enum spelling terminal_spelling(enum terminal_encoding encoding)

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { UNKNOWN = UINT32_MAX, NODES_TABLE_FIRST = 64 };
+enum { UNKNOWN = UINT32_MAX };
 
 // The end of a symbol that began in a set. `cost`: tokens from there to the end of the text.
 struct end_node {
@@ -27,9 +27,8 @@ struct closing_costs {
     struct terminal_ends terminals;
     BLOCKS(struct set_cost) sets; // by set
     VECTOR(struct end_node) ends;
-    uint32_t *table; // hash table: index into `ends` + 1
-    size_t table_size;
-    uint32_t *levels; // [depth_max + 2] sets by depth in the trie
+    struct hash_index index; // of `ends`, plus 1
+    uint32_t *levels;        // [depth_max + 2] sets by depth in the trie
 };
 
 static uint32_t cost_sum(uint32_t a, uint32_t b)
@@ -125,45 +124,27 @@ static bool find_symbol_costs(struct recognizer *recognizer)
 
 // ---- sets ----
 
-static bool grow_table(struct closing_costs *closing)
-{
-    size_t size = closing->table_size ? closing->table_size * 2 : NODES_TABLE_FIRST;
-    uint32_t *table = calloc(size, sizeof *table);
-    if (!table)
-        return false;
-    for (size_t i = 0; i < closing->ends.n; i++) {
-        uint64_t at = hash_bytes(&closing->ends.items[i], 2 * sizeof(uint32_t), 0);
-        while (table[at & (size - 1)])
-            at++;
-        table[at & (size - 1)] = (uint32_t)i + 1;
-    }
-    free(closing->table);
-    closing->table = table;
-    closing->table_size = size;
-    return true;
-}
-
 // The node's index, new or found. UNKNOWN: no memory.
 static uint32_t find_end(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
 {
     struct closing_costs *closing = recognizer->closing;
     struct end_node node = {symbol, origin, symbol == SYMBOL_ROOT ? 0 : CLOSING_NEVER};
-    if (closing->ends.n * 2 >= closing->table_size && !grow_table(closing)) {
+    if (!hash_index_reserve(&closing->index)) {
         expressions_fail_memory(recognizer->pool);
         return UNKNOWN;
     }
-    uint64_t at = hash_bytes(&node, 2 * sizeof(uint32_t), 0);
-    size_t mask = closing->table_size - 1;
-    for (; closing->table[at & mask]; at++) {
-        const struct end_node *known = &closing->ends.items[closing->table[at & mask] - 1];
+    const uint64_t hash = hash_bytes(&node, 2 * sizeof(uint32_t), 0);
+    struct hash_slot *slot = hash_index_slot(&closing->index, hash);
+    for (; slot->number; slot = hash_index_next(&closing->index, slot, hash)) {
+        const struct end_node *known = &closing->ends.items[slot->number - 1];
         if (known->symbol == symbol && known->origin == origin)
-            return closing->table[at & mask] - 1;
+            return slot->number - 1;
     }
     if (!VECTOR_ADD(&closing->ends, node)) {
         expressions_fail_memory(recognizer->pool);
         return UNKNOWN;
     }
-    closing->table[at & mask] = (uint32_t)closing->ends.n;
+    hash_index_fill(&closing->index, slot, hash, (uint32_t)closing->ends.n);
     return (uint32_t)closing->ends.n - 1;
 }
 
@@ -355,9 +336,7 @@ void closing_costs_forget(struct closing_costs *closing)
     terminal_ends_forget(&closing->terminals);
     BLOCKS_FINISH(&closing->sets);
     VECTOR_FINISH(&closing->ends);
-    free(closing->table);
-    closing->table = NULL;
-    closing->table_size = 0;
+    hash_index_finish(&closing->index);
 }
 
 void closing_costs_destroy(struct closing_costs *closing)

@@ -175,7 +175,8 @@ size_t grammar_bytes(const struct grammar *grammar)
            pool->nodes.capacity * sizeof *pool->nodes.items +
            pool->ranges.capacity * sizeof *pool->ranges.items +
            pool->links.capacity * sizeof *pool->links.items +
-           pool->pieces.capacity * sizeof *pool->pieces.items + pool->table_size * sizeof *pool->table;
+           pool->pieces.capacity * sizeof *pool->pieces.items +
+           pool->index.n_slots * sizeof *pool->index.slots;
 }
 
 static enum status create_from_terminal(struct grammar **grammar, struct rules *rules, uint32_t expression,

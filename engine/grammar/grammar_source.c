@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { TABLE_SIZE_FIRST = 64, POSITIONS_REPEATED_MAX = 2000 };
+enum { POSITIONS_REPEATED_MAX = 2000 };
 
 enum status source_refuse(struct grammar_source *source, const char *format, ...)
 {
@@ -186,43 +186,25 @@ enum status source_repetition(struct grammar_source *source, bool *found, uint32
     return STATUS_OK;
 }
 
-static bool grow_names(struct grammar_names *names)
-{
-    size_t size = names->table_size ? names->table_size * 2 : TABLE_SIZE_FIRST;
-    uint32_t *table = calloc(size, sizeof *table);
-    if (!table)
-        return false;
-    for (size_t i = 0; i < names->items.n; i++) {
-        uint64_t at = hash_bytes(names->items.items[i].name.data, names->items.items[i].name.size, 0);
-        while (table[at & (size - 1)])
-            at++;
-        table[at & (size - 1)] = (uint32_t)i + 1;
-    }
-    free(names->table);
-    names->table = table;
-    names->table_size = size;
-    return true;
-}
-
 struct grammar_name *names_find(struct grammar_names *names, struct text name)
 {
-    if (names->items.n * 2 >= names->table_size && !grow_names(names))
+    if (!hash_index_reserve(&names->index))
         return NULL;
-    uint64_t at = hash_bytes(name.data, name.size, 0);
-    size_t mask = names->table_size - 1;
-    for (; names->table[at & mask]; at++)
-        if (text_equal(names->items.items[names->table[at & mask] - 1].name, name))
-            return &names->items.items[names->table[at & mask] - 1];
+    const uint64_t hash = hash_bytes(name.data, name.size, 0);
+    struct hash_slot *slot = hash_index_slot(&names->index, hash);
+    for (; slot->number; slot = hash_index_next(&names->index, slot, hash))
+        if (text_equal(names->items.items[slot->number - 1].name, name))
+            return &names->items.items[slot->number - 1];
     if (!VECTOR_ADD(&names->items, (struct grammar_name){.name = name}))
         return NULL;
-    names->table[at & mask] = (uint32_t)names->items.n;
+    hash_index_fill(&names->index, slot, hash, (uint32_t)names->items.n);
     return &names->items.items[names->items.n - 1];
 }
 
 void names_finish(struct grammar_names *names)
 {
     VECTOR_FINISH(&names->items);
-    free(names->table);
+    hash_index_finish(&names->index);
     *names = (struct grammar_names){0};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/grammar/rules_parts.h"
+#include "schemas/base/hash_index.h"
 
 struct grammar_source {
     struct rules *rules;
@@ -42,8 +43,7 @@ struct grammar_name {
 
 struct grammar_names {
     VECTOR(struct grammar_name) items;
-    uint32_t *table; // hash table: index into `items` + 1; 0 is free
-    size_t table_size;
+    struct hash_index index; // of `items`, plus 1
 };
 
 // The name, found or added (then `defined` is false and `symbol` 0); NULL: no memory. Valid until the next

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { TABLE_SIZE_FIRST = 64, SETS_TABLE_FIRST = 256, CHAIN_MAX = 100 };
+enum { TABLE_SIZE_FIRST = 64, CHAIN_MAX = 100 };
 
 static const struct rule_node *node_of(const struct recognizer *recognizer, uint32_t symbol)
 {
@@ -331,24 +331,6 @@ static uint32_t hash_kernel(const struct item *items, size_t n)
     return (uint32_t)hash_bytes(items, n * sizeof *items, 0);
 }
 
-static bool grow_sets_table(struct recognizer *recognizer)
-{
-    size_t size = recognizer->table.size ? recognizer->table.size * 2 : SETS_TABLE_FIRST;
-    uint32_t *table = calloc(size, sizeof *table);
-    if (!table)
-        return false;
-    for (uint32_t id = 1; id < recognizer->sets.n; id++) {
-        uint64_t at = BLOCK_ITEM(&recognizer->sets, id).hash;
-        while (table[at & (size - 1)])
-            at++;
-        table[at & (size - 1)] = id;
-    }
-    free(recognizer->table.slots);
-    recognizer->table.slots = table;
-    recognizer->table.size = size;
-    return true;
-}
-
 // Memory for the items or waiters of one set, both made of 4-byte words; NULL: no memory.
 static void *take_room(struct set_blocks *blocks, size_t n_bytes)
 {
@@ -407,9 +389,9 @@ static bool keep_items(struct recognizer *recognizer, struct item_set *set)
     return true;
 }
 
-static uint32_t add_set(struct recognizer *recognizer, uint32_t hash, uint32_t *slot)
+static uint32_t add_set(struct recognizer *recognizer, uint32_t hash, struct hash_slot *slot)
 {
-    struct item_set set = {.hash = hash};
+    struct item_set set = {0};
     struct set_builder *builder = &recognizer->builder;
     predict_items(recognizer);
     if (recognizer->pool->status != STATUS_OK)
@@ -420,7 +402,8 @@ static uint32_t add_set(struct recognizer *recognizer, uint32_t hash, uint32_t *
         expressions_fail_memory(recognizer->pool);
         return SET_DEAD;
     }
-    return *slot = (uint32_t)recognizer->sets.n - 1;
+    hash_index_fill(&recognizer->index, slot, hash, (uint32_t)recognizer->sets.n - 1);
+    return slot->number;
 }
 
 uint32_t builder_finish(struct recognizer *recognizer)
@@ -430,21 +413,20 @@ uint32_t builder_finish(struct recognizer *recognizer)
         if (builder->items.items[i].kind != ITEM_COMPLETE &&
             !VECTOR_ADD(&builder->kernel, builder->items.items[i]))
             expressions_fail_memory(recognizer->pool);
-    if (recognizer->sets.n * 2 >= recognizer->table.size && !grow_sets_table(recognizer))
+    if (!hash_index_reserve(&recognizer->index))
         expressions_fail_memory(recognizer->pool);
     if (recognizer->pool->status != STATUS_OK || builder->kernel.n == 0)
         return SET_DEAD;
     qsort(builder->kernel.items, builder->kernel.n, sizeof *builder->kernel.items, compare_items);
     const uint32_t hash = hash_kernel(builder->kernel.items, builder->kernel.n);
-    uint64_t at = hash;
-    size_t mask = recognizer->table.size - 1;
-    for (; recognizer->table.slots[at & mask]; at++) {
-        const struct item_set *set = &BLOCK_ITEM(&recognizer->sets, recognizer->table.slots[at & mask]);
-        if (set->hash == hash && set->n_items == builder->kernel.n &&
+    struct hash_slot *slot = hash_index_slot(&recognizer->index, hash);
+    for (; slot->number; slot = hash_index_next(&recognizer->index, slot, hash)) {
+        const struct item_set *set = &BLOCK_ITEM(&recognizer->sets, slot->number);
+        if (set->n_items == builder->kernel.n &&
             memcmp(set->items, builder->kernel.items, builder->kernel.n * sizeof *builder->kernel.items) == 0)
-            return recognizer->table.slots[at & mask];
+            return slot->number;
     }
-    return add_set(recognizer, hash, &recognizer->table.slots[at & mask]);
+    return add_set(recognizer, hash, slot);
 }
 
 void builder_free(struct set_builder *builder)

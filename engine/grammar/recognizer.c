@@ -19,9 +19,7 @@ static void forget_sets(struct recognizer *recognizer)
         free(recognizer->blocks.blocks.items[i]);
     VECTOR_FINISH(&recognizer->blocks.blocks);
     recognizer->blocks = (struct set_blocks){0};
-    free(recognizer->table.slots);
-    recognizer->table.slots = NULL;
-    recognizer->table.size = 0;
+    hash_index_finish(&recognizer->index);
     free(recognizer->cache.masks.sets);
     recognizer->cache.masks = (struct kept_masks){0};
     string_masks_finish(&recognizer->cache.strings);

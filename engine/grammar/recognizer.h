@@ -64,7 +64,6 @@ struct set_row {
 };
 
 struct item_set {
-    uint32_t hash; // of the items
     uint32_t n_items, n_scans, n_waiters;
     const struct item *items;     // kernel items (not predicted), ascending
     const struct item *scans;     // ITEM_SCAN items, predicted ones included
@@ -116,12 +115,6 @@ enum { SET_BLOCK_FIRST = 1 << 10, SET_BLOCK_MAX = 1 << 18 }; // bytes; a larger 
 
 struct closing_costs;
 
-// Hash table of sets, open addressing: the set's id; SET_DEAD is free.
-struct set_table {
-    uint32_t *slots;
-    size_t size;
-};
-
 // A ring of the sets whose masks were computed last. A new mask reuses the memory of the oldest.
 enum { MASKS_KEPT = 1024 };
 
@@ -144,7 +137,7 @@ struct recognizer {
     struct byte_automaton bytes;
     BLOCKS(struct item_set) sets; // by id; the first is SET_DEAD
     struct set_blocks blocks;
-    struct set_table table;
+    struct hash_index index; // of sets; SET_DEAD is never searched
     struct set_builder builder;
     struct walk_level *walk; // by depth in the trie
     uint32_t start;

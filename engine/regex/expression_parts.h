@@ -4,6 +4,7 @@
 
 #include "engine/regex/expression.h"
 #include "engine/regex/vector.h"
+#include "schemas/base/hash_index.h"
 
 enum expression_kind {
     KIND_NOTHING,
@@ -98,8 +99,7 @@ struct expressions {
     VECTOR(struct code_range) ranges;
     VECTOR(uint32_t) links;
     VECTOR(struct expression_piece) pieces;
-    uint32_t *table;   // hash table of ids; 0: free (EXPRESSION_NOTHING is never searched)
-    size_t table_size; // a power of two
+    struct hash_index index; // of nodes; EXPRESSION_NOTHING, 0, is never searched
     uint64_t work;
     uint64_t steps;        // of the constructors: terms processed and nodes interned
     uint64_t steps_before; // `steps` before the current derivation

@@ -4,8 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-enum { TABLE_SIZE_FIRST = 1024 };
-
 uint32_t expressions_fail(struct expressions *pool, enum grammar_limit limit)
 {
     if (pool->status == STATUS_OK) {
@@ -65,26 +63,6 @@ static bool node_equals(const struct expressions *pool, uint32_t id, enum expres
     if (has_payload(kind))
         return node->b == n && memcmp(payload_of(pool, node), payload, n * payload_bytes(kind)) == 0;
     return node->a == a && node->b == b && node->c == c;
-}
-
-static bool grow_table(struct expressions *pool)
-{
-    size_t size = pool->table_size ? pool->table_size * 2 : TABLE_SIZE_FIRST;
-    uint32_t *table = calloc(size, sizeof *table);
-    if (!table)
-        return false;
-    for (uint32_t id = 1; id < pool->nodes.n; id++) {
-        const struct expression_node *node = expression_node(pool, id);
-        uint64_t at = hash_node(node->kind, node->a, node->b, node->c,
-                                has_payload(node->kind) ? payload_of(pool, node) : NULL, node->b);
-        while (table[at & (size - 1)])
-            at++;
-        table[at & (size - 1)] = id;
-    }
-    free(pool->table);
-    pool->table = table;
-    pool->table_size = size;
-    return true;
 }
 
 static uint32_t add_saturated(uint64_t a, uint64_t b)
@@ -203,18 +181,18 @@ uint32_t expression_intern(struct expressions *pool, enum expression_kind kind, 
 {
     if (pool->status != STATUS_OK)
         return EXPRESSION_NOTHING;
-    if (pool->nodes.n * 2 >= pool->table_size && !grow_table(pool))
+    if (!hash_index_reserve(&pool->index))
         return expressions_fail_memory(pool);
-    uint64_t at = hash_node(kind, a, b, c, payload, n);
-    size_t mask = pool->table_size - 1;
-    for (; pool->table[at & mask]; at++)
-        if (node_equals(pool, pool->table[at & mask], kind, a, b, c, payload, n))
-            return pool->table[at & mask];
+    const uint64_t hash = hash_node(kind, a, b, c, payload, n);
+    struct hash_slot *slot = hash_index_slot(&pool->index, hash);
+    for (; slot->number; slot = hash_index_next(&pool->index, slot, hash))
+        if (node_equals(pool, slot->number, kind, a, b, c, payload, n))
+            return slot->number;
     struct expression_node node = {
         .kind = (uint8_t)kind, .a = a, .b = b, .c = c, .derivative = NO_DERIVATIVE};
     uint32_t id = add_node(pool, node, payload, n);
     if (id != EXPRESSION_NOTHING)
-        pool->table[at & mask] = id;
+        hash_index_fill(&pool->index, slot, hash, id);
     return id;
 }
 
@@ -262,12 +240,13 @@ struct expressions *expressions_copy(const struct expressions *from)
     if (!pool)
         return NULL;
     *pool = *from;
-    size_t table_size = 0;
+    size_t n_slots = 0;
     bool whole = COPY(&pool->nodes);
     whole &= COPY(&pool->ranges);
     whole &= COPY(&pool->links);
     whole &= COPY(&pool->pieces);
-    whole &= copy_items((void **)&pool->table, &table_size, pool->table_size, sizeof *pool->table);
+    whole &=
+        copy_items((void **)&pool->index.slots, &n_slots, from->index.n_slots, sizeof *pool->index.slots);
     if (!whole) {
         expressions_destroy(pool);
         return NULL;
@@ -283,6 +262,6 @@ void expressions_destroy(struct expressions *pool)
     VECTOR_FINISH(&pool->ranges);
     VECTOR_FINISH(&pool->links);
     VECTOR_FINISH(&pool->pieces);
-    free(pool->table);
+    hash_index_finish(&pool->index);
     free(pool);
 }

@@ -84,6 +84,19 @@ def pages_in_bytes_give_the_same_bytes_in_every_batch_and_are_named_in_the_answe
 
 
 @case
+def activations_of_16_bits_give_the_same_bytes_in_every_batch_and_are_named_in_the_answers(test):
+    same_as_reference(test, "--threads", "1", "--max-batch", "3", "--kv-memory", "300K", "--backend", "cpu:plain",
+                      arithmetic=("--activation-bits", "16"))
+    assert all(answer["response"]["body"]["system_fingerprint"].endswith(" kv-type=f16 activation-bits=16") for answer in test.answers())
+    refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--activation-bits", "8", status=1)
+    assert "activation-bits none instead of 16" in refused.err, refused
+    refused = test.run("run", "in.jsonl", "-o", "new.jsonl", "--model", test.model, "--activation-bits", "12", status=2)
+    assert "--activation-bits: expected 8 or 16, got 12" in refused.err, refused
+    refused = test.run("run", "in.jsonl", "-o", "new.jsonl", "--model", test.model, "--require-arithmetic", "activation-bits=16", status=2)
+    assert "activation-bits" in refused.err, refused
+
+
+@case
 def page_memory_refuses_an_answer_and_never_cuts_it(test):
     """Without max_tokens an answer ends with the model or with its context, not with the pages."""
     test.write("in.jsonl", [{"prompt": text_of(i, 6), "ignore_eos": i == 0} for i in range(8)])

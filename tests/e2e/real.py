@@ -55,6 +55,18 @@ def a_trained_llama_has_the_perplexity_of_double_precision(test):
     assert abs(found["nll"] - expected["mean_nll"]) < 1e-6, (found, expected)
 
 
+def wrong_answers(test, answers, *model_and_options):
+    """What a published chat model answers otherwise than expected, where the most likely token leads by MARGIN."""
+    test.write("in.jsonl", [{"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions",
+                             "body": {"messages": [{"role": "user", "content": answer["prompt"]}], "max_tokens": len(answer["answer_ids"]),
+                                      "temperature": 0}} for i, answer in enumerate(answers)])
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", *model_and_options)
+    lines = {line["custom_id"]: line["response"]["body"]["choices"][0]["message"]["content"] for line in test.answers()}
+    assert len(lines) == len(answers)
+    return [(answer["answer"], lines[str(i)]) for i, answer in enumerate(answers)
+            if answer["smallest_margin"] >= MARGIN and lines[str(i)] != answer["answer"]]
+
+
 @case
 def a_published_chat_model_answers_as_in_full_precision(test):
     source, expected = real("smollm2", "smollm2-135m-instruct-q4_1.gguf"), golden("smollm2")
@@ -64,16 +76,21 @@ def a_published_chat_model_answers_as_in_full_precision(test):
                 for answer in answers]
     assert rendered == [answer["rendered"] for answer in answers], rendered
     assert ids_of(test, "f32.gguf", rendered, "--special") == [answer["ids"] for answer in answers]
-    test.write("in.jsonl", [{"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions",
-                             "body": {"messages": [{"role": "user", "content": answer["prompt"]}], "max_tokens": len(answer["answer_ids"]),
-                                      "temperature": 0}} for i, answer in enumerate(answers)])
-    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", "f32.gguf")
-    lines = {line["custom_id"]: line["response"]["body"]["choices"][0]["message"]["content"] for line in test.answers()}
-    wrong = [i for i, answer in enumerate(answers) if answer["smallest_margin"] >= MARGIN and lines[str(i)] != answer["answer"]]
-    assert len(lines) == len(answers) and not wrong, [(answers[i]["answer"], lines[str(i)]) for i in wrong]
+    assert not wrong_answers(test, answers, "f32.gguf")
     found = perplexity(test, "f32.gguf", real("held_out.txt"))
     assert found["tokens"] == len(expected["text"]["ids"]), found
     assert abs(found["nll"] - expected["text"]["mean_nll"]) < 1e-5, found
+
+
+@case
+def with_activations_of_16_bits_a_quantized_model_answers_as_its_weights_in_full_precision(test):
+    source = real("smollm2", "smollm2-135m-instruct-q4_1.gguf")
+    answers = golden("smollm2")["answers"]
+    test.run("quantize", source, "f32.gguf", "--type", "f32")
+    assert len(wrong_answers(test, answers, source)) >= 3
+    assert not wrong_answers(test, answers, source, "--activation-bits", "16", "--force-new")
+    found = [perplexity(test, source, real("held_out.txt"), "--against", "f32.gguf", "--activation-bits", bits) for bits in ("8", "16")]
+    assert found[1]["against"]["kl"] < 1e-6 and found[0]["against"]["kl"] > 10000 * found[1]["against"]["kl"], found
 
 
 def cosine(left, right):

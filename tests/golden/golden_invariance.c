@@ -29,6 +29,7 @@ struct batch_subject {
     enum kv_type kv_type;
     int length; // of the first sequence
     bool is_type;
+    int activation_bits; // 0: 8
 };
 
 static void compute_logits(const struct model *model, const struct batch_subject *subject,
@@ -50,6 +51,7 @@ static void compute_logits(const struct model *model, const struct batch_subject
                                     .kv_type = subject->kv_type};
     assert_ok(pool_create(&pool, way->n_threads, &error), &error);
     assert_ok(cpu_backend_create(&backend, pool, way->level, &error), &error);
+    cpu_backend_set_activation_bits(backend, subject->activation_bits ? subject->activation_bits : 8);
     assert_ok(forward_create(&forward, model, backend, &limits, NULL, NULL, &error), &error);
     start_sequences(running, way->n_sequences, subject->length, way->chunk);
     for (int turn = 0; make_step(&made, running, way->n_sequences, turn); turn++) {
@@ -219,6 +221,22 @@ static struct batch_subject subjects[] = {
     TYPE(IQ1_M),
     TYPE(TQ1_0),
     TYPE(TQ2_0),
+    {"activations of 16 bits, Q4_K",
+     {.type = TENSOR_Q4_K, .seed = 35, .n_embd = 256, .n_heads = 8, .n_ff = 512},
+     KV_F32,
+     TYPE_LENGTH,
+     true,
+     16},
+    {"activations of 16 bits, scales of experts",
+     {.family = "qwen3moe", .type = TENSOR_NVFP4, .seed = 36, .n_embd = 256, .n_ff = 512, .scaled = true},
+     KV_F16,
+     70,
+     .activation_bits = 16},
+    {"activations of 16 bits, latents",
+     {.family = "deepseek2", .type = TENSOR_Q8_0, .seed = 37, .larger = true},
+     KV_F16,
+     70,
+     .activation_bits = 16},
     {"two norms of falcon", {.family = "falcon", .seed = 26, .larger = true}, KV_F16, 70},
     {"head norms of stablelm", {.family = "stablelm", .seed = 27, .larger = true}, KV_F16, 70},
     {"longer than a segment of attention", {.seed = 23, .n_layers = 3}, KV_F32, LENGTH_MAX},

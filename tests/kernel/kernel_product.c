@@ -59,14 +59,20 @@ static struct packed *pack(const struct tensor *tensor)
     return packed;
 }
 
-static struct prepared prepare_rows(const struct product_level *level, const float *x, int32_t n_rows,
-                                    int32_t n_inputs, unsigned forms)
+static struct prepared prepare_parts(const struct product_level *level, const float *x, int32_t n_rows,
+                                     int32_t n_inputs, unsigned forms, int n_parts)
 {
     struct prepared prepared;
     struct error error = {0};
-    assert_ok(prepared_create(&prepared, n_rows, n_inputs, &error), &error);
+    assert_ok(prepared_create(&prepared, n_rows, n_inputs, n_parts, pool_n_threads(pool), &error), &error);
     prepared_set(&prepared, &level->kernels, pool, x, n_inputs + PADDING, n_rows, n_inputs, forms);
     return prepared;
+}
+
+static struct prepared prepare_rows(const struct product_level *level, const float *x, int32_t n_rows,
+                                    int32_t n_inputs, unsigned forms)
+{
+    return prepare_parts(level, x, n_rows, n_inputs, forms, 1);
 }
 
 // NaNs are equal whatever their sign: which operand's NaN survives is the compiler's choice.
@@ -99,10 +105,10 @@ static void exact_product(const struct tensor *tensor, const float *x, int32_t o
     free(weights);
 }
 
-// An item of x is off by at most half a quant step, absolute maximum / 254, or a bfloat16's 2^-9 of itself.
-// The rest is float32 rounding, of numbers no larger than 64 block maxima a weight (a K-quant's scale and
-// minimum nearly cancel).
-TEST(plain_product_is_within_its_error_bound_of_exact_arithmetic)
+// An item of x is off by at most half a quant step, absolute maximum / 254, which is the absolute maximum of what
+// a second part quantizes; or by a bfloat16's 2^-9 of itself. The rest is float32 rounding, of numbers no larger
+// than 64 block maxima a weight (a K-quant's scale and minimum nearly cancel).
+static void check_errors(int n_parts)
 {
     enum { OUTPUTS = 19, ROWS = 3 };
     uint64_t seed = 1;
@@ -111,7 +117,7 @@ TEST(plain_product_is_within_its_error_bound_of_exact_arithmetic)
         struct tensor tensor = product_tensor(*type, OUTPUTS, n_inputs, FILL_RANDOM, &seed);
         struct packed *packed = pack(&tensor);
         float *x = x_create(n_inputs, X_RANDOM, &seed);
-        struct prepared prepared = prepare_rows(&levels[0], x, ROWS, n_inputs, packed_form(packed));
+        struct prepared prepared = prepare_parts(&levels[0], x, ROWS, n_inputs, packed_form(packed), n_parts);
         float y[ROWS][OUTPUTS];
         struct product_task task = {packed, NULL, y[0], OUTPUTS};
         product_run(&levels[0].kernels, pool, &task, 1, &prepared);
@@ -122,7 +128,7 @@ TEST(plain_product_is_within_its_error_bound_of_exact_arithmetic)
                               &term_magnitude);
                 double bound = 64 * 0x1p-23 * x_magnitude;
                 if (packed_form(packed) == PRODUCT_QUANTS)
-                    bound += x_magnitude / 254;
+                    bound += x_magnitude / pow(254, n_parts);
                 if (packed_form(packed) == PRODUCT_BFLOATS)
                     bound += 0x1p-9 * term_magnitude;
                 if (!(fabs(y[r][o] - exact) <= bound))
@@ -135,6 +141,16 @@ TEST(plain_product_is_within_its_error_bound_of_exact_arithmetic)
         free(x);
         free((void *)tensor.data);
     }
+}
+
+TEST(plain_product_is_within_its_error_bound_of_exact_arithmetic)
+{
+    check_errors(1);
+}
+
+TEST(with_activations_of_16_bits_the_error_bound_is_254_times_smaller)
+{
+    check_errors(2);
 }
 
 // One type, shape and filling: each fast level's y for 1..ROWS_MAX rows, padding included, against plain C's.
@@ -179,12 +195,75 @@ static void compare_levels(enum tensor_type type, int32_t n_outputs, int32_t n_i
     free((void *)tensor.data);
 }
 
+// Activations of 16 bits: y of the rows [begin, begin + n_rows) of x.
+static void run_parts(const struct product_level *level, const struct packed *packed, const float *x,
+                      int32_t n_rows, const float *bias, float *y, int64_t y_stride)
+{
+    const struct packed_shape shape = packed_shape(packed);
+    struct prepared prepared = prepare_parts(level, x, n_rows, shape.n_inputs, packed_form(packed), 2);
+    struct product_task task = {packed, bias, y, y_stride};
+    product_run(&level->kernels, pool, &task, 1, &prepared);
+    prepared_finish(&prepared);
+}
+
+// Each level's y against plain C's; each row alone against the row among others.
+static void compare_parts(enum tensor_type type, int32_t n_outputs, int32_t n_inputs, float scale,
+                          enum x_fill x_fill, uint64_t *seed)
+{
+    static const int row_counts[] = {ROWS_MAX, 65, 7, 4, 3, 2, 1};
+    int64_t y_stride = n_outputs + PADDING;
+    size_t y_items = ROWS_MAX * (size_t)y_stride;
+    struct tensor tensor = product_tensor(type, n_outputs, n_inputs, FILL_RANDOM, seed);
+    struct packed *packed = pack(&tensor);
+    packed->scale = scale;
+    float *x = x_create(n_inputs, x_fill, seed);
+    float *bias = malloc((size_t)n_outputs * sizeof *bias);
+    float *expected = calloc(2 * y_items, sizeof *expected), *y = expected + y_items;
+    for (int32_t o = 0; o < n_outputs; o++)
+        bias[o] = random_float(seed);
+    run_parts(&levels[0], packed, x, ROWS_MAX, bias, expected, y_stride);
+    for (size_t i = 0; i < sizeof row_counts / sizeof *row_counts; i++)
+        for (int l = 0; l < PRODUCT_LEVELS; l++) {
+            const int first = i % 2 ? ROWS_MAX - row_counts[i] : 0;
+            const size_t n_items = (size_t)row_counts[i] * (size_t)y_stride;
+            if (!levels[l].present || !levels[l].kernels.product[type])
+                continue;
+            memset(y, 0, y_items * sizeof *y);
+            run_parts(&levels[l], packed, x + (int64_t)first * (n_inputs + PADDING), row_counts[i], bias, y,
+                      y_stride);
+            if (!bits_equal(y, expected + first * y_stride, n_items))
+                fail_msg("%s %s: %d x %d, %d rows, x %s: not plain C's bytes of the whole batch",
+                         levels[l].name, tensor_traits(type)->name, n_outputs, n_inputs, row_counts[i],
+                         x_fill_names[x_fill]);
+            for (size_t at = n_items; at < y_items; at++)
+                assert_true(y[at] == 0.0f);
+        }
+    free(expected);
+    free(bias);
+    free(x);
+    packed_destroy(packed);
+    free((void *)tensor.data);
+}
+
 // Plain C takes minutes under the address sanitizer. Many rows are in the test of every number of rows.
 #ifdef __SANITIZE_ADDRESS__
 #define ROW_COUNTS(first, second, third, fourth) first, third
 #else
 #define ROW_COUNTS(...) __VA_ARGS__
 #endif
+
+// More than one pass of panels and of rows, a scale of the whole weight, infinities and NaNs in x.
+TEST(activations_of_16_bits_give_the_same_bytes_at_every_level_alone_and_in_a_batch)
+{
+    uint64_t seed = 7;
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        const bool is_float = tensor_traits(*type)->block_items == 1;
+        compare_parts(*type, 19, is_float ? 301 : 768, 1.0f, X_RANDOM, &seed);
+        compare_parts(*type, 213, 256, 0.375f, X_RANDOM, &seed);
+    }
+    for (int fill = 0; fill < X_FILLS; fill++)
+        compare_parts(TENSOR_Q4_K, 40, 512, 1.0f, (enum x_fill)fill, &seed);
+}
 
 // Outputs: five whole panels and a part, so that tiles of two and of three panels leave some.
 TEST(fast_product_gives_plain_c_s_bytes_for_every_number_of_rows)
@@ -260,7 +339,7 @@ TEST(quantizing_gives_plain_c_s_bytes)
                 continue;
             struct prepared prepared;
             struct error error = {0};
-            assert_ok(prepared_create(&prepared, 1, n, &error), &error);
+            assert_ok(prepared_create(&prepared, 1, n, 1, 1, &error), &error);
             prepared_set(&prepared, &levels[l].kernels, pool, x, n, 1, n, PRODUCT_QUANTS | PRODUCT_BFLOATS);
             if (l == 0) {
                 expected = prepared;

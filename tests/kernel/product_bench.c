@@ -194,7 +194,7 @@ static void bench_type(const struct product_level *levels, enum tensor_type type
     for (int i = 0; i < ROWS_MAX * N_INPUTS; i++)
         x[i] = random_float(&state);
     float *y = malloc(ROWS_MAX * (size_t)packed_shape(large).n_outputs * sizeof *y);
-    if (prepared_create(&prepared, ROWS_MAX, N_INPUTS, &error) != STATUS_OK || !x || !y)
+    if (prepared_create(&prepared, ROWS_MAX, N_INPUTS, 1, 1, &error) != STATUS_OK || !x || !y)
         abort();
     double plain = plain_speed(&levels[0], type, pool, &prepared, x, y);
     for (int l = 1; l < PRODUCT_LEVELS; l++) {

@@ -187,11 +187,12 @@ static inline uint16_t packed_e4m3_half(uint8_t bits)
     return (uint16_t)((bits & 0x80) << 8 | (bits & 0x7F) << 7);
 }
 
-// Computes the outputs of panels [panel_begin, panel_end) for some rows: the kernel's result times the
-// weight's scale, plus bias.
+// Computes the outputs of panels [panel_begin, panel_end) for some rows: the kernel's result, or the sum of the
+// results of a row's parts, times the weight's scale, plus bias. row_begin is a multiple of PREPARED_ROWS.
+// `thread`: the pool's, which owns a part of x->sums.
 void product_piece(const struct product_kernels *kernels, const struct product_task *task,
                    int32_t panel_begin, int32_t panel_end, const struct prepared *x, int32_t row_begin,
-                   int32_t row_end);
+                   int32_t row_end, int thread);
 
 // Packers of the K-quants (pack_k.c).
 void pack_q2_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);

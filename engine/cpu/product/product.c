@@ -10,28 +10,39 @@ static int32_t blocks_of(int32_t n_inputs)
     return (n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
 }
 
-enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,
-                            struct error *error)
+// Rows and panels whose parts are summed at a time: 96 KB of sums a thread, which a second-level cache holds.
+// The rows are a multiple of PREPARED_ROWS.
+enum { PART_ROWS = 128, PART_PANELS = 6, PART_COLUMNS = PART_PANELS * PANEL_OUTPUTS };
+enum { PART_SUMS = PREPARED_PARTS_MAX * PART_ROWS * PART_COLUMNS };
+
+enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max, int n_parts,
+                            int n_threads, struct error *error)
 {
     assert(n_rows_max > 0 && n_inputs_max > 0 && n_inputs_max <= INT32_MAX - PRODUCT_BLOCK);
+    assert(n_parts >= 1 && n_parts <= PREPARED_PARTS_MAX);
     memset(prepared, 0, sizeof *prepared);
     const uint64_t items = PRODUCT_BLOCK * PREPARED_ROWS;
     const uint64_t block_bytes =
-        sizeof(struct prepared_block) + items * sizeof(float) + items * sizeof(uint32_t);
+        (uint64_t)n_parts * sizeof(struct prepared_block) + items * sizeof(float) + items * sizeof(uint32_t);
+    float *sums = n_parts > 1 ? malloc((size_t)n_threads * PART_SUMS * sizeof *sums) : NULL;
     uint64_t n_groups = ((uint64_t)n_rows_max + PREPARED_ROWS - 1) / PREPARED_ROWS;
     uint64_t n_blocks, bytes;
     void *memory = NULL;
     if (__builtin_mul_overflow(n_groups, (uint64_t)blocks_of(n_inputs_max), &n_blocks) ||
-        __builtin_mul_overflow(n_blocks, block_bytes, &bytes) || bytes > SIZE_MAX ||
-        posix_memalign(&memory, 64, bytes) != 0)
+        __builtin_mul_overflow(n_blocks, block_bytes, &bytes) || bytes > SIZE_MAX || (n_parts > 1 && !sums) ||
+        posix_memalign(&memory, 64, bytes) != 0) {
+        free(sums);
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                          "no memory for products of %d rows of %d inputs", (int)n_rows_max,
                          (int)n_inputs_max);
+    }
     prepared->memory = memory;
+    prepared->sums = sums;
+    prepared->n_parts = n_parts;
     prepared->n_rows_max = n_rows_max;
     prepared->n_inputs_max = n_inputs_max;
     prepared->blocks = memory;
-    prepared->floats = (float *)(void *)(prepared->blocks + n_blocks);
+    prepared->floats = (float *)(void *)(prepared->blocks + (uint64_t)n_parts * n_blocks);
     prepared->bfloats = (uint32_t *)(void *)(prepared->floats + n_blocks * items);
     return STATUS_OK;
 }
@@ -39,6 +50,7 @@ enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32
 void prepared_finish(struct prepared *prepared)
 {
     free(prepared->memory);
+    free(prepared->sums);
     memset(prepared, 0, sizeof *prepared);
 }
 
@@ -56,6 +68,53 @@ static void spread_floats(const float *x, int32_t n, int lane, float *floats)
         floats[(int64_t)i * PREPARED_ROWS + lane] = x[i];
 }
 
+enum { SPLIT_INPUTS = 16 * PRODUCT_BLOCK, SPLIT_ROWS = PREPARED_ROWS / PREPARED_PARTS_MAX };
+
+// Sets rest[r][i] to what the quants of row r leave of x[r][i].
+static void subtract_quants(const float *x, int64_t stride, int32_t n_rows, int32_t n,
+                            const struct prepared_block *blocks, float (*rest)[SPLIT_INPUTS])
+{
+    for (int32_t r = 0; r < n_rows; r++)
+        for (int32_t i = 0; i < n; i++) {
+            const struct prepared_block *block = &blocks[i / PRODUCT_BLOCK];
+            rest[r][i] = x[r * stride + i] - block->scales[r] * (float)block->quants[r][i % PRODUCT_BLOCK];
+        }
+}
+
+// Quantizes n_rows, at most SPLIT_ROWS, rows of x in two parts: a group of prepared rows.
+static void quantize_parts(const struct product_kernels *kernels, const float *x, int64_t stride,
+                           int32_t n_rows, int32_t n_inputs, struct prepared_block *blocks)
+{
+    float rows[PREPARED_ROWS][SPLIT_INPUTS], rest[SPLIT_ROWS][SPLIT_INPUTS];
+    _Alignas(64) struct prepared_block first[SPLIT_INPUTS / PRODUCT_BLOCK];
+    for (int32_t begin = 0; begin < n_inputs; begin += SPLIT_INPUTS) {
+        const int32_t n = n_inputs - begin < SPLIT_INPUTS ? n_inputs - begin : SPLIT_INPUTS;
+        kernels->quantize(x + begin, stride, n_rows, n, first);
+        subtract_quants(x + begin, stride, n_rows, n, first, rest);
+        for (int32_t r = 0; r < n_rows; r++) {
+            memcpy(rows[PREPARED_PARTS_MAX * r], x + r * stride + begin, (size_t)n * sizeof(float));
+            memcpy(rows[PREPARED_PARTS_MAX * r + 1], rest[r], (size_t)n * sizeof(float));
+        }
+        kernels->quantize(rows[0], SPLIT_INPUTS, PREPARED_PARTS_MAX * n_rows, n,
+                          blocks + begin / PRODUCT_BLOCK);
+    }
+}
+
+static void quantize_rows(const struct preparing *preparing, int32_t begin, int32_t end)
+{
+    const struct prepared *prepared = preparing->prepared;
+    const int32_t n_rows = PREPARED_ROWS / prepared->n_parts;
+    struct prepared_block *blocks = prepared->blocks + (int64_t)(begin / n_rows) * prepared->n_blocks;
+    for (int32_t r = begin; r < end; r += n_rows, blocks += prepared->n_blocks) {
+        const float *x = preparing->x + r * preparing->stride;
+        const int32_t n = end - r < n_rows ? end - r : n_rows;
+        if (prepared->n_parts == 1)
+            preparing->kernels->quantize(x, preparing->stride, n, prepared->n_inputs, blocks);
+        else
+            quantize_parts(preparing->kernels, x, preparing->stride, n, prepared->n_inputs, blocks);
+    }
+}
+
 static void prepare_rows(void *context, int index, int thread)
 {
     const struct preparing *preparing = context;
@@ -64,10 +123,8 @@ static void prepare_rows(void *context, int index, int thread)
     int32_t begin = index * preparing->rows_a_task, end = begin + preparing->rows_a_task;
     if (end > prepared->n_rows)
         end = prepared->n_rows;
-    for (int32_t r = begin; r < end && prepared->forms & PRODUCT_QUANTS; r += PREPARED_ROWS)
-        preparing->kernels->quantize(preparing->x + r * preparing->stride, preparing->stride,
-                                     end - r < PREPARED_ROWS ? end - r : PREPARED_ROWS, n,
-                                     prepared->blocks + (int64_t)(r / PREPARED_ROWS) * prepared->n_blocks);
+    if (prepared->forms & PRODUCT_QUANTS)
+        quantize_rows(preparing, begin, end);
     if (!(prepared->forms & ~(unsigned)PRODUCT_QUANTS))
         return;
     for (int32_t r = begin; r < end; r++) {
@@ -115,21 +172,59 @@ struct product_division {
     int row_pieces;
 };
 
+// Multiplies by the weight's scale and adds the bias.
+static void finish_row(float *y, int32_t begin, int32_t end, float scale, const float *bias)
+{
+    for (int32_t o = begin; o < end; o++)
+        y[o] = bias ? y[o] * scale + bias[o] : y[o] * scale;
+}
+
+// Some panels, at most PART_PANELS, and rows, at most PART_ROWS, of weights that read quants in two parts.
+static void sum_parts(const struct product_kernels *kernels, const struct product_task *task,
+                      int32_t panel_begin, int32_t panel_end, const struct prepared *x, int32_t row_begin,
+                      int32_t row_end, float *sums)
+{
+    const struct packed *weight = task->weight;
+    const int32_t first = panel_begin * PANEL_OUTPUTS, n_parts = x->n_parts, n_rows = row_end - row_begin;
+    int32_t end = panel_end * PANEL_OUTPUTS;
+    end = end < weight->shape.n_outputs ? end : weight->shape.n_outputs;
+    struct prepared parts = *x;
+    parts.n_rows = n_parts * n_rows;
+    parts.blocks += (int64_t)(n_parts * row_begin / PREPARED_ROWS) * x->n_blocks;
+    kernels->product[weight->shape.type](weight, panel_begin, panel_end, &parts, 0, parts.n_rows,
+                                         sums - first, PART_COLUMNS, NULL);
+    for (int32_t r = 0; r < n_rows; r++) {
+        float *y = task->y + (row_begin + r) * task->y_stride;
+        const float *of_first = sums + (int64_t)n_parts * r * PART_COLUMNS,
+                    *of_rest = of_first + PART_COLUMNS;
+        for (int32_t o = first; o < end; o++)
+            y[o] = of_first[o - first] + of_rest[o - first];
+        finish_row(y, first, end, weight->scale, task->bias);
+    }
+}
+
 void product_piece(const struct product_kernels *kernels, const struct product_task *task,
                    int32_t panel_begin, int32_t panel_end, const struct prepared *x, int32_t row_begin,
-                   int32_t row_end)
+                   int32_t row_end, int thread)
 {
     const struct packed *weight = task->weight;
     const float scale = weight->scale;
+    if (x->n_parts > 1 && packed_format(weight->shape.type).form == PRODUCT_QUANTS) {
+        for (int32_t row = row_begin; row < row_end; row += PART_ROWS)
+            for (int32_t panel = panel_begin; panel < panel_end; panel += PART_PANELS)
+                sum_parts(kernels, task, panel,
+                          panel_end - panel < PART_PANELS ? panel_end : panel + PART_PANELS, x, row,
+                          row_end - row < PART_ROWS ? row_end : row + PART_ROWS,
+                          x->sums + (int64_t)thread * PART_SUMS);
+        return;
+    }
     kernels->product[weight->shape.type](weight, panel_begin, panel_end, x, row_begin, row_end, task->y,
                                          task->y_stride, scale == 1.0f ? task->bias : NULL);
     int32_t output_end = panel_end * PANEL_OUTPUTS;
     output_end = output_end < weight->shape.n_outputs ? output_end : weight->shape.n_outputs;
     for (int32_t row = row_begin; row < row_end && scale != 1.0f; row++)
-        for (int32_t o = panel_begin * PANEL_OUTPUTS; o < output_end; o++) {
-            float *y = &task->y[row * task->y_stride + o];
-            *y = task->bias ? *y * scale + task->bias[o] : *y * scale;
-        }
+        finish_row(task->y + row * task->y_stride, panel_begin * PANEL_OUTPUTS, output_end, scale,
+                   task->bias);
 }
 
 static void run_piece(void *context, int index, int thread)
@@ -148,7 +243,7 @@ static void run_piece(void *context, int index, int thread)
         panel_end = task->weight->n_panels;
     if (row_end > cut->x->n_rows)
         row_end = cut->x->n_rows;
-    product_piece(cut->kernels, task, panel, panel_end, cut->x, row, row_end);
+    product_piece(cut->kernels, task, panel, panel_end, cut->x, row, row_end, thread);
 }
 
 // Bytes of weights per piece: large enough to amortize the cost of a task, small enough that threads finish

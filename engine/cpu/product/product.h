@@ -16,6 +16,9 @@
 //     t = fma(dot_1, w_1, dot_0 * w_0)                 with a scale for each half of the block
 //     t = fma(m_1, sum_1, fma(m_0, sum_0, previous))   and minima (Q2_K)
 //   acc = fma(t, x's scale, acc)
+// With activations of 16 bits, a row of x is two such rows: its quants, and the quants of what they leave, x[k] -
+// quant * scale, in float32. acc is the sum of the two rows' sums.
+//
 // For F32, F16 and F8_E4M3 weights x is float32: acc = fma(weight, x, acc), input by input, where a weight of
 // F8_E4M3 is its number times the block's scale, rounded once. For BF16 weights x is
 // rounded to bfloat16 (nearest even), and subnormal inputs and results are flushed to zero, as in the
@@ -53,6 +56,9 @@ enum product_form {
 // undefined.
 enum { PREPARED_ROWS = 4 };
 
+// Int8 rows for one row of x, when activations have 8 and 16 bits.
+enum { PREPARED_PARTS_MAX = 2 };
+
 // A block of 32 inputs of 4 rows. A row's block with an infinity or a NaN has scale NaN and quants 0.
 // float_sums, starts and half_starts repeat the sums in the formats of AVX-512; only its quantize sets them.
 struct prepared_block {
@@ -69,14 +75,16 @@ struct prepared_block {
 // the forms in use are touched.
 struct prepared {
     int32_t n_rows, n_inputs;
+    int n_parts;                   // of quantized rows: part p of row r is row n_parts * r + p of `blocks`
     int32_t n_blocks;              // of PRODUCT_BLOCK inputs, the last one padded with zeros
     unsigned forms;                // enum product_form: the forms that are set
-    struct prepared_block *blocks; // [groups, n_blocks]
+    struct prepared_block *blocks; // [groups, n_blocks], aligned to 64 bytes
     float *floats;                 // [groups, n_blocks * 32, 4]
     uint32_t *bfloats; // [groups, n_blocks * 16, 4]: pairs, the first in the upper half; or, for kernels with
                        // bfloats_apart, [groups, n_blocks * 32, 4]: each as a float
     int32_t n_rows_max, n_inputs_max;
     void *memory;
+    float *sums; // [n_threads, PART_SUMS] of the parts' rows; NULL: one part
 };
 
 struct product_kernels {
@@ -130,8 +138,9 @@ uint64_t packed_bytes(const struct packed *packed);
 const int32_t *packed_order(const struct packed *packed);
 unsigned packed_form(const struct packed *packed); // the enum product_form that its products read
 
-enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max,
-                            struct error *error) WARN_UNUSED;
+// n_parts: 1 for activations of 8 bits, 2 for 16. n_threads: of the pool that computes with x.
+enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max, int n_parts,
+                            int n_threads, struct error *error) WARN_UNUSED;
 void prepared_finish(struct prepared *prepared);
 // Converts x [n_rows, stride] to `forms`, the forms of all GEMMs ored. Rows are distributed over the pool.
 void prepared_set(struct prepared *prepared, const struct product_kernels *kernels, struct pool *pool,
