@@ -10,7 +10,7 @@
 #define COLUMNS "id, owner, filename, purpose, n_bytes, created_at_us, coalesce(expires_at_us, 0)"
 // Files that still exist for their owners.
 #define LIVES "(expires_at_us IS NULL OR expires_at_us > ?1)"
-// Inputs of batches that have not ended. The condition is that of the index served_batches_open.
+// Inputs of batches that have not ended. The index served_batches_open has the same condition.
 #define IN_USE                                                                                               \
     "EXISTS (SELECT 1 FROM served_batches WHERE input_file = served_files.id AND completed_at_us IS NULL"    \
     " AND failed_at_us IS NULL AND expired_at_us IS NULL AND cancelled_at_us IS NULL)"

@@ -1,4 +1,4 @@
-// sheaf serve: a worker of the embedded queue behind OpenAI's API, or with --no-work the API alone.
+// sheaf serve: OpenAI's API and a worker of the embedded queue, or with --no-work the API alone.
 #include "consumer/command/commands.h"
 #include "consumer/command/files/named_store.h"
 #include "consumer/observe/log.h"

@@ -41,7 +41,7 @@ struct http {
     http_handler *handler;
     void *context;
     int file;
-    struct http_address address;
+    struct bound_address address;
     pthread_t thread;
     bool has_thread;
     atomic_bool is_over;

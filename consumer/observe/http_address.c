@@ -17,7 +17,7 @@ static bool is_loopback(const struct sockaddr_storage *address)
     return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
 }
 
-bool http_host_is_local(const struct http_address *bound, const char *header)
+bool http_host_is_local(const struct bound_address *bound, const char *header)
 {
     char host[NI_MAXHOST];
     struct sockaddr_storage address = {0};
@@ -37,7 +37,7 @@ bool http_host_is_local(const struct http_address *bound, const char *header)
     return inet_pton(address.ss_family, host, bytes) == 1 && is_loopback(&address);
 }
 
-bool http_origin_is_local(const struct http_address *bound, const char *header)
+bool http_origin_is_local(const struct bound_address *bound, const char *header)
 {
     const char *slashes = header ? strstr(header, "://") : NULL;
     return !header || (slashes && http_host_is_local(bound, slashes + 3));
@@ -68,7 +68,7 @@ static bool split_address(const char *address, struct parts *parts)
     return brackets || !strchr(parts->host, ':');
 }
 
-static void read_address(struct http_address *bound, int file)
+static void read_address(struct bound_address *bound, int file)
 {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
@@ -88,11 +88,11 @@ static enum status fail_bind(struct error *error, const char *option, const char
     return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s %s: %s", option, address, why);
 }
 
-enum status http_address_bind(struct http_address *bound, const char *option, const char *address,
+enum status http_address_bind(struct bound_address *bound, const char *option, const char *address,
                               int n_waiting_max, int *file, struct error *error)
 {
     struct parts parts;
-    *bound = (struct http_address){0};
+    *bound = (struct bound_address){0};
     *file = -1;
     if (!split_address(address, &parts))
         return fail_bind(error, option, address, "expected HOST:PORT, [HOST]:PORT or a port");

@@ -1,5 +1,5 @@
-// The results of a request's jobs as one body. One result is its own body; those of a list of prompts are one
-// list of choices, numbered on, with the sum of their usage. Thread: any.
+// The results of a request's jobs as one body. One result is its own body. The results of a list of prompts
+// are one list of choices, numbered from 0, with the sum of their usage. Thread: any.
 #pragma once
 
 #include "schemas/base/text.h"

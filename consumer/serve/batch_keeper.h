@@ -1,5 +1,5 @@
 // The thread sheaf-keeper of a server. It moves each open batch to its next state, from what the store says
-// alone, so that a killed server's batches go on wherever they were, and two servers may keep one store:
+// alone, so that a killed server's batches continue where they were, and two servers may keep one store:
 //
 //   validating    submits the input file's lines as a dataset      input_queue.h: resumes, shares
 //   in_progress   waits until the dataset has no unfinished job
@@ -9,7 +9,7 @@
 //   cancelling, or past expires_at: cancels the dataset, waits for running jobs, writes what there is.
 //
 // It also tells waiting connections of changes of the store, removes requests without a client, files past
-// their expiry, and what killed servers left behind.
+// their expiry, and what killed servers left.
 #pragma once
 
 #include "consumer/serve/serve_state.h"

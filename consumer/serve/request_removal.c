@@ -13,32 +13,13 @@ void request_dataset(const struct serve *serve, const char *id, char dataset[SER
     snprintf(dataset, SERVE_ID_BYTES, REQUEST_PREFIX "%s-%.*s", serve->name, REQUEST_ID_DIGITS, id);
 }
 
-// Without memory it stays in the store until the next server finds it.
-static void add_name(struct serve *serve, const char *dataset, bool is_cancelled)
-{
-    bool is_new = true;
-    struct abandoned_request *added = calloc(1, sizeof *added);
-    pthread_mutex_lock(&serve->watch.lock);
-    for (const struct abandoned_request *at = serve->abandoned.first; at && is_new; at = at->next)
-        is_new = strcmp(at->dataset, dataset) != 0;
-    if (added && is_new) {
-        snprintf(added->dataset, sizeof added->dataset, "%s", dataset);
-        added->is_cancelled = is_cancelled;
-        added->next = serve->abandoned.first;
-        serve->abandoned.first = added;
-        added = NULL;
-    }
-    pthread_mutex_unlock(&serve->watch.lock);
-    free(added);
-}
-
 void request_removal_add(struct serve *serve, const char *dataset)
 {
     int64_t n_cancelled;
     struct error ignored; // the keeper cancels again
     enum status status = store_cancel(serve_lock(serve), text_from_string(dataset), &n_cancelled, &ignored);
     serve_unlock(serve);
-    add_name(serve, dataset, status == STATUS_OK);
+    serve_add_abandoned(serve, dataset, status == STATUS_OK);
 }
 
 static void note_dataset(void *context, const struct dataset_progress *progress)
@@ -63,14 +44,11 @@ static bool delete_request(struct store *store, struct abandoned_request *reques
 
 void request_removal_run(struct serve *serve, struct store *store)
 {
-    pthread_mutex_lock(&serve->watch.lock);
-    struct abandoned_request *list = serve->abandoned.first;
-    serve->abandoned.first = NULL;
-    pthread_mutex_unlock(&serve->watch.lock);
+    struct abandoned_request *list = serve_take_abandoned(serve);
     for (struct abandoned_request *next; list; list = next) {
         next = list->next;
         if (!delete_request(store, list))
-            add_name(serve, list->dataset, list->is_cancelled);
+            serve_add_abandoned(serve, list->dataset, list->is_cancelled);
         free(list);
     }
 }
@@ -93,7 +71,7 @@ static void take_dataset(void *context, const struct dataset_row *row)
         memcmp(row->dataset.data, dead->prefix, size) != 0)
         return;
     snprintf(dataset, sizeof dataset, "%.*s", (int)row->dataset.size, row->dataset.data);
-    add_name(dead->serve, dataset, false);
+    serve_add_abandoned(dead->serve, dataset, false);
     dead->has_requests = true;
 }
 

@@ -3,78 +3,10 @@
 #include "consumer/serve/batch_keeper.h"
 #include "consumer/serve/serve_folder.h"
 #include "consumer/serve/serve_http.h"
-#include "schemas/base/clock.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
-
-// ---- what the threads share ----
-
-struct store *serve_lock(struct serve *serve)
-{
-    pthread_mutex_lock(&serve->store_lock);
-    return serve->store;
-}
-
-void serve_unlock(struct serve *serve)
-{
-    pthread_mutex_unlock(&serve->store_lock);
-}
-
-bool serve_new_id(char id[SERVE_ID_BYTES], const char *prefix, int n_digits)
-{
-    unsigned char bytes[16];
-    size_t at = strlen(prefix);
-    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return false;
-    memcpy(id, prefix, at);
-    for (int i = 0; i < n_digits && i < 2 * (int)sizeof bytes; i++)
-        id[at++] = "0123456789abcdef"[bytes[i / 2] >> (i % 2 * 4) & 15];
-    id[at] = '\0';
-    return true;
-}
-
-static void init_watch(struct store_watch *watch)
-{
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    pthread_mutex_init(&watch->lock, NULL);
-}
-
-uint64_t store_watch_now(struct store_watch *watch)
-{
-    pthread_mutex_lock(&watch->lock);
-    uint64_t now = watch->n_changes;
-    pthread_mutex_unlock(&watch->lock);
-    return now;
-}
-
-void store_watch_wait(struct store_watch *watch, uint64_t seen, int timeout_ms)
-{
-    int64_t until_ns = clock_ns() + timeout_ms * INT64_C(1000000);
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    pthread_mutex_lock(&watch->lock);
-    while (watch->n_changes == seen && pthread_cond_timedwait(&watch->changed, &watch->lock, &until) == 0)
-        ;
-    pthread_mutex_unlock(&watch->lock);
-}
-
-void store_watch_announce(struct store_watch *watch)
-{
-    pthread_mutex_lock(&watch->lock);
-    watch->n_changes++;
-    pthread_cond_broadcast(&watch->changed);
-    pthread_mutex_unlock(&watch->lock);
-}
-
-// ---- start and stop ----
 
 static enum status open_address(struct serve *serve, struct error *error)
 {
@@ -115,9 +47,7 @@ enum status serve_open(struct serve **serve, const struct serve_config *config, 
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf serve: out of memory");
     s->config = *config;
     s->file = s->lock_file = -1;
-    pthread_mutex_init(&s->store_lock, NULL);
-    pthread_mutex_init(&s->worker.lock, NULL);
-    init_watch(&s->watch);
+    serve_state_init(s);
     enum status status = open_address(s, error);
     if (status == STATUS_OK)
         status = store_open(&s->store, config->store_path, STORE_CREATE, error);
@@ -138,13 +68,6 @@ const char *serve_address(const struct serve *serve)
     return serve->address.text;
 }
 
-void serve_attach(struct serve *serve, struct exporter *exporter)
-{
-    pthread_mutex_lock(&serve->worker.lock);
-    serve->worker.exporter = exporter;
-    pthread_mutex_unlock(&serve->worker.lock);
-}
-
 void serve_announce_close(struct serve *serve)
 {
     atomic_store(&serve->is_closing, true);
@@ -163,13 +86,6 @@ void serve_close(struct serve *serve)
     serve_folder_close(serve);
     store_close(serve->store);
     serve_tokens_finish(&serve->tokens);
-    for (struct abandoned_request *next, *at = serve->abandoned.first; at; at = next) {
-        next = at->next;
-        free(at);
-    }
-    pthread_cond_destroy(&serve->watch.changed);
-    pthread_mutex_destroy(&serve->watch.lock);
-    pthread_mutex_destroy(&serve->worker.lock);
-    pthread_mutex_destroy(&serve->store_lock);
+    serve_state_finish(serve);
     free(serve);
 }

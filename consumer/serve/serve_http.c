@@ -3,11 +3,9 @@
 #include "consumer/serve/answer_stream.h"
 #include "consumer/serve/serve_route.h"
 #include "consumer/serve/upload.h"
-#include "schemas/base/clock.h"
 
 #include <microhttpd.h>
 #include <stdio.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,8 +14,8 @@ enum {
     HEADER_BYTES_MAX = 32768, // of a connection's memory: the request's head and the response's
     FORM_BYTES = 65536,       // read at a time from a form
     EVENT_BYTES = 16384,      // sent at a time from a stream
-    // Of an upload beyond its limit so much is read and dropped, so that the client reads the refusal; from
-    // there on the connection is closed.
+    // So much of an upload beyond its limit is read and dropped, so that the client reads the refusal; then
+    // the connection is closed.
     DROPPED_BYTES_MAX = 64 << 20,
     // At the end: requests that were read completely are answered at once, as serve->is_closing is set; others
     // are given up.
@@ -27,9 +25,6 @@ enum {
 struct serve_http {
     struct serve *serve;
     struct MHD_Daemon *daemon;
-    pthread_mutex_t lock;
-    pthread_cond_t ended; // monotonic clock: n_exchanges is 0
-    int n_exchanges;
 };
 
 // What belongs to a request from its first byte to its last.
@@ -192,15 +187,6 @@ static enum MHD_Result queue_reply(struct exchange *exchange, struct MHD_Connect
     return result;
 }
 
-static void count_exchange(struct serve_http *http, int more)
-{
-    pthread_mutex_lock(&http->lock);
-    http->n_exchanges += more;
-    if (http->n_exchanges == 0)
-        pthread_cond_broadcast(&http->ended);
-    pthread_mutex_unlock(&http->lock);
-}
-
 // libmicrohttpd calls this for the request's head, then for each part of its body, then for its end.
 static enum MHD_Result handle_request(void *context, struct MHD_Connection *connection, const char *path,
                                       const char *method, const char *version, const char *bytes,
@@ -212,7 +198,7 @@ static enum MHD_Result handle_request(void *context, struct MHD_Connection *conn
     if (!exchange) {
         *request = begin_exchange(http->serve, connection, path, method);
         if (*request)
-            count_exchange(http, 1);
+            serve_count_call(http->serve, 1);
         return *request ? MHD_YES : MHD_NO;
     }
     if (*n_bytes) {
@@ -231,12 +217,12 @@ static enum MHD_Result handle_request(void *context, struct MHD_Connection *conn
 static void end_exchange(void *context, struct MHD_Connection *connection, void **request,
                          enum MHD_RequestTerminationCode how)
 {
-    (void)connection, (void)how;
+    (void)context, (void)connection, (void)how;
     struct exchange *exchange = *request;
     *request = NULL;
     if (!exchange)
         return;
-    count_exchange(context, -1);
+    serve_count_call(exchange->call.serve, -1);
     if (exchange->form)
         MHD_destroy_post_processor(exchange->form);
     upload_destroy(exchange->call.upload);
@@ -255,12 +241,6 @@ enum status serve_http_open(struct serve_http **http, struct serve *serve, int f
     struct serve_http *h = calloc(1, sizeof *h);
     if (h) {
         h->serve = serve;
-        pthread_condattr_t attributes;
-        pthread_condattr_init(&attributes);
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-        pthread_cond_init(&h->ended, &attributes);
-        pthread_condattr_destroy(&attributes);
-        pthread_mutex_init(&h->lock, NULL);
         h->daemon = MHD_start_daemon(
             MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL | MHD_USE_ITC, 0,
             NULL, NULL, handle_request, h, MHD_OPTION_LISTEN_SOCKET, file, MHD_OPTION_CONNECTION_LIMIT,
@@ -283,16 +263,9 @@ void serve_http_close(struct serve_http *http)
     if (!http)
         return;
     int file = MHD_quiesce_daemon(http->daemon); // no new connections
-    int64_t until_ns = clock_ns() + DRAIN_MS * INT64_C(1000000);
-    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
-    pthread_mutex_lock(&http->lock);
-    while (http->n_exchanges > 0 && pthread_cond_timedwait(&http->ended, &http->lock, &until) == 0)
-        ;
-    pthread_mutex_unlock(&http->lock);
+    serve_wait_for_calls(http->serve, DRAIN_MS);
     MHD_stop_daemon(http->daemon); // closes the connections, waits for their threads
     if (file >= 0)
         close(file);
-    pthread_cond_destroy(&http->ended);
-    pthread_mutex_destroy(&http->lock);
     free(http);
 }

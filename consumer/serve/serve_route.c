@@ -56,16 +56,8 @@ static bool matches_path(const struct route *route, const char *path, struct tex
 
 static void probe_worker(struct call *call)
 {
-    struct serve *serve = call->serve;
     struct http_answer answer = {.status = 200};
-    pthread_mutex_lock(&serve->worker.lock);
-    if (serve->worker.exporter) {
-        exporter_answer(serve->worker.exporter, call->path, &answer);
-    } else {
-        answer.status = 503;
-        buffer_add_string(&answer.body, "starting\n");
-    }
-    pthread_mutex_unlock(&serve->worker.lock);
+    serve_probe(call->serve, call->path, &answer);
     call->reply.status = answer.status;
     call->reply.body = answer.body;
 }

@@ -42,7 +42,7 @@ struct abandoned_request {
 
 struct serve {
     struct serve_config config;
-    struct http_address address;
+    struct bound_address address;
     struct serve_tokens tokens;
     int file; // the listening socket until serve_http has it; -1
     struct serve_http *http;
@@ -54,10 +54,13 @@ struct serve {
 
     pthread_mutex_t store_lock;
     struct store *store;
+    struct {
+        pthread_mutex_t lock;
+        pthread_cond_t ended; // monotonic clock: n is 0
+        int n;
+    } calls; // that are being read or answered
     struct store_watch watch;
-    struct { // under watch.lock
-        struct abandoned_request *first;
-    } abandoned;
+    struct abandoned_request *abandoned; // under watch.lock
     struct {
         pthread_mutex_t lock;
         struct exporter *exporter; // NULL: none yet, or ended
@@ -65,11 +68,24 @@ struct serve {
     atomic_bool is_closing;
 };
 
+// The locks and the list of abandoned requests; other members are the caller's.
+void serve_state_init(struct serve *serve);
+void serve_state_finish(struct serve *serve);
 // The store of the connections, locked until serve_unlock.
 struct store *serve_lock(struct serve *serve);
 void serve_unlock(struct serve *serve);
 // Writes PREFIX and n_digits random hexadecimal digits. False: the system gives no random bytes.
 bool serve_new_id(char id[SERVE_ID_BYTES], const char *prefix, int n_digits) WARN_UNUSED;
+
+// The list of datasets of gone clients. add: is_cancelled as of the copy. take: all of them, which the caller
+// frees.
+void serve_add_abandoned(struct serve *serve, const char *dataset, bool is_cancelled);
+struct abandoned_request *serve_take_abandoned(struct serve *serve);
+// A call has begun (1) or ended (-1); wait: until none is left, or timeout_ms has passed.
+void serve_count_call(struct serve *serve, int more);
+void serve_wait_for_calls(struct serve *serve, int timeout_ms);
+// What the worker of this process says of its health. Thread: any.
+void serve_probe(struct serve *serve, const char *path, struct http_answer *answer);
 
 // The number of changes so far; wait_for_change returns when it is another one, or after timeout_ms.
 uint64_t store_watch_now(struct store_watch *watch);
