@@ -62,9 +62,10 @@ static enum status check_settings(const struct settings *settings, struct error 
     if (settings->model.path && settings->serve.no_work)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf serve: --no-work loads no model: leave %s out", settings->model.path);
-    if (settings->kafka.brokers)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "sheaf serve: --brokers: only the embedded queue is served: give --store FILE");
+    if (settings->kafka.brokers && !settings->serve.no_work)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf serve: --brokers needs --no-work: \"sheaf work --brokers\" computes the topic's jobs");
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     return status == STATUS_OK && !settings->serve.no_work ? runtime_check(settings, error) : status;
 }
@@ -78,7 +79,8 @@ enum status command_serve(const struct settings *settings, struct error *error)
                                         .file_bytes_max = settings->serve.file_bytes_max
                                                               ? settings->serve.file_bytes_max
                                                               : FILE_BYTES_DEFAULT,
-                                        .has_worker = !settings->serve.no_work};
+                                        .has_worker = !settings->serve.no_work,
+                                        .kafka = settings->kafka.brokers ? settings : NULL};
     struct serve *serve = NULL;
     struct store *store = NULL;
     enum status status = check_settings(settings, error);

@@ -210,6 +210,11 @@ static void answer_object(struct call *call, const struct value *object, const s
         reply_error(&call->reply, 500, NULL, NULL, "no random bytes for an id");
         return;
     }
+    if (call->serve->topics) {
+        reply_error(&call->reply, 501, "not_supported", NULL,
+                    "Over Kafka only files and batches are served.");
+        return;
+    }
     bool is_good = write_records(call, id, object, records);
     for (size_t i = 0; is_good && i < records->n; i++)
         is_good = check_record(call, asked, records->texts[i]);

@@ -2,6 +2,7 @@
 
 #include "consumer/observe/log.h"
 #include "consumer/serve/batch_step.h"
+#include "consumer/serve/batch_topics.h"
 #include "consumer/serve/request_removal.h"
 #include "consumer/serve/serve_folder.h"
 #include "schemas/base/clock.h"
@@ -59,14 +60,14 @@ static void note_trouble(struct batch_keeper *keeper, const struct error *error)
     snprintf(keeper->trouble, sizeof keeper->trouble, "%s", error ? error->text : "");
 }
 
-static bool keep_batches(struct batch_keeper *keeper)
+static void keep_batches(struct batch_keeper *keeper)
 {
     struct error error;
     bool went_well = true;
     keeper->n_batches = 0;
     if (store_batches_open(keeper->store, take_batch, keeper, &error) != STATUS_OK) {
         note_trouble(keeper, &error);
-        return false;
+        return;
     }
     for (size_t i = 0; i < keeper->n_batches && !atomic_load(&keeper->serve->is_closing); i++)
         if (batch_step(keeper->serve, keeper->store, &keeper->batches[i], &error) != STATUS_OK) {
@@ -75,7 +76,6 @@ static bool keep_batches(struct batch_keeper *keeper)
         }
     if (went_well)
         note_trouble(keeper, NULL);
-    return went_well;
 }
 
 static void remove_expired(struct batch_keeper *keeper)
@@ -137,7 +137,8 @@ static void *keep(void *context)
     struct batch_keeper *keeper = context;
     while (!atomic_load(&keeper->serve->is_closing)) {
         store_watch_announce(&keeper->serve->watch);
-        keep_batches(keeper);
+        if (!keeper->serve->topics || batch_topics_lead(keeper->serve->topics))
+            keep_batches(keeper);
         keep_order(keeper);
         wait_for_change(keeper);
     }

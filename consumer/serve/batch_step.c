@@ -3,6 +3,7 @@
 #include "consumer/command/files/input_queue.h"
 #include "consumer/command/files/output.h"
 #include "consumer/observe/log.h"
+#include "consumer/serve/batch_topics.h"
 #include "consumer/serve/serve_folder.h"
 #include "schemas/base/clock.h"
 
@@ -18,16 +19,16 @@ static void copy_text(char *to, size_t size, struct text text)
 
 void open_batch_copy(struct open_batch *copy, const struct served_batch *batch)
 {
-    *copy = (struct open_batch){.n_requests = batch->n_requests,
-                                .n_submitted = batch->jobs.n_submitted,
-                                .n_unfinished = batch->jobs.n_submitted - batch->jobs.n_done -
-                                                batch->jobs.n_failed - batch->jobs.n_cancelled,
-                                .output_expires_s = batch->output_expires_s,
-                                .expires_at_us = batch->at_us.expires,
-                                .dataset_exists = batch->jobs.exists,
-                                .dataset_is_cancelled = batch->jobs.is_cancelled,
-                                .is_in_progress = batch->at_us.in_progress != 0,
-                                .is_cancelling = batch->at_us.cancelling != 0};
+    *copy =
+        (struct open_batch){.n_requests = batch->n_requests,
+                            .n_submitted = batch->jobs.n_submitted,
+                            .n_ended = batch->jobs.n_done + batch->jobs.n_failed + batch->jobs.n_cancelled,
+                            .output_expires_s = batch->output_expires_s,
+                            .expires_at_us = batch->at_us.expires,
+                            .dataset_exists = batch->jobs.exists,
+                            .dataset_is_cancelled = batch->jobs.is_cancelled,
+                            .is_in_progress = batch->at_us.in_progress != 0,
+                            .is_cancelling = batch->at_us.cancelling != 0};
     copy_text(copy->id, sizeof copy->id, batch->id);
     copy_text(copy->owner, sizeof copy->owner, batch->owner);
     copy_text(copy->input_file, sizeof copy->input_file, batch->input_file);
@@ -46,9 +47,11 @@ static enum status fail_batch(struct store *store, const struct open_batch *batc
     return store_batch_end(store, text_from_string(batch->id), &outcome, &changed, error);
 }
 
-static enum status queue_lines(struct store *store, const struct open_batch *batch, const char *path,
-                               struct error *error)
+static enum status queue_lines(struct serve *serve, struct store *store, const struct open_batch *batch,
+                               const char *path, struct error *error)
 {
+    if (serve->topics)
+        return batch_topics_submit(serve->topics, text_from_string(batch->id), path, error);
     struct input input;
     size_t n_added;
     struct text dataset = text_from_string(batch->id);
@@ -68,7 +71,7 @@ static enum status submit_batch(struct serve *serve, struct store *store, const 
     struct text id = text_from_string(batch->id);
     if (!serve_folder_path(serve, text_from_string(batch->input_file), path) || access(path, F_OK) != 0)
         return fail_batch(store, batch, "its input file is missing", error);
-    enum status status = queue_lines(store, batch, path, error);
+    enum status status = queue_lines(serve, store, batch, path, error);
     if (status != STATUS_OK && error->code == ERROR_CANCELLED)
         return store_batch_stamp(store, id, BATCH_CANCELLING, &changed, error);
     if (status != STATUS_OK)
@@ -143,7 +146,7 @@ static void describe_file(struct served_file *file, const struct open_batch *bat
                                  batch->output_expires_s ? now_us + batch->output_expires_s * 1000000 : 0};
 }
 
-static enum status write_files(struct store *store, const struct open_batch *batch,
+static enum status write_files(struct serve *serve, struct store *store, const struct open_batch *batch,
                                struct collecting *collecting, const char *output_path, const char *error_path,
                                struct error *error)
 {
@@ -151,7 +154,9 @@ static enum status write_files(struct store *store, const struct open_batch *bat
     enum status status = output_open(&collecting->output, output_path, error_path, error);
     if (status != STATUS_OK)
         return status;
-    if (batch->dataset_exists)
+    if (serve->topics)
+        status = batch_topics_collect(serve->topics, text_from_string(batch->id), &collecting->output, error);
+    else if (batch->dataset_exists)
         status =
             store_collect(store, text_from_string(batch->id), collect_record, collecting, &n_missing, error);
     if (status == STATUS_OK)
@@ -175,7 +180,7 @@ static enum status end_batch(struct serve *serve, struct store *store, const str
          !serve_folder_path(serve, text_from_string(batch->error_file), error_path)))
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: its files have no path", batch->id);
     if (status == STATUS_OK)
-        status = write_files(store, batch, &collecting, output_path, error_path, error);
+        status = write_files(serve, store, batch, &collecting, output_path, error_path, error);
     if (status != STATUS_OK)
         return status;
     struct batch_outcome outcome = {.end = end,
@@ -187,7 +192,7 @@ static enum status end_batch(struct serve *serve, struct store *store, const str
     outcome.output = outcome.n_answered > 0 ? &output : NULL;
     outcome.errors = outcome.n_refused > 0 ? &errors : NULL;
     status = store_batch_end(store, id, &outcome, &changed, error);
-    if (status == STATUS_OK && batch->dataset_exists)
+    if (status == STATUS_OK && batch->dataset_exists && !serve->topics)
         status = store_collected(store, id, error);
     if (status == STATUS_OK && changed)
         log_write(LOG_INFO, "%s has ended: %lld answers, %lld errors", batch->id,
@@ -195,21 +200,42 @@ static enum status end_batch(struct serve *serve, struct store *store, const str
     return status;
 }
 
+static enum status cancel_batch(struct serve *serve, struct store *store, const struct open_batch *batch,
+                                struct error *error)
+{
+    int64_t n_cancelled;
+    if (serve->topics)
+        return batch_topics_cancel(serve->topics, batch->id, error);
+    if (batch->dataset_is_cancelled) // each call writes, and each write wakes the keeper
+        return STATUS_OK;
+    return store_cancel(store, text_from_string(batch->id), &n_cancelled, error);
+}
+
+// Cancels the jobs, and waits for the running ones.
+static enum status step_to_end(struct serve *serve, struct store *store, const struct open_batch *batch,
+                               enum batch_end end, struct error *error)
+{
+    bool is_whole = batch->n_submitted >= batch->n_requests;
+    int64_t n_jobs = serve->topics ? batch->n_requests : batch->n_submitted;
+    // another server that submits it is refused from the cancellation on
+    bool must_cancel = batch->n_ended < n_jobs || (batch->dataset_exists && !is_whole && !serve->topics);
+    if (must_cancel && (serve->topics || !batch->dataset_is_cancelled || batch->n_ended < n_jobs))
+        return cancel_batch(serve, store, batch, error);
+    return end_batch(serve, store, batch, end, error);
+}
+
 enum status batch_step(struct serve *serve, struct store *store, const struct open_batch *batch,
                        struct error *error)
 {
     bool has_expired = !batch->is_cancelling && clock_wall_us() >= batch->expires_at_us;
-    if (batch->is_cancelling || has_expired) {
-        if (!batch->dataset_exists || batch->n_unfinished == 0)
-            return end_batch(serve, store, batch, has_expired ? BATCH_EXPIRED : BATCH_CANCELLED, error);
-        int64_t n_cancelled; // once: each call writes, and each write wakes the keeper
-        return batch->dataset_is_cancelled
-                   ? STATUS_OK
-                   : store_cancel(store, text_from_string(batch->id), &n_cancelled, error);
-    }
-    if (!batch->is_in_progress)
+    bool is_ending = batch->is_cancelling || has_expired;
+    // A cancellation on Kafka is of jobs that were submitted, so the batch is submitted all the same.
+    if (!batch->is_in_progress && (!is_ending || serve->topics))
         return submit_batch(serve, store, batch, error);
-    if (!batch->dataset_exists || batch->n_submitted < batch->n_requests)
+    if (is_ending)
+        return step_to_end(serve, store, batch, has_expired ? BATCH_EXPIRED : BATCH_CANCELLED, error);
+    if (!serve->topics && (!batch->dataset_exists || batch->n_submitted < batch->n_requests))
         return fail_batch(store, batch, "its dataset was deleted from the store", error);
-    return batch->n_unfinished ? STATUS_OK : end_batch(serve, store, batch, BATCH_COMPLETED, error);
+    return batch->n_ended < batch->n_requests ? STATUS_OK
+                                              : end_batch(serve, store, batch, BATCH_COMPLETED, error);
 }

@@ -6,7 +6,7 @@
 struct open_batch {
     char id[SERVE_ID_BYTES], owner[SERVE_OWNER_BYTES], input_file[SERVE_ID_BYTES];
     char output_file[SERVE_ID_BYTES], error_file[SERVE_ID_BYTES];
-    int64_t n_requests, n_submitted, n_unfinished, output_expires_s, expires_at_us;
+    int64_t n_requests, n_submitted, n_ended, output_expires_s, expires_at_us;
     bool dataset_exists, dataset_is_cancelled, is_in_progress, is_cancelling;
 };
 

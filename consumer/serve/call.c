@@ -12,6 +12,7 @@ static const char *type_of(int status)
     case 403:
         return "permission_error";
     case 500:
+    case 501:
     case 503:
     case 504:
         return "server_error";

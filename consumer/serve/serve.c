@@ -1,6 +1,7 @@
 #include "consumer/serve/serve.h"
 
 #include "consumer/serve/batch_keeper.h"
+#include "consumer/serve/batch_topics.h"
 #include "consumer/serve/serve_folder.h"
 #include "consumer/serve/serve_http.h"
 
@@ -53,6 +54,8 @@ enum status serve_open(struct serve **serve, const struct serve_config *config, 
         status = store_open(&s->store, config->store_path, STORE_CREATE, error);
     if (status == STATUS_OK)
         status = serve_folder_open(s, error);
+    if (status == STATUS_OK && config->kafka)
+        status = batch_topics_open(&s->topics, s, config->kafka, error);
     if (status == STATUS_OK)
         status = start_threads(s, error);
     if (status != STATUS_OK) {
@@ -81,6 +84,7 @@ void serve_close(struct serve *serve)
     serve_announce_close(serve);
     serve_http_close(serve->http);
     batch_keeper_stop(serve->keeper);
+    batch_topics_close(serve->topics);
     if (serve->file >= 0)
         close(serve->file);
     serve_folder_close(serve);

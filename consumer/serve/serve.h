@@ -10,7 +10,8 @@ struct serve_config {
     const char *token_path; // NULL: no tokens, and only an address of the loopback is accepted
     const char *store_path; // an existing store
     uint64_t file_bytes_max;
-    bool has_worker; // this process computes jobs too
+    bool has_worker;              // this process computes jobs too
+    const struct settings *kafka; // batches go to Kafka; NULL: the embedded queue. Outlives the server
 };
 
 struct serve;

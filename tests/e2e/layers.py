@@ -38,7 +38,7 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "consumer/worker": BASE | QUEUE | ENGINE | {"store", "gpu", "batching", "consumer/observe", "consumer/options"},
     "consumer/command/files": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options"},
     "consumer/annotate": BASE | QUEUE | {"store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
-    "consumer/serve": BASE | {"store", "batching", "consumer/queue", "consumer/observe", "consumer/options", "consumer/command/files"},
+    "consumer/serve": BASE | QUEUE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/command/files"},
     "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
                                                  "consumer/annotate", "consumer/serve"},
 }
