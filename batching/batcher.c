@@ -255,7 +255,7 @@ static void finish_masks(struct batcher *b, struct scheduled_step *scheduled)
     forbid_bad_words(scheduled);
 }
 
-// Called by the engine before it samples. Returns when the masks are complete.
+// Called by the executor before it samples. Returns when the masks are complete.
 static void await_masks(void *context)
 {
     struct batcher *b = context;
@@ -285,12 +285,12 @@ static void start_masks(struct batcher *b, struct scheduled_step *scheduled)
     }
 }
 
-// Starts to fill the masks of the next step; the engine waits for them before it samples. An asynchronous
-// engine submits the sampling apart instead, because the masks depend on the previous step's tokens.
+// Starts to fill the masks of the next step; the executor waits for them before it samples. An asynchronous
+// executor submits the sampling apart instead, because the masks depend on the previous step's tokens.
 static void prepare_masks(struct batcher *b)
 {
     struct scheduled_step *scheduled = b->pipeline.building;
-    scheduled->step.samples_apart = scheduled->n_masked > 0 && b->config.engine.submit;
+    scheduled->step.samples_apart = scheduled->n_masked > 0 && b->config.executor.submit;
     if (scheduled->step.samples_apart)
         return;
     start_masks(b, scheduled);
@@ -548,26 +548,26 @@ static void expire_prompts(struct batcher *b, int64_t now_s)
     }
 }
 
-// Computes the scheduled step. An asynchronous engine submits it and collects the previous step. *done: the
+// Computes the scheduled step. An asynchronous executor submits it and collects the previous step. *done: the
 // step that has results, or NULL.
 static enum status compute_step(struct batcher *b, struct scheduled_step **done, struct error *error)
 {
-    const struct engine *engine = &b->config.engine;
+    const struct step_executor *executor = &b->config.executor;
     struct scheduled_step *next = b->pipeline.building->step.n_tokens > 0 ? b->pipeline.building : NULL,
                           *before = b->pipeline.under_way;
-    *done = engine->submit ? before : next;
+    *done = executor->submit ? before : next;
     enum status status = STATUS_OK;
-    if (next && engine->submit) {
-        status = engine->submit(engine->context, &next->step, error);
-        await_masks(b); // an engine that failed may have skipped it
+    if (next && executor->submit) {
+        status = executor->submit(executor->context, &next->step, error);
+        await_masks(b); // an executor that failed may have skipped it
         b->pipeline.building = &b->pipeline.slots[next == &b->pipeline.slots[0]];
     } else if (next) {
-        status = engine->step(engine->context, &next->step, b->pipeline.results, error);
+        status = executor->step(executor->context, &next->step, b->pipeline.results, error);
         await_masks(b);
     }
-    b->pipeline.under_way = engine->submit ? next : NULL;
+    b->pipeline.under_way = executor->submit ? next : NULL;
     if (status == STATUS_OK && before)
-        status = engine->collect(engine->context, &before->step, b->pipeline.results, error);
+        status = executor->collect(executor->context, &before->step, b->pipeline.results, error);
     if (status != STATUS_OK)
         b->pipeline.under_way = NULL;
     return status;
@@ -581,7 +581,8 @@ static enum status submit_sampling(struct batcher *b, struct error *error)
         return STATUS_OK;
     start_masks(b, submitted);
     finish_masks(b, submitted);
-    enum status status = b->config.engine.submit_sampling(b->config.engine.context, &submitted->step, error);
+    enum status status =
+        b->config.executor.submit_sampling(b->config.executor.context, &submitted->step, error);
     if (status != STATUS_OK)
         b->pipeline.under_way = NULL;
     return status;
@@ -644,8 +645,8 @@ enum status batcher_round(struct batcher *b, struct job_list *finished, struct s
 
 void batcher_take_findings(struct batcher *b, struct step_findings *findings)
 {
-    if (b->config.engine.take_findings)
-        b->config.engine.take_findings(b->config.engine.context, findings);
+    if (b->config.executor.take_findings)
+        b->config.executor.take_findings(b->config.executor.context, findings);
 }
 
 static void release_prompt(struct batcher *b, struct prompt *prompt, struct job_list *released)

@@ -5,7 +5,7 @@
 // tokens. When no page is free, the youngest sequence is preempted: its pages are freed and it is computed
 // again later, to the same bytes.
 //
-// With an asynchronous engine (`submit` and `collect`) a round schedules and submits step i + 1 while step i
+// With an asynchronous executor (`submit` and `collect`) a round schedules and submits step i + 1 while step i
 // runs, then takes step i's results. The newest token of a decoding sequence is unknown at that time; the
 // step refers to it as an output of the previous step. A stop token is therefore seen one step late, and the
 // extra token computed for its sequence is discarded. A page may be reassigned while a submitted step still
@@ -42,9 +42,9 @@ struct batch_limits {
     int32_t n_drafts_max;
 };
 
-// Computes steps: forward_step bound to a model, or an engine for tests. It calls step->await_masks before it
+// Computes steps: forward_step bound to a model, or an executor for tests. It calls step->await_masks before it
 // reads a sample's mask.
-struct engine {
+struct step_executor {
     void *context;
     enum status (*step)(void *context, struct step *step, struct sample_result *results, struct error *error);
     // `step` in several calls, for an asynchronous device; all NULL otherwise. `submit` reads everything the
@@ -63,7 +63,7 @@ struct engine {
 };
 
 struct batcher_config {
-    struct engine engine;
+    struct step_executor executor;
     struct pool *pool;                     // prepares prompts; may be the engine's pool
     struct prompt_environment environment; // batcher_create sets the page limits, except page_bytes
     struct batch_limits limits;

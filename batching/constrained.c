@@ -261,12 +261,12 @@ static enum status keep_closing(struct sequence *sequence, struct forcing *forci
         for (size_t i = 0; i < n; i++)
             if (!token_spells(tokenizer, forcing->tokens.ids[i], bytes, &at))
                 break;
-        uint32_t n_behind;
+        uint32_t n_after;
         bytes.size = at;
-        enum status status = matcher_tokens_behind(&sequence->constrained.matcher, bytes, &n_behind,
-                                                   &sequence->constrained.error);
+        enum status status = matcher_tokens_after(&sequence->constrained.matcher, bytes, &n_after,
+                                                  &sequence->constrained.error);
         if (status != STATUS_OK ||
-            (uint64_t)sequence->answer.n_generated + n + n_behind <= (uint64_t)prompt->max_tokens)
+            (uint64_t)sequence->answer.n_generated + n + n_after <= (uint64_t)prompt->max_tokens)
             return status;
     }
     return STATUS_OK;
@@ -313,7 +313,7 @@ static enum status judge_closing(struct sequence *sequence, const struct token_a
 {
     struct matcher *matcher = &sequence->constrained.matcher;
     struct error *error = &sequence->constrained.error;
-    uint32_t n_behind = 0;
+    uint32_t n_after = 0;
     *fits = true;
     if (!sequence->prompt->rules.constraint)
         return STATUS_OK;
@@ -323,9 +323,9 @@ static enum status judge_closing(struct sequence *sequence, const struct token_a
         status = matcher_accept_token(matcher, (uint32_t)tokens->ids[i], fits, error);
     bool closes = sequence->prompt->job->request.constraint.closes;
     if (status == STATUS_OK && *fits && closes)
-        status = matcher_tokens_to_end(matcher, &n_behind, error);
+        status = matcher_tokens_to_end(matcher, &n_after, error);
     matcher_rewind(matcher, &mark);
-    uint64_t n_needed = (uint64_t)sequence->answer.n_generated + tokens->n_ids + n_behind;
+    uint64_t n_needed = (uint64_t)sequence->answer.n_generated + tokens->n_ids + n_after;
     *fits = *fits && (!closes || n_needed <= (uint64_t)sequence->prompt->max_tokens);
     return status;
 }

@@ -5,7 +5,7 @@
 // again and overwrite the keys and values. An answer's pages are never shared, so no other sequence reads the
 // wrong entries.
 //
-// No draft tokens: for sequences that only score or have bad_words; on an asynchronous engine, where the
+// No draft tokens: for sequences that only score or have bad_words; on an asynchronous executor, where the
 // newest token is unknown when the step is built.
 #include "batching/batcher_state.h"
 #include "batching/constrained.h"
@@ -169,7 +169,7 @@ void drafts_add(struct batcher *b)
     struct scheduled_step *scheduled = b->pipeline.building;
     int32_t n_outputs = scheduled->step.n_outputs, n_rows = scheduled->step.n_tokens;
     scheduled->drafts.first_output = n_outputs;
-    if (b->config.limits.n_drafts_max == 0 || b->config.engine.submit || n_outputs == 0)
+    if (b->config.limits.n_drafts_max == 0 || b->config.executor.submit || n_outputs == 0)
         return;
     bool is_fixed = b->config.n_drafts_fixed > 0;
     double least = is_fixed ? 0.0 : least_share(b, n_rows);

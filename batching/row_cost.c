@@ -14,12 +14,12 @@ static double guess(int32_t n_rows)
     return n_rows < ROW_COST_BUSY ? 1.0 + GUESS_ROW * (n_rows - 1) : busy * n_rows / ROW_COST_BUSY;
 }
 
-static double fill_between(const struct row_cost *cost, int32_t before, int32_t behind, int32_t i)
+static double fill_between(const struct row_cost *cost, int32_t before, int32_t after, int32_t i)
 {
-    if (before < 0 || behind >= ROW_COST_SIZES)
-        return cost->corrections[before < 0 ? behind : before];
-    double share = (double)(i - before) / (double)(behind - before);
-    return cost->corrections[before] * (1.0 - share) + cost->corrections[behind] * share;
+    if (before < 0 || after >= ROW_COST_SIZES)
+        return cost->corrections[before < 0 ? after : before];
+    double share = (double)(i - before) / (double)(after - before);
+    return cost->corrections[before] * (1.0 - share) + cost->corrections[after] * share;
 }
 
 // Sizes that were not measured: interpolated between measured neighbours, else the nearest measured one.

@@ -96,7 +96,7 @@ static bool begins_with(struct text text, struct text start)
     return text.size >= start.size && (start.size == 0 || memcmp(text.data, start.data, start.size) == 0);
 }
 
-static struct text text_behind(struct text text, size_t size)
+static struct text text_after(struct text text, size_t size)
 {
     return (struct text){text.data + size, text.size - size};
 }
@@ -109,10 +109,10 @@ static size_t find_token(struct text rest, struct text *token)
     enum { BLANKS_MAX = 64 };
     struct text near = {rest.data, rest.size < BLANKS_MAX ? rest.size : BLANKS_MAX};
     size_t n_blanks = near.size - text_trim_start(near).size;
-    struct text without = token->data[0] == ' ' ? text_behind(*token, 1) : *token;
+    struct text without = token->data[0] == ' ' ? text_after(*token, 1) : *token;
     if (begins_with(rest, *token))
         return 0;
-    if (begins_with(text_behind(rest, n_blanks), *token))
+    if (begins_with(text_after(rest, n_blanks), *token))
         return n_blanks;
     if (!begins_with(rest, without))
         return SIZE_MAX;
@@ -134,10 +134,10 @@ static void place_in_text(struct prompt *prompt, const struct tokenizer *tokeniz
         struct text token = {bytes->data, bytes->size};
         size_t found = token.size ? find_token(rest, &token) : 0;
         if (found != SIZE_MAX)
-            rest = text_behind(rest, found);
+            rest = text_after(rest, found);
         prompt->logprobs[i].text_offset = (int32_t)(text.size - rest.size);
         if (found != SIZE_MAX || !is_control)
-            rest = text_behind(rest, token.size < rest.size ? token.size : rest.size);
+            rest = text_after(rest, token.size < rest.size ? token.size : rest.size);
     }
 }
 

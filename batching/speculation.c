@@ -139,9 +139,9 @@ static void fill_tails(struct proposing *proposing, const struct sequence *seque
 static int32_t token_at(const struct proposing *proposing, enum source source, uint32_t place)
 {
     const struct suffix_index *index = index_of(proposing, source);
-    uint32_t behind = place - index->n;
-    if (source == SOURCE_OWN && behind < (uint32_t)proposing->draft->n_proposed)
-        return proposing->draft->tokens[behind].token;
+    uint32_t distance = place - index->n;
+    if (source == SOURCE_OWN && distance < (uint32_t)proposing->draft->n_proposed)
+        return proposing->draft->tokens[distance].token;
     return suffix_index_token(index, place);
 }
 

@@ -244,11 +244,12 @@ static struct sequence *next_of_level(const struct window *window, const struct 
     return level == window->offered ? next_offered(window) : next_scanned(window, level);
 }
 
-static bool is_share_due(const struct window *window)
+static bool is_oldest_due(const struct window *window)
 {
     const struct sequence *oldest = oldest_of(&window->waiting);
-    return oldest->wait.level != window->levels[0] && window->n_since_share >= WINDOW_SHARE - 1 &&
-           window->n_admitted - oldest->wait.arrival >= WINDOW_SHARE - 1 && !is_blocked(window, oldest);
+    return oldest->wait.level != window->levels[0] && window->n_since_oldest >= WINDOW_OLDEST_EVERY - 1 &&
+           window->n_admitted - oldest->wait.arrival >= WINDOW_OLDEST_EVERY - 1 &&
+           !is_blocked(window, oldest);
 }
 
 struct sequence *window_next(const struct window *window)
@@ -258,7 +259,7 @@ struct sequence *window_next(const struct window *window)
         return is_blocked(window, preempted) ? NULL : preempted;
     if (!window->waiting.first)
         return NULL;
-    if (is_share_due(window))
+    if (is_oldest_due(window))
         return oldest_of(&window->waiting);
     // A less urgent sequence is admitted while the more urgent ones wait for a prefix that is being computed.
     struct sequence *sequence = NULL;
@@ -285,8 +286,8 @@ void window_remove(struct window *window, struct sequence *sequence, bool admitt
 {
     bool preempted = is_preempted(window, sequence);
     if (admitted) {
-        window->n_since_share =
-            &sequence->wait.window_link == window->waiting.first ? 0 : window->n_since_share + !preempted;
+        window->n_since_oldest =
+            &sequence->wait.window_link == window->waiting.first ? 0 : window->n_since_oldest + !preempted;
         window->n_admitted++;
         window->tree->cursor = sequence->node;
     }

@@ -4,7 +4,7 @@
 // of the last admission. So a prefix is computed once, and its pages can be evicted after its last prompt.
 //
 // No sequence starves:
-//   - every WINDOW_SHARE-th admission goes to the sequence that has waited longest, in any level;
+//   - every WINDOW_OLDEST_EVERY-th admission goes to the sequence that has waited longest, in any level;
 //   - within a level, a sequence passed over by WINDOW_PASSED_MAX admissions is chosen next, whatever its
 //     prefix.
 //
@@ -18,7 +18,7 @@
 
 enum {
     WINDOW_PASSED_MAX = 2048,
-    WINDOW_SHARE = 8,
+    WINDOW_OLDEST_EVERY = 8,
     WINDOW_SCAN_MAX = 32,
     WINDOW_PREFIX_LEAST = 4,
     WINDOW_OLDEST_MAX = 8
@@ -40,7 +40,7 @@ struct window {
     struct list preempted;        // admitted before all others, oldest first, by their window_link
     int32_t n_waiting;            // with preempted ones
     int64_t n_admitted;
-    int64_t n_since_share; // admissions since the last one given to the longest waiting sequence
+    int64_t n_since_oldest; // admissions since the last one given to the longest waiting sequence
 };
 
 // A zeroed window with its tree set is valid and empty. It must hold no waiting sequences when it is

@@ -61,7 +61,7 @@ enum status forward_text(struct forward *forward, struct step *step, float *hidd
 // Between steps: copies the recurrent state of slot `from` to slot `to`, for models with recurrent layers.
 void forward_copy_state(struct forward *forward, int32_t to, int32_t from);
 
-// A step with samples in several calls, for asynchronous backends (struct engine in batching/batcher.h). At
+// A step with samples in several calls, for asynchronous backends (struct step_executor in batching/batcher.h). At
 // most two steps are submitted and not yet collected. With step->samples_apart, forward_submit_sampling
 // follows before the next step is submitted.
 bool forward_computes_ahead(const struct forward *forward);

@@ -187,12 +187,12 @@ static void defer_gated(struct gpu_backend *backend, const struct product produc
 _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
 
 // Limits of the outputs of a gate or up GEMM, with its bias.
-static struct output_limits limits_of(const struct product *product)
+static struct output_bound bound_of(const struct product *product)
 {
-    struct output_limits limits = product->weight->limits;
-    if (limits.largest > 0.0f && product->bias)
-        limits.largest += product->bias->limits.largest;
-    return limits;
+    struct output_bound bound = product->weight->bound;
+    if (bound.largest > 0.0f && product->bias)
+        bound.largest += product->bias->bound.largest;
+    return bound;
 }
 
 static struct product_launch call_of_rows(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows)
@@ -269,8 +269,8 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
     call.gated = gate->weight->tiles == up->weight->tiles && gate->weight->tiles != TENSOR_F32;
     call.activation = kind;
     if (call.gated) {
-        struct output_limits of_gate = limits_of(gate), of_up = limits_of(up);
-        call.gated_scale = limit_scale(kind, &of_gate, &of_up);
+        struct output_bound of_gate = bound_of(gate), of_up = bound_of(up);
+        call.gated_scale = output_bound_scale(kind, &of_gate, &of_up);
         defer_gated(backend, products, x, rows, call);
         backend->current.pending_rows.n_rows = gpu_rows(backend, n_rows);
         backend->current.pending_rows.pairs = experts;

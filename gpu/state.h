@@ -8,7 +8,7 @@
 #include "gpu/kernels/kernels_attention.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/kernels_sample.h"
-#include "gpu/limit.h"
+#include "gpu/output_bound.h"
 #include "gpu/shared_prefix.h"
 #include "gpu/staging.h"
 #include "gpu/kernels/tiles.h"
@@ -32,8 +32,8 @@ struct weight {
     int64_t n_items;
     enum tensor_type tiles; // WEIGHT_PRODUCT: gpu/kernels/tiles.h, matrices contiguous
     int64_t n_matrices;
-    // gpu/limit.h. WEIGHT_PRODUCT: of the outputs for normed rows; WEIGHT_VECTOR: .largest of its items
-    struct output_limits limits;
+    // gpu/output_bound.h. WEIGHT_PRODUCT: of the outputs for normed rows; WEIGHT_VECTOR: .largest of its items
+    struct output_bound bound;
 };
 
 // Device memory for one purpose of a step, sized for the largest step.

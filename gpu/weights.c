@@ -105,7 +105,7 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
         return status;
     for (int64_t matrix = 0; matrix < weight->n_matrices; matrix++)
         send_matrix(backend, weight, matrix, matrix_bytes);
-    weight->limits = limits_of_outputs(tensor, backend->normed, backend->options.pool);
+    weight->bound = output_bound_of_weight(tensor, backend->normed, backend->options.pool);
     int32_t n_inputs = (int32_t)tensor->dims[0];
     backend->capacity.n_inputs_max =
         n_inputs > backend->capacity.n_inputs_max ? n_inputs : backend->capacity.n_inputs_max;
@@ -161,7 +161,7 @@ static enum status vector_create(struct gpu_backend *backend, struct weight *wei
         return status;
     weight->items = (float *)(void *)weight->memory;
     weight->n_items = (int64_t)n_items;
-    weight->limits.largest = limit_of_items(&weight->tensor);
+    weight->bound.largest = output_bound_of_vector(&weight->tensor);
     send_floats(backend, weight->memory, &weight->tensor, n_items);
     return STATUS_OK;
 }

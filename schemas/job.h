@@ -432,7 +432,7 @@ enum status result_decode(struct job *job, struct text record, enum encoding enc
 // Gives the job the result of an equal request, without its identity and without the warnings about fields that no answer
 // depends on: those are the job's own. STATUS_REJECT: the result was computed with another model or arithmetic, or is no
 // answer; only the job's arena has changed.
-enum status result_share(struct job *job, struct text record, enum encoding encoding,
+enum status result_reuse(struct job *job, struct text record, enum encoding encoding,
                          struct error *error) WARN_UNUSED;
 
 // OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline

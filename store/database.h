@@ -27,8 +27,8 @@ struct file_identity {
 
 enum { STORE_FILES = 3 }; // the store, its log, its log's index
 
-// The worker's share of the jobs near the end of the queue (store/share.c).
-struct store_share {
+// The worker's share of the jobs near the end of the queue (store/claim_limit.c).
+struct claim_limit {
     int32_t n_batch;     // the worker's sequences in one step
     int32_t n_workers;   // workers that share the jobs, when last counted; 0: not counted yet
     int64_t looked_us;   // when they were counted
@@ -49,7 +49,7 @@ struct store {
     int64_t cancelled_seen_at_us;
     int64_t n_claimed;    // jobs claimed since the store was opened
     int64_t mirror_token; // from store_mirror_start; 0: not called
-    struct store_share share;
+    struct claim_limit claiming;
     const struct job_set *rows; // store_set_rows; NULL: none
     bool claims_rows;           // claims only jobs in temp.claimed_rows (store_claim_rows)
 };

@@ -263,7 +263,7 @@ enum status store_finish(struct store *store, const struct finished_job *jobs, s
     if (status == STATUS_OK)
         status = totals_write(store, &totals, error);
     totals_finish(&totals);
-    store->share.has_finished = true;
+    store->claiming.has_finished = true;
     return database_end(&store->database, status, error);
 }
 

@@ -18,15 +18,15 @@ struct store;
 
 enum {
     STORE_VERSION = 15,
-    STORE_VERSION_RELEASED = 14,    // the oldest that is opened: for writing it is changed to STORE_VERSION
-    STORE_BUSY_MS = 10000,          // waiting time for a lock
-    STORE_TURN_MS = 500,            // the same for a member of a Kafka group, which must not block
-    STORE_STEPS_KEPT = 100000,      // the newest steps; older ones are compacted
-    STORE_JOBS_KEPT = 2000000,      // the newest jobs from Kafka; older ones are compacted
-    STORE_COMPACT_ROWS = 5000,      // per call of store_compact
-    STORE_SHARE = 8,                // every eighth claim takes the oldest job, regardless of urgency
-    STORE_SHARING_MAX = 64,         // workers among which jobs are shared: the newest
-    STORE_SHARING_LOOK_US = 100000, // interval at which these workers are counted
+    STORE_VERSION_RELEASED = 14,     // the oldest that is opened: for writing it is changed to STORE_VERSION
+    STORE_BUSY_MS = 10000,           // waiting time for a lock
+    STORE_TURN_MS = 500,             // the same for a member of a Kafka group, which must not block
+    STORE_STEPS_KEPT = 100000,       // the newest steps; older ones are compacted
+    STORE_JOBS_KEPT = 2000000,       // the newest jobs from Kafka; older ones are compacted
+    STORE_COMPACT_ROWS = 5000,       // per call of store_compact
+    STORE_OLDEST_EVERY = 8,          // every eighth claim takes the oldest job, regardless of urgency
+    STORE_COUNTED_WORKERS_MAX = 64,  // workers among which jobs are shared: the newest
+    STORE_COUNT_WORKERS_US = 100000, // interval at which these workers are counted
 };
 
 enum store_mode {
@@ -161,7 +161,7 @@ struct claimed_job {
 // Releases the jobs of dead workers, then claims up to n_max free jobs for this worker and counts an attempt
 // for each. The order is priority, then deadline, then submission, except that every eighth claim takes the
 // oldest job. Stops when the claimed records have bytes_max bytes together. `dataset` with size 0: any. If
-// other workers live, claims at most this worker's share (store/share.h). *n_claimed: number of jobs passed
+// other workers live, claims at most this worker's share (store/claim_limit.h). *n_claimed: number of jobs passed
 // to `receive`; this worker holds them even if an error is returned.
 enum status store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,

@@ -4,7 +4,7 @@
 #include "store/dataset_name.h"
 #include "store/finish.h"
 #include "store/hashed_jobs.h"
-#include "store/share.h"
+#include "store/claim_limit.h"
 #include "store/table_rows.h"
 #include "store/workers.h"
 
@@ -87,7 +87,7 @@ static enum status free_jobs_of_the_dead(struct store *store, struct error *erro
         if (state == WORKER_ALIVE)
             continue;
         any = true;
-        store->share.n_workers = 0; // the number of workers changed: count again
+        store->claiming.n_workers = 0; // the number of workers changed: count again
         if (state == WORKER_DEAD)
             status = blame_jobs_of(store, worker, error);
         if (status == STATUS_OK)
@@ -186,7 +186,7 @@ static enum status claim_free(struct store *store, struct text dataset, size_t n
                               int64_t *ids, size_t *n, struct error *error)
 {
     int64_t before = store->n_claimed, after = before + (int64_t)n_max;
-    size_t n_oldest = (size_t)(after / STORE_SHARE - before / STORE_SHARE);
+    size_t n_oldest = (size_t)(after / STORE_OLDEST_EVERY - before / STORE_OLDEST_EVERY);
     enum status status = STATUS_OK;
     if (n_max > n_oldest)
         status = claim_some(store, dataset, false, n_max - n_oldest, &bytes_max, ids, n, error);
@@ -268,7 +268,7 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max, 
         if (status == STATUS_OK)
             status = dataset_arithmetic_bind(store, dataset, false, error);
         if (status == STATUS_OK)
-            status = share_limit(store, dataset, &n_max, error);
+            status = claim_limit_apply(store, dataset, &n_max, error);
         if (status == STATUS_OK)
             status = claim_free(store, dataset, n_max, bytes_max, ids, n_claimed, error);
         status = database_end(&store->database, status, error);

@@ -260,7 +260,7 @@ enum status store_worker_start(struct store *store, const struct worker_descript
                                int64_t *worker, struct error *error)
 {
     enum status status = workers_open_locks(store, error);
-    store->share.n_batch = description->n_sequences_max;
+    store->claiming.n_batch = description->n_sequences_max;
     free(store->arithmetic); // set by a start that failed
     store->arithmetic = NULL;
     if (status == STATUS_OK && description->arithmetic &&

@@ -54,7 +54,7 @@ enum status annotate_read_votes(struct annotate *annotate, struct buffer *record
 
 enum status annotate_print(const struct annotate *annotate, const struct buffer *text, struct error *error)
 {
-    const char *output = annotate->settings->output;
+    const char *output = annotate->settings->output.file;
     if (!output || strcmp(output, "-") != 0)
         return output_file_print(text->data, text->size, error);
     fwrite(text->data ? text->data : "", 1, text->size, stderr);
@@ -105,7 +105,7 @@ static enum table_format output_format(const struct annotate *annotate)
     else if (settings->annotate.output.into)
         format = TABLE_SQLITE;
     else
-        format = table_format_of(settings->output);
+        format = table_format_of(settings->output.file);
     if (format != TABLE_UNKNOWN)
         return format;
     return annotate->source.format == TABLE_SQLITE ? TABLE_CSV : annotate->source.format;
@@ -116,7 +116,7 @@ static struct table_target make_target(const struct annotate *annotate)
     enum table_format format = output_format(annotate);
     bool is_alike = format == annotate->source.format;
     bool no_quotes = format == TABLE_TSV && annotate->settings->annotate.input.no_quotes;
-    struct table_target target = {.path = annotate->settings->output,
+    struct table_target target = {.path = annotate->settings->output.file,
                                   .format = format,
                                   .delimiter = is_alike              ? annotate->source.delimiter
                                                : format == TABLE_TSV ? '\t'
@@ -149,7 +149,7 @@ static enum status check_writable(const char *path, struct error *error)
 enum status annotate_check_output(const struct annotate *annotate, struct error *error)
 {
     struct table_target target = make_target(annotate);
-    enum status status = check_writable(annotate->settings->output, error);
+    enum status status = check_writable(annotate->settings->output.file, error);
     if (status != STATUS_OK)
         return status;
     if (annotate->settings->annotate.input.no_quotes && target.format != TABLE_TSV &&
@@ -314,16 +314,16 @@ static enum status fail_evaluation(const struct annotate *annotate, enum status 
     if (status != STATUS_OK)
         log_write(LOG_WARNING, "%s", error->text);
     return error_set(error, STATUS_REFUSE, annotate->gold.fault.code, "%s (the table is written, to %s)",
-                     annotate->gold.fault.text, annotate->settings->output);
+                     annotate->gold.fault.text, annotate->settings->output.file);
 }
 
 // The output is checked again: it may have been changed while the rows were answered.
 static enum status complete_output(struct annotate *annotate, struct table_writer *writer,
                                    struct error *error)
 {
-    const char *path = annotate->settings->output, *table = annotate->settings->annotate.output.into;
+    const char *path = annotate->settings->output.file, *table = annotate->settings->annotate.output.into;
     enum status status = own_output_check(annotate->store, annotate->dataset, path, table,
-                                          annotate->settings->overwrite, error);
+                                          annotate->settings->output.overwrite, error);
     if (status == STATUS_OK)
         status = own_output_claim(annotate->store, annotate->dataset, path, table, error);
     if (status == STATUS_OK)
@@ -365,7 +365,7 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld row%s in %s, %lld of them without an answer; jobs and figures in %s",
                   (long long)collecting.n_written, collecting.n_written == 1 ? "" : "s",
-                  annotate->settings->output, (long long)collecting.n_failed, annotate->store_path);
+                  annotate->settings->output.file, (long long)collecting.n_failed, annotate->store_path);
     if (status == STATUS_OK && collecting.n_failed)
         status = report_failed(&collecting, error);
     if (annotate->gold.status != STATUS_OK && (status == STATUS_OK || status == STATUS_REJECT))

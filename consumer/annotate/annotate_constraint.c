@@ -29,13 +29,13 @@ static enum status refuse_constraint(const struct settings *settings, const stru
     return refuse_source(name_of_source(settings), error);
 }
 
-static enum status refuse_tools(const struct settings *settings, int32_t function, struct error *error)
+static enum status refuse_tools(const struct annotate_options *options, int32_t function, struct error *error)
 {
     if (function >= 0)
         error_prefix(error, "tools[%d].function.parameters", function);
     else
         error_prefix(error, "tools");
-    return refuse_source(settings->annotate.prompt.parameters, error);
+    return refuse_source(options->prompt.parameters, error);
 }
 
 // The rules are borrowed. Errors: entry->error.
@@ -69,7 +69,7 @@ static enum status check_request(const struct settings *settings, const struct r
         compile_rules(&(struct answer_rules){.tools = request->tools, .format = format}, &entry);
         *error = entry.error;
         if (error->status != STATUS_OK)
-            return refuse_tools(settings, entry.function, error);
+            return refuse_tools(&settings->annotate, entry.function, error);
     }
     return STATUS_OK;
 }

@@ -72,9 +72,9 @@ static enum status write_bad_row(struct annotate *annotate, const struct table_r
 
 enum status annotate_complete_errors(struct annotate *annotate, struct error *error)
 {
-    const char *path = annotate->settings->errors;
+    const char *path = annotate->settings->output.errors;
     enum status status = own_output_check(annotate->store, annotate->dataset, path, NULL,
-                                          annotate->settings->overwrite, error);
+                                          annotate->settings->output.overwrite, error);
     if (status == STATUS_OK)
         status = own_output_claim(annotate->store, annotate->dataset, path, NULL, error);
     if (status == STATUS_OK)

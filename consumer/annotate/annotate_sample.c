@@ -137,12 +137,11 @@ static double price_of(const char *text)
     return text ? strtod(text, NULL) / 1e6 : 0;
 }
 
-static void add_money(struct buffer *out, const struct settings *settings, const struct estimate *prompts,
-                      const struct estimate *answers)
+static void add_money(struct buffer *out, const struct annotate_options *options,
+                      const struct estimate *prompts, const struct estimate *answers)
 {
-    double in = price_of(settings->annotate.estimate.price_in),
-           of_answers = price_of(settings->annotate.estimate.price_out);
-    if (!settings->annotate.estimate.price_in && !settings->annotate.estimate.price_out)
+    double in = price_of(options->estimate.price_in), of_answers = price_of(options->estimate.price_out);
+    if (!options->estimate.price_in && !options->estimate.price_out)
         return;
     struct estimate money = {in * prompts->value + of_answers * answers->value,
                              in * prompts->low + of_answers * answers->low,
@@ -212,7 +211,7 @@ static enum status add_estimate(struct sampling_report *report, struct error *er
                       report->n_rows < 2 ? "" : " (95 % interval)");
     add_number(&report->out, "prompt tokens", &prompts, 0);
     add_number(&report->out, "answer tokens", &answers, 0);
-    add_money(&report->out, annotate->settings, &prompts, &answers);
+    add_money(&report->out, &annotate->settings->annotate, &prompts, &answers);
     return add_time(report, error);
 }
 
@@ -312,14 +311,14 @@ static void print_prices(const struct counting *counting, struct buffer *out)
 {
     const struct settings *settings = counting->annotate->settings;
     double prompts = price_of(settings->annotate.estimate.price_in) * (double)counting->n_tokens_different;
-    double tokens = (double)settings->model.max_tokens_default * (double)counting->annotate->n_votes;
+    double tokens = (double)settings->sampling.max_tokens_default * (double)counting->annotate->n_votes;
     if (settings->annotate.estimate.price_in)
         buffer_add_format(out, "price of prompts %14.6f\n", prompts);
     if (!settings->annotate.estimate.price_out)
         return;
     if (settings->annotate.output.probabilities)
         buffer_add_format(out, "price of answers %14.6f\n", 0.0);
-    else if (settings->model.max_tokens_default)
+    else if (settings->sampling.max_tokens_default)
         buffer_add_format(out, "price of answers, at most %.6f\n",
                           price_of(settings->annotate.estimate.price_out) * tokens *
                               (double)(counting->count.n_different - counting->n_refused_different));

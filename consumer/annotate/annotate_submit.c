@@ -1,6 +1,6 @@
 #include "consumer/annotate/annotate.h"
 
-#include "consumer/annotate/row_spool.h"
+#include "consumer/annotate/row_requests.h"
 #include "consumer/observe/log.h"
 #include "schemas/base/digest.h"
 
@@ -22,11 +22,11 @@ struct row_group {
     struct buffer records;
     struct buffer begun; // a row's record without its seed and end
     struct occurrences occurrences;
-    // --reorder: rows are rendered into the spool in the table's order and queued in the order of `order`
+    // --reorder: rows are written to the file of row_requests.h in the table's order and queued in the order of `order`
     bool reorders;
     struct row_order order;
-    struct row_spool spool;
-    int64_t *row_ids;                     // [spool.n][n_votes]: jobs of each row, for the map
+    struct row_requests requests;
+    int64_t *row_ids;                     // [requests.n][n_votes]: jobs of each row, for the map
     int64_t *places[ANNOTATE_GROUP_JOBS]; // [n]: where each id is written in row_ids
 };
 
@@ -60,13 +60,13 @@ static enum status place_group(struct row_group *group, struct error *error)
 }
 
 // --reorder: records the first rows after all jobs are queued.
-static enum status place_spooled(struct row_group *group, struct error *error)
+static enum status place_requests(struct row_group *group, struct error *error)
 {
     size_t n_votes = (size_t)group->annotate->n_votes;
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < group->spool.n * n_votes && status == STATUS_OK; i++)
+    for (size_t i = 0; i < group->requests.n * n_votes && status == STATUS_OK; i++)
         if (group->row_ids[i])
-            status = place_row(group, group->row_ids[i], group->spool.rows[i / n_votes].number, error);
+            status = place_row(group, group->row_ids[i], group->requests.rows[i / n_votes].number, error);
     return status == STATUS_OK ? flush_places(group, error) : status;
 }
 
@@ -138,8 +138,8 @@ static enum status add_row(struct row_group *group, int64_t number, struct error
     enum status status =
         annotate_choose_seed(group->annotate, &group->occurrences, &group->begun, &seed, error);
     if (status == STATUS_OK && group->reorders)
-        return row_spool_add(&group->spool, (struct text){group->begun.data, group->begun.size}, seed, number,
-                             error);
+        return row_requests_add(&group->requests, (struct text){group->begun.data, group->begun.size}, seed,
+                                number, error);
     return status == STATUS_OK ? add_jobs(group, seed, number, NULL, error) : status;
 }
 
@@ -147,7 +147,7 @@ static enum status add_left_out(struct row_group *group, struct error *error)
 {
     static const int64_t none[ROW_VOTES_MAX] = {0};
     if (group->reorders)
-        return row_spool_add(&group->spool, (struct text){0}, 0, 0, error);
+        return row_requests_add(&group->requests, (struct text){0}, 0, 0, error);
     enum status status = queue_group(group, error); // the map is written in row order
     return status == STATUS_OK
                ? row_map_add(&group->annotate->map, none, (size_t)group->annotate->n_votes, error)
@@ -183,10 +183,10 @@ static enum status submit_row(struct row_group *group, struct table_row *row, st
     struct annotate *annotate = group->annotate;
     bool is_left_out;
     enum status status = STATUS_OK;
-    if (group->order.rows && group->spool.n == group->order.n_rows)
+    if (group->order.rows && group->requests.n == group->order.n_rows)
         return annotate_refuse_change(annotate, error);
     if (group->order.fields)
-        annotate->prompt.read.order = group->order.fields + group->spool.n * group->order.n_columns;
+        annotate->prompt.read.order = group->order.fields + group->requests.n * group->order.n_columns;
     if (group->reorders && !group->order.rows)
         status = annotate_add_to_order(annotate, row, &group->order, error);
     if (status == STATUS_OK)
@@ -213,51 +213,52 @@ static enum status submit_rows(struct row_group *group, struct error *error)
     return status == STATUS_OK ? submit_group(group, error) : status;
 }
 
-static enum status queue_spooled(struct row_group *group, struct error *error)
+static enum status queue_requests(struct row_group *group, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     size_t n_votes = (size_t)annotate->n_votes;
-    group->row_ids = calloc(group->spool.n ? group->spool.n : 1, n_votes * sizeof *group->row_ids);
+    group->row_ids = calloc(group->requests.n ? group->requests.n : 1, n_votes * sizeof *group->row_ids);
     if (!group->row_ids)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < group->spool.n; i++) {
+    for (size_t i = 0; status == STATUS_OK && i < group->requests.n; i++) {
         size_t row = group->order.rows[i];
-        if (group->spool.rows[row].size == 0)
+        if (group->requests.rows[row].size == 0)
             continue;
-        status = row_spool_read(&group->spool, row, &group->begun, error);
+        status = row_requests_read(&group->requests, row, &group->begun, error);
         if (status == STATUS_OK)
-            status = add_jobs(group, group->spool.rows[row].seed, group->spool.rows[row].number,
+            status = add_jobs(group, group->requests.rows[row].seed, group->requests.rows[row].number,
                               group->row_ids + row * n_votes, error);
     }
     if (status == STATUS_OK)
         status = submit_group(group, error);
     if (status == STATUS_OK)
-        status = place_spooled(group, error);
-    return status == STATUS_OK ? row_map_add(&annotate->map, group->row_ids, group->spool.n * n_votes, error)
-                               : status;
+        status = place_requests(group, error);
+    return status == STATUS_OK
+               ? row_map_add(&annotate->map, group->row_ids, group->requests.n * n_votes, error)
+               : status;
 }
 
 static enum status submit_reordered(struct row_group *group, struct error *error)
 {
     bool are_fields_free = group->annotate->prompt.read.all; // rows are rendered in field order
-    enum status status = row_spool_open(&group->spool, error);
+    enum status status = row_requests_open(&group->requests, error);
     if (status == STATUS_OK && are_fields_free)
         status = annotate_plan_order(group->annotate, &group->order, error);
     if (status == STATUS_OK)
         status = submit_rows(group, error);
     if (status == STATUS_OK && !are_fields_free)
         status = annotate_plan_order(group->annotate, &group->order, error);
-    if (status == STATUS_OK && group->spool.n != group->order.n_rows)
+    if (status == STATUS_OK && group->requests.n != group->order.n_rows)
         return annotate_refuse_change(group->annotate, error);
-    return status == STATUS_OK ? queue_spooled(group, error) : status;
+    return status == STATUS_OK ? queue_requests(group, error) : status;
 }
 
 static void destroy_group(struct row_group *group)
 {
     occurrences_finish(&group->occurrences);
     row_order_finish(&group->order);
-    row_spool_close(&group->spool);
+    row_requests_close(&group->requests);
     buffer_finish(&group->records);
     buffer_finish(&group->begun);
     free(group->row_ids);

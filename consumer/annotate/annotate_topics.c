@@ -235,7 +235,7 @@ enum status annotate_over_topics(struct annotate *annotate, struct error *error)
     topics->stop_fd = stop_fd_open(); // before any thread
     enum status status = store_progress(annotate->store, annotate->dataset, take_progress, topics, error);
     if (status == STATUS_OK)
-        status = kafka_settings_init(&topics->kafka, annotate->settings, annotate->store_path, error);
+        status = kafka_settings_init(&topics->kafka, &annotate->settings->kafka, annotate->store_path, error);
     if (status == STATUS_OK)
         status = write_lines(topics, error);
     if (status == STATUS_OK && topics->n_total)

@@ -52,7 +52,7 @@ static enum status measure(const struct embed_bench *bench, const struct setting
         return status;
     qsort(took_s, (size_t)n_runs, sizeof *took_s, by_value);
     double texts = n_texts / took_s[n_runs / 2];
-    if (settings->json)
+    if (settings->output.json)
         printf("%s{\"length\":%d,\"texts_per_second\":%.2f,\"tokens_per_second\":%.2f}", first ? "[" : ",\n ",
                length, texts, texts * length);
     else
@@ -64,7 +64,7 @@ static enum status measure(const struct embed_bench *bench, const struct setting
 static enum status measure_lengths(const struct embed_bench *bench, const struct settings *settings,
                                    int32_t n_longest, struct error *error)
 {
-    if (!settings->json)
+    if (!settings->output.json)
         printf("%6s %12s %12s   per second, median of %d\n", "length", "texts", "tokens",
                (int)settings->bench.repeat);
     enum status status = STATUS_OK;
@@ -74,7 +74,7 @@ static enum status measure_lengths(const struct embed_bench *bench, const struct
         if (length == n_longest)
             break;
     }
-    if (settings->json && status == STATUS_OK)
+    if (settings->output.json && status == STATUS_OK)
         puts("]");
     return status;
 }
@@ -93,7 +93,7 @@ enum status bench_embed(struct runtime *runtime, const struct settings *settings
     limits_set_embedding(&wanted, model, n_longest);
     enum status status = pooling_of_model(model, &options.pooling, error);
     if (status == STATUS_OK)
-        status = runtime_plan(runtime, settings, &wanted, error);
+        status = runtime_plan(runtime, &settings->engine, &wanted, error);
     if (status == STATUS_OK)
         status = forward_create(&runtime->forward, model, runtime->device.backend, &runtime->plan.forward,
                                 NULL, NULL, error);

@@ -38,23 +38,24 @@ static bool is_price(const char *text)
 static enum status check_target(const struct settings *settings, struct error *error)
 {
     const char *given = settings->annotate.output.format, *into = settings->annotate.output.into;
-    enum table_format format = settings->output ? table_format_of(settings->output) : TABLE_UNKNOWN;
+    enum table_format format = settings->output.file ? table_format_of(settings->output.file) : TABLE_UNKNOWN;
     if (given && !table_format_parse(given, &format))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf annotate: --output-format: expected csv, tsv, jsonl or sqlite, got \"%s\"",
                          given);
     if (into && !*into)
         return refuse_options(error, "--into: expected the name of a table, got an empty one");
-    if (!settings->output)
+    if (!settings->output.file)
         return STATUS_OK;
     if (format == TABLE_SQLITE && !into)
         return refuse_options(error, "-o is a SQLite database: give --into TABLE");
-    if (into && (file_is_stream(settings->output) || (format != TABLE_SQLITE && format != TABLE_UNKNOWN)))
+    if (into &&
+        (file_is_stream(settings->output.file) || (format != TABLE_SQLITE && format != TABLE_UNKNOWN)))
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "sheaf annotate: --into is a table of a SQLite database, and %s%s is none: give -o a name"
             " as out.db, or omit --into",
-            given ? "--output-format " : "-o ", given ? given : settings->output);
+            given ? "--output-format " : "-o ", given ? given : settings->output.file);
     return STATUS_OK;
 }
 
@@ -66,9 +67,9 @@ static enum status check_answers(const struct settings *settings, struct error *
             error, "--retry-failed and --force-new work on the embedded queue alone: over Kafka give another "
                    "--dataset");
     bool lacks_model = !settings->model.path && (!is_fleets || settings->annotate.estimate.wanted);
-    bool lacks_output = !settings->output && !settings->annotate.estimate.wanted;
+    bool lacks_output = !settings->output.file && !settings->annotate.estimate.wanted;
     if (lacks_model || lacks_output)
-        return options_refuse_missing(settings, lacks_model ? "--model MODEL" : NULL,
+        return options_refuse_missing(&settings->line, lacks_model ? "--model MODEL" : NULL,
                                       !lacks_output                    ? NULL
                                       : settings->annotate.output.into ? "-o OUT.db"
                                                                        : "-o OUT",
@@ -100,10 +101,10 @@ static enum status check_source(const struct table_source *source, struct error 
     return status;
 }
 
-static enum status choose_format(struct table_source *source, const struct settings *settings,
+static enum status choose_format(struct table_source *source, const struct annotate_options *options,
                                  struct error *error)
 {
-    const char *given = settings->annotate.input.format;
+    const char *given = options->input.format;
     source->format = table_format_of(source->path);
     if (given && !table_format_parse(given, &source->format))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -181,12 +182,12 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
     const struct settings *settings = annotate->settings;
     if (settings->annotate.estimate.wanted)
         return STATUS_OK; // --estimate needs no store
-    bool beside_input = file_is_stream(settings->output);
+    bool beside_input = file_is_stream(settings->output.file);
     if (!settings->store && beside_input && file_is_stream(annotate->source.path))
         return refuse_options(error, "between two pipes there is no name for the store: give --store FILE");
     int length = settings->store ? asprintf(&annotate->store_path, "%s", settings->store)
                                  : asprintf(&annotate->store_path, "%s.db",
-                                            beside_input ? annotate->source.path : settings->output);
+                                            beside_input ? annotate->source.path : settings->output.file);
     if (length >= 0)
         return STATUS_OK;
     annotate->store_path = NULL;
@@ -206,19 +207,19 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--schema", settings->annotate.schema, false},
                                     {"--model", settings->model.path, .is_model = true},
                                     {"--chat-template", settings->model.chat_template, false},
-                                    {"--config", settings->config, false},
-                                    {"-o", into_database ? NULL : settings->output, true},
-                                    {"--errors", settings->errors, true},
+                                    {"--config", settings->line.config, false},
+                                    {"-o", into_database ? NULL : settings->output.file, true},
+                                    {"--errors", settings->output.errors, true},
                                     {"the store", annotate->store_path, true, true},
                                     {"--log", settings->log.file, true},
                                     {"--trace-steps", settings->engine.trace_steps, true}};
     if (into_database && settings->annotate.input.table &&
         strcasecmp(settings->annotate.input.table, settings->annotate.output.into) == 0 &&
-        strcmp(settings->output, annotate->source.path) == 0)
+        strcmp(settings->output.file, annotate->source.path) == 0)
         return refuse_options(error, "--table and --into name one table");
     if (into_database) {
-        enum status status =
-            table_insert_check(settings->output, settings->annotate.output.into, ROW_ANSWER_MARKER, error);
+        enum status status = table_insert_check(settings->output.file, settings->annotate.output.into,
+                                                ROW_ANSWER_MARKER, error);
         if (status != STATUS_OK)
             return status;
     }
@@ -229,7 +230,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
     char max_tokens[INTEGER_TEXT_BYTES];
-    snprintf(max_tokens, sizeof max_tokens, "%lld", (long long)settings->model.max_tokens_default);
+    snprintf(max_tokens, sizeof max_tokens, "%lld", (long long)settings->sampling.max_tokens_default);
     const struct row_prompt_options options = {
         .prompt = settings->annotate.prompt.file,
         .system = settings->annotate.prompt.system,
@@ -237,7 +238,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .parameters = settings->annotate.prompt.parameters,
         .schema = settings->annotate.schema,
         .choices = settings->grammar.choices,
-        .given = {{"max_tokens", "max-tokens", settings->model.max_tokens_default ? max_tokens : NULL},
+        .given = {{"max_tokens", "max-tokens", settings->sampling.max_tokens_default ? max_tokens : NULL},
                   {"temperature", "temperature", settings->sampling.temperature},
                   {"top_p", "top-p", settings->sampling.top_p},
                   {"top_k", "top-k", settings->sampling.top_k},
@@ -292,7 +293,7 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
 static enum status open_all(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
-    enum status status = choose_format(&annotate->source, settings, error);
+    enum status status = choose_format(&annotate->source, &settings->annotate, error);
     if (status == STATUS_OK)
         status = choose_delimiter(&annotate->source, settings->annotate.input.delimiter, error);
     if (status == STATUS_OK)
@@ -311,7 +312,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = annotate_check_constraint(annotate, error);
     if (status == STATUS_OK)
         status = open_answer(annotate, error);
-    if (status == STATUS_OK && settings->output)
+    if (status == STATUS_OK && settings->output.file)
         status = annotate_check_output(annotate, error);
     if (status == STATUS_OK)
         status = annotate_open_evaluation(annotate, error);
@@ -319,16 +320,16 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = row_map_open(&annotate->map, error);
     if (status != STATUS_OK || settings->annotate.estimate.wanted)
         return status;
-    if (settings->errors)
-        status = output_file_open(&annotate->errors, settings->errors, error);
+    if (settings->output.errors)
+        status = output_file_open(&annotate->errors, settings->output.errors, error);
     if (status == STATUS_OK)
         status = store_open(&annotate->store, annotate->store_path, STORE_CREATE, error);
     if (status == STATUS_OK && !settings->annotate.estimate.n_rows) // a sample writes no output
-        status = own_output_check(annotate->store, annotate->dataset, settings->output,
-                                  settings->annotate.output.into, settings->overwrite, error);
+        status = own_output_check(annotate->store, annotate->dataset, settings->output.file,
+                                  settings->annotate.output.into, settings->output.overwrite, error);
     if (status == STATUS_OK)
-        status = own_output_check(annotate->store, annotate->dataset, settings->errors, NULL,
-                                  settings->overwrite, error);
+        status = own_output_check(annotate->store, annotate->dataset, settings->output.errors, NULL,
+                                  settings->output.overwrite, error);
     return status;
 }
 
@@ -352,7 +353,7 @@ static void close_all(struct annotate *annotate)
 static struct settings worker_settings(const struct annotate *annotate)
 {
     struct settings settings = *annotate->settings;
-    settings.model.max_tokens_default = 0;
+    settings.sampling.max_tokens_default = 0;
     settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
     settings.sampling.min_p = settings.sampling.presence_penalty = NULL;
     settings.sampling.frequency_penalty = settings.sampling.repetition_penalty = NULL;
@@ -427,7 +428,7 @@ enum status command_annotate(const struct settings *settings, struct error *erro
     struct annotate annotate = {.settings = settings,
                                 .dataset =
                                     text_from_string(settings->dataset ? settings->dataset : "annotate"),
-                                .source = {.path = settings->positionals[0],
+                                .source = {.path = settings->line.positionals[0],
                                            .no_header = settings->annotate.input.no_header,
                                            .no_quotes = settings->annotate.input.no_quotes,
                                            .skips_bad_rows = settings->annotate.input.skip_bad_rows,

@@ -253,7 +253,7 @@ static void print_measurement(const struct measurement *m, const struct command_
 static enum status measure_all(struct command_bench *bench, const struct settings *settings,
                                const int32_t *batches, int n, struct error *error)
 {
-    if (!settings->json)
+    if (!settings->output.json)
         printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill",
                "decode", bench->n_prompt, bench->n_generate, (int)settings->bench.repeat);
     struct measurement warm = {.batch = 1};
@@ -262,9 +262,9 @@ static enum status measure_all(struct command_bench *bench, const struct setting
         struct measurement measurement = {.batch = batches[i]};
         status = measure_batch(bench, &measurement, (int)settings->bench.repeat, error);
         if (status == STATUS_OK)
-            print_measurement(&measurement, bench, settings->json, i == 0);
+            print_measurement(&measurement, bench, settings->output.json, i == 0);
     }
-    if (settings->json && status == STATUS_OK)
+    if (settings->output.json && status == STATUS_OK)
         puts("]");
     return status;
 }
@@ -308,13 +308,13 @@ static enum status place_model(const struct command_bench *bench, struct runtime
                                    .page_bytes = (uint64_t)limits->n_pages *
                                                  forward_page_bytes(bench->model, runtime->device.backend,
                                                                     limits->page_positions, limits->kv_type)};
-    return runtime_plan(runtime, settings, &wanted, error);
+    return runtime_plan(runtime, &settings->engine, &wanted, error);
 }
 
 static enum status measure_embeddings(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
-    enum status status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
+    enum status status = runtime_open_weights(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     if (status == STATUS_OK)
@@ -334,14 +334,14 @@ enum status command_bench(const struct settings *settings, struct error *error)
     enum status status =
         parse_batches(settings->bench.batch ? settings->bench.batch : "1,8,32", batches, &n, error);
     if (status == STATUS_OK)
-        status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
+        status = runtime_open_weights(&runtime, settings, settings->line.positionals[0], error);
     bench.model = runtime.model;
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     if (status == STATUS_OK)
         status = plan_batches(&bench, settings, batches, n, &batch_max, error);
     if (status == STATUS_OK)
-        status = runtime_kv_type(settings, &bench.limits.kv_type, error);
+        status = runtime_kv_type(&settings->engine, &bench.limits.kv_type, error);
     if (status == STATUS_OK)
         status = place_model(&bench, &runtime, settings, error);
     double start_s = clock_s();

@@ -52,7 +52,7 @@ static enum status cancel_by_topic(const struct settings *settings, struct error
     struct kafka_settings kafka;
     enum status status = input_check_dataset(text_from_string(settings->dataset), error);
     if (status == STATUS_OK)
-        status = kafka_settings_init(&kafka, settings, NULL, error);
+        status = kafka_settings_init(&kafka, &settings->kafka, NULL, error);
     if (status != STATUS_OK)
         return status;
     status = cancel_in_topic(&kafka.config, settings->dataset, error);

@@ -23,7 +23,7 @@ static enum status refuse_part(const struct settings *settings, int64_t n_result
     char there[64];
     snprintf(there, sizeof there, "%lld of %lld jobs have results", (long long)n_results,
              (long long)n_expected);
-    if (settings->force) {
+    if (settings->output.force) {
         log_write(LOG_WARNING, "dataset %s: %s%.*s", settings->dataset, there, (int)more.size, more.data);
         return STATUS_OK;
     }
@@ -44,9 +44,9 @@ static enum status collect_from_store(struct output *output, const struct settin
     if (status == STATUS_OK && n_missing)
         status =
             refuse_part(settings, output->n_results, output->n_results + n_missing, TEXT(""), "wait", error);
-    const char *const paths[] = {settings->output, settings->errors};
+    const char *const paths[] = {settings->output.file, settings->output.errors};
     if (status == STATUS_OK)
-        status = own_output_complete(store, dataset, paths, settings->overwrite, output, error);
+        status = own_output_complete(store, dataset, paths, settings->output.overwrite, output, error);
     if (status == STATUS_OK) // only once the file exists
         status = store_collected(store, dataset, error);
     store_close(store);
@@ -121,7 +121,7 @@ static enum status collect_from_topics(struct output *output, const struct setti
 {
     struct kafka_settings kafka;
     struct topic_collected collected;
-    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    enum status status = kafka_settings_init(&kafka, &settings->kafka, NULL, error);
     if (status != STATUS_OK)
         return status;
     status = topic_collect(&kafka.config, text_from_string(settings->dataset), output, &collected, error);
@@ -132,24 +132,24 @@ static enum status collect_from_topics(struct output *output, const struct setti
     snprintf(lines, sizeof lines, "the results of dataset %.100s", settings->dataset);
     const struct output_file *const files[] = {&output->results, &output->errors};
     for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
-        status = own_output_check_lines(files[i], lines, settings->overwrite, error);
+        status = own_output_check_lines(files[i], lines, settings->output.overwrite, error);
     return status == STATUS_OK ? output_complete(output, error) : status;
 }
 
 enum status command_collect(const struct settings *settings, struct error *error)
 {
-    if (!settings->dataset || !settings->output)
-        return options_refuse_missing(settings, settings->dataset ? NULL : "--dataset NAME",
-                                      settings->output ? NULL : "-o OUT.jsonl", error);
+    if (!settings->dataset || !settings->output.file)
+        return options_refuse_missing(&settings->line, settings->dataset ? NULL : "--dataset NAME",
+                                      settings->output.file ? NULL : "-o OUT.jsonl", error);
     const char *store = settings->kafka.brokers ? NULL : named_store_path(settings);
     const struct file_use uses[] = {{"--store", store, true, true},
-                                    {"-o", settings->output, true},
-                                    {"--errors", settings->errors, true}};
+                                    {"-o", settings->output.file, true},
+                                    {"--errors", settings->output.errors, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status != STATUS_OK)
         return status;
     struct output output;
-    status = output_open(&output, settings->output, settings->errors, error);
+    status = output_open(&output, settings->output.file, settings->output.errors, error);
     if (status != STATUS_OK)
         return status;
     status = settings->kafka.brokers ? collect_from_topics(&output, settings, error)

@@ -88,7 +88,7 @@ static void add_json(void *context, const struct dataset_row *row)
 
 static enum status list_datasets(struct store *store, const struct settings *settings, struct error *error)
 {
-    struct dataset_listing listing = {.json = settings->json};
+    struct dataset_listing listing = {.json = settings->output.json};
     if (listing.json)
         buffer_add_string(&listing.out, "{\"datasets\":[");
     enum status status = store_datasets(store, listing.json ? add_json : add_row, &listing, error);
@@ -106,15 +106,15 @@ static enum status list_datasets(struct store *store, const struct settings *set
 
 static const char *name_of(const struct settings *settings)
 {
-    return settings->dataset             ? settings->dataset
-           : settings->n_positionals > 1 ? settings->positionals[1]
-                                         : NULL;
+    return settings->dataset                  ? settings->dataset
+           : settings->line.n_positionals > 1 ? settings->line.positionals[1]
+                                              : NULL;
 }
 
 static enum status delete_dataset(struct store *store, const struct settings *settings, struct error *error)
 {
     enum status status =
-        store_dataset_delete(store, text_from_string(name_of(settings)), settings->force, error);
+        store_dataset_delete(store, text_from_string(name_of(settings)), settings->output.force, error);
     if (status == STATUS_OK)
         log_write(LOG_INFO, "dataset %s is deleted", name_of(settings));
     return status;
@@ -122,7 +122,7 @@ static enum status delete_dataset(struct store *store, const struct settings *se
 
 static enum status rename_to(struct store *store, const struct settings *settings, struct error *error)
 {
-    const char *to = settings->positionals[settings->n_positionals - 1];
+    const char *to = settings->line.positionals[settings->line.n_positionals - 1];
     enum status status =
         store_dataset_rename(store, text_from_string(name_of(settings)), text_from_string(to), error);
     if (status == STATUS_OK)
@@ -156,9 +156,9 @@ static const struct {
 enum status command_dataset(const struct settings *settings, struct error *error)
 {
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
-        if (strcmp(actions[i].name, settings->positionals[0]) != 0)
+        if (strcmp(actions[i].name, settings->line.positionals[0]) != 0)
             continue;
-        int n_names = settings->n_positionals - 1 + (settings->dataset != NULL);
+        int n_names = settings->line.n_positionals - 1 + (settings->dataset != NULL);
         if (n_names != actions[i].n_names)
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf dataset %s%s [--store FILE]",
                              actions[i].name,
@@ -175,5 +175,5 @@ enum status command_dataset(const struct settings *settings, struct error *error
     }
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                      "sheaf dataset: expected list, delete, rename or reopen, got \"%s\"",
-                     settings->positionals[0]);
+                     settings->line.positionals[0]);
 }

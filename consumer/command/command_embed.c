@@ -279,10 +279,10 @@ static enum status embed_lines(struct command_embed *embed, struct error *error)
 
 // ---- the command ----
 
-static enum status choose_pooling(const struct settings *settings, const struct model *model,
+static enum status choose_pooling(const struct embed_options *options, const struct model *model,
                                   enum pooling *pooling, struct error *error)
 {
-    const char *name = settings->tool.pooling;
+    const char *name = options->pooling;
     if (!name || strcmp(name, "model") == 0)
         return pooling_of_model(model, pooling, error);
     if (pooling_find(name, pooling))
@@ -292,15 +292,15 @@ static enum status choose_pooling(const struct settings *settings, const struct 
         "--pooling: expected model, last, mean, cls, max, mean_sqrt_len or weightedmean, got \"%s\"", name);
 }
 
-static enum status choose_dimensions(struct command_embed *embed, const struct settings *settings,
+static enum status choose_dimensions(struct command_embed *embed, const struct embed_options *options,
                                      struct error *error)
 {
     int32_t n_embd = embedding_width(embed->runtime->model);
     enum status status =
-        settings->tool.dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
+        options->dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
     if (status != STATUS_OK)
         return status;
-    embed->n_dimensions = settings->tool.dimensions ? (int32_t)settings->tool.dimensions : n_embd;
+    embed->n_dimensions = options->dimensions ? (int32_t)options->dimensions : n_embd;
     if (embed->n_dimensions <= n_embd)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -309,25 +309,24 @@ static enum status choose_dimensions(struct command_embed *embed, const struct s
 }
 
 // Options override the settings in the model's files.
-static enum status choose_defaults(struct command_embed *embed, const struct settings *settings,
+static enum status choose_defaults(struct command_embed *embed, const struct embed_options *options,
                                    struct error *error)
 {
-    if (settings->tool.normalize && settings->tool.no_normalize)
+    if (options->normalize && options->no_normalize)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
-    if (settings->tool.prefix && settings->tool.prompt_name)
+    if (options->prefix && options->prompt_name)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt and --prompt-name: expected one");
     enum status status = embedding_read_defaults(&embed->defaults, embed->runtime->model, error);
-    if (settings->tool.prefix)
-        embed->defaults.prompt = text_from_string(settings->tool.prefix);
-    if (status == STATUS_OK && settings->tool.prompt_name)
-        status = embedding_find_prompt(embed->runtime->model, settings->tool.prompt_name, &embed->arena,
+    if (options->prefix)
+        embed->defaults.prompt = text_from_string(options->prefix);
+    if (status == STATUS_OK && options->prompt_name)
+        status = embedding_find_prompt(embed->runtime->model, options->prompt_name, &embed->arena,
                                        &embed->defaults.prompt, error);
-    embed->cut_by =
-        settings->tool.max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
-    if (settings->tool.max_length)
-        embed->defaults.n_tokens_max = (int32_t)settings->tool.max_length;
-    if (settings->tool.normalize || settings->tool.no_normalize)
-        embed->defaults.normalize = settings->tool.normalize;
+    embed->cut_by = options->max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
+    if (options->max_length)
+        embed->defaults.n_tokens_max = (int32_t)options->max_length;
+    if (options->normalize || options->no_normalize)
+        embed->defaults.normalize = options->normalize;
     return status;
 }
 
@@ -352,12 +351,12 @@ static enum status place_model(struct command_embed *embed, const struct setting
             "%s: family %s attends in both directions, so it holds keys and values of one layer, "
             "and no KV pages",
             settings->engine.kv_type ? "--kv-type" : "--kv-memory", model_family_name(runtime->model));
-    enum status status = runtime_kv_type(settings, &kv_type, error);
+    enum status status = runtime_kv_type(&settings->engine, &kv_type, error);
     if (settings->engine.kv_type)
         wanted.kv_type = &kv_type;
     limits_set_embedding(&wanted, runtime->model, n_longest);
     if (status == STATUS_OK)
-        status = runtime_plan(runtime, settings, &wanted, error);
+        status = runtime_plan(runtime, &settings->engine, &wanted, error);
     if (status != STATUS_OK && shape->bidirectional)
         return error_prefix(error, "texts of up to %d tokens (--max-length)", n_longest);
     if (status != STATUS_OK)
@@ -418,12 +417,12 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     struct embedder_options options = {.model = runtime->model};
     enum status status = embedding_check_model(runtime->model, error);
     if (status == STATUS_OK)
-        status = choose_defaults(embed, settings, error);
+        status = choose_defaults(embed, &settings->embed, error);
     options.normalize = embed->defaults.normalize;
     if (status == STATUS_OK)
-        status = choose_pooling(settings, runtime->model, &options.pooling, error);
+        status = choose_pooling(&settings->embed, runtime->model, &options.pooling, error);
     if (status == STATUS_OK)
-        status = choose_dimensions(embed, settings, error);
+        status = choose_dimensions(embed, &settings->embed, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     if (status == STATUS_OK)
@@ -513,16 +512,16 @@ static void close_embedder(struct command_embed *embed)
 enum status command_embed(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
-    struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->overwrite};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
-                                    {"-o", settings->output, true}};
+    struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->output.overwrite};
+    const struct file_use uses[] = {{"the model", settings->line.positionals[0], .is_model = true},
+                                    {"-o", settings->output.file, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
-        status = output_part_open(&embed.output, settings->output ? settings->output : "-", error);
+        status = output_part_open(&embed.output, settings->output.file ? settings->output.file : "-", error);
     if (status == STATUS_OK)
         status = embed_input_open(&embed.input, settings->tool.plain_text, error);
     if (status == STATUS_OK)
-        status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+        status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = open_embedder(&embed, settings, error);
     if (status == STATUS_OK)

@@ -60,22 +60,21 @@ static enum status compile_source(struct shown_constraint *constraint, struct te
     return grammar_compile_lark(&constraint->grammar, source, NULL, error);
 }
 
-static enum status compile_named(struct shown_constraint *constraint, const struct settings *settings,
+static enum status compile_named(struct shown_constraint *constraint, const struct grammar_options *options,
                                  struct error *error)
 {
     struct buffer content = {0};
-    if (settings->grammar.regex)
-        return grammar_compile_regex(&constraint->grammar, text_from_string(settings->grammar.regex), NULL,
-                                     error);
-    if (settings->grammar.choices)
-        return compile_choice(constraint, settings->grammar.choices, error);
-    const char *path = settings->grammar.grammar ? settings->grammar.grammar : settings->grammar.json_schema;
+    if (options->regex)
+        return grammar_compile_regex(&constraint->grammar, text_from_string(options->regex), NULL, error);
+    if (options->choices)
+        return compile_choice(constraint, options->choices, error);
+    const char *path = options->grammar ? options->grammar : options->json_schema;
     enum status status = file_read(path, GRAMMAR_FILE_BYTES_MAX, &content, error);
-    if (status == STATUS_OK && settings->grammar.grammar)
+    if (status == STATUS_OK && options->grammar)
         status = compile_source(constraint, (struct text){content.data, content.size}, error);
     else if (status == STATUS_OK)
-        status = compile_schema(constraint, (struct text){content.data, content.size},
-                                settings->grammar.spaces, error);
+        status =
+            compile_schema(constraint, (struct text){content.data, content.size}, options->spaces, error);
     buffer_finish(&content);
     return status;
 }
@@ -120,15 +119,15 @@ static enum status check_texts(const struct grammar_vocabulary_of *of, const str
 {
     struct shown_constraint constraint = {0};
     int64_t from = clock_thread_ns();
-    enum status status = compile_named(&constraint, settings, error);
+    enum status status = compile_named(&constraint, &settings->grammar, error);
     constraint.compile_us = (double)(clock_thread_ns() - from) / 1000;
     if (status == STATUS_OK)
         status = recognizer_create(&constraint.recognizer, constraint.grammar, of->vocabulary, error);
     if (status == STATUS_OK) {
-        const char *format =
-            settings->json ? "{\"compile_us\": %.1f, \"bytes\": %zu}\n" : "compiled in %.1f us, %zu bytes\n";
+        const char *format = settings->output.json ? "{\"compile_us\": %.1f, \"bytes\": %zu}\n"
+                                                   : "compiled in %.1f us, %zu bytes\n";
         printf(format, constraint.compile_us, grammar_bytes(constraint.grammar));
-        status = check_lines(of, &constraint, input, settings->json, error);
+        status = check_lines(of, &constraint, input, settings->output.json, error);
     }
     constraint_finish(&constraint);
     return status;
@@ -313,10 +312,10 @@ static enum status check_settings(const struct settings *settings, struct error 
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "expected one of --json-schema, --regex, --choice, --grammar and --cases, got %d",
                          n);
-    if (settings->grammar.cases && settings->n_positionals > 1)
+    if (settings->grammar.cases && settings->line.n_positionals > 1)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: --cases holds its own texts",
-                         settings->positionals[1]);
-    if (settings->grammar.cases && !settings->json)
+                         settings->line.positionals[1]);
+    if (settings->grammar.cases && !settings->output.json)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--cases: its results are JSON lines: --json is needed");
     return STATUS_OK;
@@ -325,16 +324,16 @@ static enum status check_settings(const struct settings *settings, struct error 
 enum status command_grammar(const struct settings *settings, struct error *error)
 {
     struct grammar_vocabulary_of of = {0};
-    const char *path = settings->grammar.cases       ? settings->grammar.cases
-                       : settings->n_positionals > 1 ? settings->positionals[1]
-                                                     : "-";
+    const char *path = settings->grammar.cases            ? settings->grammar.cases
+                       : settings->line.n_positionals > 1 ? settings->line.positionals[1]
+                                                          : "-";
     enum status status = check_settings(settings, error);
     if (status != STATUS_OK)
         return status;
     FILE *input = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
     if (!input)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
-    status = grammar_vocabulary_of_model(&of, settings->positionals[0], error);
+    status = grammar_vocabulary_of_model(&of, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = settings->grammar.cases ? check_cases(&of, input, settings->grammar.spaces, error)
                                          : check_texts(&of, settings, input, error);

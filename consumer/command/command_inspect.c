@@ -308,14 +308,14 @@ enum status command_inspect(const struct settings *settings, struct error *error
     struct runtime runtime = {0};
     struct limits_plan plan = {0};
     struct type_count counts[TENSOR_TYPE_COUNT] = {{0}};
-    enum status status = runtime_open_model(&runtime, settings, settings->positionals[0], error);
+    enum status status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     // A model is described even if its tokenizer is missing or not supported; the command still returns the
     // error.
     if (status == STATUS_OK || (runtime.model && !runtime.tokenizer)) {
         struct error memory_error = {0};
         plan_memory(runtime.model, &plan, &memory_error);
         count_types(runtime.model->gguf, counts);
-        if (settings->json)
+        if (settings->output.json)
             print_json(&runtime, counts, &plan);
         else
             print_text(&runtime, counts, &plan, &memory_error);

@@ -45,7 +45,7 @@ struct lag_look {
 };
 
 // What the HTTP server answers.
-struct lag_pages {
+struct lag_exporter {
     struct queue *looks; // from the main thread: at most one, the latest result
     struct http_token token;
     // Thread: sheaf-http.
@@ -172,13 +172,13 @@ static void destroy_look(struct lag_look *look)
     free(look);
 }
 
-static void take_looks(struct lag_pages *pages)
+static void take_looks(struct lag_exporter *exporter)
 {
-    for (struct lag_look *look; (look = queue_try_pop(pages->looks));) {
-        memcpy(pages->why, look->why, sizeof pages->why);
-        struct lag_look *unused = look->why[0] ? look : pages->last;
+    for (struct lag_look *look; (look = queue_try_pop(exporter->looks));) {
+        memcpy(exporter->why, look->why, sizeof exporter->why);
+        struct lag_look *unused = look->why[0] ? look : exporter->last;
         if (unused != look)
-            pages->last = look;
+            exporter->last = look;
         destroy_look(unused);
     }
 }
@@ -186,11 +186,11 @@ static void take_looks(struct lag_pages *pages)
 static void answer_page(void *context, const char *path, const char *authorization,
                         struct http_answer *answer)
 {
-    struct lag_pages *pages = context;
-    take_looks(pages);
+    struct lag_exporter *exporter = context;
+    take_looks(exporter);
     bool is_metrics = strcmp(path, "/metrics") == 0, is_json = strcmp(path, "/") == 0;
-    bool is_known = pages->last && clock_ms() - pages->last->read_ms < OLD_MS;
-    if ((is_metrics || is_json) && !http_token_matches(&pages->token, authorization)) {
+    bool is_known = exporter->last && clock_ms() - exporter->last->read_ms < OLD_MS;
+    if ((is_metrics || is_json) && !http_token_matches(&exporter->token, authorization)) {
         answer->status = 401;
         buffer_add_string(&answer->body,
                           "expected the token of --metrics-token: as a Bearer token, or as the password\n");
@@ -201,18 +201,18 @@ static void answer_page(void *context, const char *path, const char *authorizati
         buffer_add_string(&answer->body, "there are /, /metrics, /healthz and /readyz\n");
     } else if (!is_known) {
         answer->status = 503;
-        buffer_add_format(&answer->body, "%s\n", pages->why[0] ? pages->why : "starting");
+        buffer_add_format(&answer->body, "%s\n", exporter->why[0] ? exporter->why : "starting");
     } else if (is_metrics || is_json) {
         answer->content_type =
             is_metrics ? "text/plain; version=0.0.4; charset=utf-8" : "application/json; charset=utf-8";
-        const struct buffer *page = is_metrics ? &pages->last->metrics : &pages->last->json;
+        const struct buffer *page = is_metrics ? &exporter->last->metrics : &exporter->last->json;
         buffer_add(&answer->body, page->data, page->size);
     } else {
         buffer_add_string(&answer->body, "ok\n");
     }
 }
 
-static void publish_look(struct lag_pages *pages, const struct lag *lag, enum status status,
+static void publish_look(struct lag_exporter *exporter, const struct lag *lag, enum status status,
                          const struct error *error)
 {
     struct lag_look *look = calloc(1, sizeof *look);
@@ -225,20 +225,20 @@ static void publish_look(struct lag_pages *pages, const struct lag *lag, enum st
     } else {
         memcpy(look->why, error->text, sizeof look->why);
     }
-    for (struct lag_look *unseen; (unseen = queue_try_pop(pages->looks));)
+    for (struct lag_look *unseen; (unseen = queue_try_pop(exporter->looks));)
         destroy_look(unseen);
-    if (!queue_push(pages->looks, look))
+    if (!queue_push(exporter->looks, look))
         destroy_look(look);
 }
 
-static void look_until_stopped(struct lag *lag, struct lag_pages *pages, int stop_fd)
+static void look_until_stopped(struct lag *lag, struct lag_exporter *exporter, int stop_fd)
 {
     bool has_failed = false;
     struct pollfd stop = {stop_fd, POLLIN, 0};
     do {
         struct error error;
         enum status status = read_lag(lag, &error);
-        publish_look(pages, lag, status, &error);
+        publish_look(exporter, lag, status, &error);
         if (status != STATUS_OK && !has_failed)
             log_write(LOG_WARNING, "%s; trying again", error.text);
         else if (status == STATUS_OK && has_failed)
@@ -247,27 +247,27 @@ static void look_until_stopped(struct lag *lag, struct lag_pages *pages, int sto
     } while (poll(&stop, 1, INTERVAL_MS) == 0);
 }
 
-static enum status serve_lag(struct lag *lag, const struct settings *settings, int stop_fd,
+static enum status serve_lag(struct lag *lag, const struct worker_options *options, int stop_fd,
                              struct error *error)
 {
-    struct lag_pages pages = {0};
+    struct lag_exporter exporter = {0};
     struct http *http = NULL;
-    const char *token_path = settings->worker.metrics_token;
-    enum status status = token_path ? http_token_read(&pages.token, token_path, error) : STATUS_OK;
+    const char *token_path = options->metrics_token;
+    enum status status = token_path ? http_token_read(&exporter.token, token_path, error) : STATUS_OK;
     if (status == STATUS_OK)
-        status = queue_create(&pages.looks, 1, error);
+        status = queue_create(&exporter.looks, 1, error);
     if (status == STATUS_OK)
-        status = http_open(&http, settings->worker.metrics, !token_path, answer_page, &pages, error);
+        status = http_open(&http, options->metrics, !token_path, answer_page, &exporter, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "figures at http://%s/", http_address(http));
-        look_until_stopped(lag, &pages, stop_fd);
+        look_until_stopped(lag, &exporter, stop_fd);
     }
     http_close(http);
-    if (pages.looks) {
-        take_looks(&pages);
-        queue_destroy(pages.looks);
+    if (exporter.looks) {
+        take_looks(&exporter);
+        queue_destroy(exporter.looks);
     }
-    destroy_look(pages.last);
+    destroy_look(exporter.last);
     return status;
 }
 
@@ -293,14 +293,14 @@ enum status command_lag(const struct settings *settings, struct error *error)
     int stop_fd = settings->worker.metrics ? stop_fd_open() : -1; // before any thread
     if (!settings->worker.metrics)
         stop_release();
-    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    enum status status = kafka_settings_init(&kafka, &settings->kafka, NULL, error);
     struct lag lag = {.config = &kafka.config};
     const char *topic = kafka.config.topics.jobs;
     if (status == STATUS_OK)
         status = kafka_follow_open(&lag.follow, &kafka.config, &topic, 1, NULL, NULL, error);
     if (status == STATUS_OK)
-        status = settings->worker.metrics ? serve_lag(&lag, settings, stop_fd, error)
-                                          : print_lag(&lag, settings->json, error);
+        status = settings->worker.metrics ? serve_lag(&lag, &settings->worker, stop_fd, error)
+                                          : print_lag(&lag, settings->output.json, error);
     kafka_follow_close(lag.follow);
     free(lag.standings);
     kafka_settings_finish(&kafka);

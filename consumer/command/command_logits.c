@@ -75,36 +75,36 @@ static enum status place_model(struct runtime *runtime, const struct token_array
                                    .kv_type = kv_type,
                                    .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL,
                                                                               LIMITS_PAGE_POSITIONS, KV_F32)};
-    return runtime_plan(runtime, settings, &wanted, error);
+    return runtime_plan(runtime, &settings->engine, &wanted, error);
 }
 
 enum status command_logits(const struct settings *settings, struct error *error)
 {
-    if (!settings->tool.tokens || !settings->output)
-        return options_refuse_missing(settings, settings->tool.tokens ? NULL : "--tokens IDS",
-                                      settings->output ? NULL : "-o OUT.f32", error);
+    if (!settings->tool.tokens || !settings->output.file)
+        return options_refuse_missing(&settings->line, settings->tool.tokens ? NULL : "--tokens IDS",
+                                      settings->output.file ? NULL : "-o OUT.f32", error);
     struct runtime runtime = {0};
     struct token_array ids = {0};
-    const struct file_use uses[] = {{"the model", settings->positionals[0], .is_model = true},
-                                    {"-o", settings->output, true}};
+    const struct file_use uses[] = {{"the model", settings->line.positionals[0], .is_model = true},
+                                    {"-o", settings->output.file, true}};
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status == STATUS_OK)
         status = parse_ids(settings->tool.tokens, &ids, error);
     if (status == STATUS_OK)
-        status = runtime_open_weights(&runtime, settings, settings->positionals[0], error);
+        status = runtime_open_weights(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     enum kv_type kv_type = KV_F32;
     // unrounded KV pages by default, to compare the arithmetic without the cache's rounding
     if (status == STATUS_OK) {
-        status = runtime_kv_type(settings, &kv_type, error);
+        status = runtime_kv_type(&settings->engine, &kv_type, error);
         if (kv_type == KV_F16)
             kv_type = KV_F32_OF_F16; // the same rounding on every backend
     }
     if (status == STATUS_OK)
         status = place_model(&runtime, &ids, settings, &kv_type, error);
     if (status == STATUS_OK)
-        status = compute_logits(&runtime, &ids, kv_type, settings->output, error);
+        status = compute_logits(&runtime, &ids, kv_type, settings->output.file, error);
     token_array_finish(&ids);
     runtime_close(&runtime);
     return status;

@@ -36,7 +36,7 @@ enum status command_mirror(const struct settings *settings, struct error *error)
     const char *path = named_store_path(settings);
     enum status status = store_open(&store, path, STORE_CREATE, error);
     if (status == STATUS_OK)
-        status = kafka_settings_init(&kafka, settings, path, error);
+        status = kafka_settings_init(&kafka, &settings->kafka, path, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "mirroring topics %s and %s and group %s into %s", kafka.config.topics.jobs,
                   kafka.config.topics.results, kafka.config.group.name, path);

@@ -52,7 +52,7 @@ static enum status check_text(const char *path, struct text text, struct error *
 
 static enum status open_text(struct perplexity *perplexity, struct error *error)
 {
-    const char *path = perplexity->settings->positionals[1];
+    const char *path = perplexity->settings->line.positionals[1];
     struct windows *windows = &perplexity->windows;
     const struct runtime *runtime = &perplexity->models[0];
     struct buffer text = {0};
@@ -109,7 +109,7 @@ static enum status load_model(struct perplexity *perplexity, int at, struct erro
 {
     struct runtime *runtime = &perplexity->models[at];
     enum kv_type kv_type = KV_F32;
-    enum status status = runtime_kv_type(perplexity->settings, &kv_type, error);
+    enum status status = runtime_kv_type(&perplexity->settings->engine, &kv_type, error);
     if (status != STATUS_OK)
         return status;
     int32_t n_tokens = perplexity->windows.n_tokens;
@@ -120,7 +120,7 @@ static enum status load_model(struct perplexity *perplexity, int at, struct erro
         .n_state_slots = 1,
         .kv_type = &kv_type,
         .page_bytes = n_pages * forward_page_bytes(runtime->model, NULL, LIMITS_PAGE_POSITIONS, kv_type)};
-    status = runtime_plan(runtime, perplexity->settings, &wanted, error);
+    status = runtime_plan(runtime, &perplexity->settings->engine, &wanted, error);
     if (status == STATUS_OK)
         status = logits_open(&perplexity->readers[at], runtime->model, runtime->device.backend, kv_type,
                              n_tokens, error);
@@ -252,8 +252,8 @@ static enum status score_text(struct perplexity *perplexity, struct error *error
     struct likelihood_summary summary;
     if (!likelihood_summarize(perplexity->scored, perplexity->n_scored, &summary))
         return error_set(error, STATUS_REFUSE, ERROR_LOGITS_NAN, "%s: the logits have a NaN or an infinity",
-                         perplexity->settings->positionals[1]);
-    if (perplexity->settings->json)
+                         perplexity->settings->line.positionals[1]);
+    if (perplexity->settings->output.json)
         print_json(perplexity, &summary);
     else
         print_text(perplexity, &summary);
@@ -275,7 +275,7 @@ static void close_all(struct perplexity *perplexity)
 enum status command_perplexity(const struct settings *settings, struct error *error)
 {
     struct perplexity perplexity = {.settings = settings, .n_models = settings->tool.against ? 2 : 1};
-    enum status status = open_model(&perplexity, 0, settings->positionals[0], error);
+    enum status status = open_model(&perplexity, 0, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = open_text(&perplexity, error);
     if (status == STATUS_OK && settings->tool.against)

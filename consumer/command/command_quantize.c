@@ -60,7 +60,7 @@ static void say_what_was_written(const struct settings *settings, const struct g
                   "--type %s: its blocks of %d items do not divide all rows; tensors of other types: %s",
                   settings->tool.type, (int)tensor_traits(type)->block_items, text);
     count_types(quantized, text, sizeof text);
-    log_write(LOG_INFO, "%s: %zu tensors (%s), %.1f MB from %.1f MB (%s)", settings->positionals[1],
+    log_write(LOG_INFO, "%s: %zu tensors (%s), %.1f MB from %.1f MB (%s)", settings->line.positionals[1],
               gguf_n_tensors(quantized), text, (double)tensor_bytes(quantized) / 1e6,
               (double)bytes_before / 1e6, before);
 }
@@ -71,8 +71,8 @@ static enum status check_options(const struct settings *settings, enum tensor_ty
     if (settings->tool.type && !gguf_quantize_type(settings->tool.type, type))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--type: expected %s, got \"%s\"", known,
                          settings->tool.type);
-    const struct file_use uses[] = {{"IN", settings->positionals[0], .is_model = true},
-                                    {"OUT", settings->positionals[1], true}};
+    const struct file_use uses[] = {{"IN", settings->line.positionals[0], .is_model = true},
+                                    {"OUT", settings->line.positionals[1], true}};
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
 
@@ -123,7 +123,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = pool_create(&pool, (int)settings->engine.threads, error);
     if (status == STATUS_OK)
-        status = model_folder_open(&source, settings->positionals[0], error);
+        status = model_folder_open(&source, settings->line.positionals[0], error);
     if (status == STATUS_OK) {
         bytes_before = tensor_bytes(source);
         count_types(source, before, sizeof before);
@@ -133,7 +133,7 @@ enum status command_quantize(const struct settings *settings, struct error *erro
     if (status == STATUS_OK)
         status = add_tokenizer(quantized, &keys, error);
     if (status == STATUS_OK)
-        status = write_model(quantized, &keys, settings->positionals[1], &progress, error);
+        status = write_model(quantized, &keys, settings->line.positionals[1], &progress, error);
     gguf_writer_finish(&keys);
     if (progress.shown)
         fputs("\r\033[K", stderr);

@@ -442,15 +442,15 @@ static enum status write_file(const struct report *report, const char *path, str
 
 enum status command_report(const struct settings *settings, struct error *error)
 {
-    if (!settings->dataset || !settings->output)
-        return options_refuse_missing(settings, settings->dataset ? NULL : "--dataset NAME",
-                                      settings->output ? NULL : "-o FILE.html", error);
+    if (!settings->dataset || !settings->output.file)
+        return options_refuse_missing(&settings->line, settings->dataset ? NULL : "--dataset NAME",
+                                      settings->output.file ? NULL : "-o FILE.html", error);
     struct report report = {.dataset = text_from_string(settings->dataset)};
     enum status status = named_store_open_to_read(&report.store, settings, error);
     if (status == STATUS_OK)
         status = write_page(&report, error);
     if (status == STATUS_OK)
-        status = write_file(&report, settings->output, error);
+        status = write_file(&report, settings->output.file, error);
     for (int i = 0; i < REPORT_LABELS; i++)
         buffer_finish(&report.bars.labels[i]);
     buffer_finish(&report.name);

@@ -66,13 +66,13 @@ static void report_files(const struct run_command *run)
     const struct output *output = &run->output;
     const char *figures = run->temporary_folder ? "" : "; figures in ";
     const char *store = run->temporary_folder ? "" : run->store_path;
-    if (run->settings->errors)
+    if (run->settings->output.errors)
         log_write(LOG_INFO, "%lld answers in %s, %lld errors in %s%s%s",
-                  (long long)(output->n_results - output->n_failed), run->settings->output,
-                  (long long)output->n_failed, run->settings->errors, figures, store);
+                  (long long)(output->n_results - output->n_failed), run->settings->output.file,
+                  (long long)output->n_failed, run->settings->output.errors, figures, store);
     else
         log_write(LOG_INFO, "%lld answers in %s, %lld of them errors%s%s", (long long)output->n_results,
-                  run->settings->output, (long long)output->n_failed, figures, store);
+                  run->settings->output.file, (long long)output->n_failed, figures, store);
 }
 
 static enum status collect_output(struct run_command *run, struct error *error)
@@ -84,10 +84,10 @@ static enum status collect_output(struct run_command *run, struct error *error)
         return error_set(error, STATUS_RETRY, ERROR_STORE, "stopped with %lld job%s to go%s",
                          (long long)n_missing, n_missing == 1 ? "" : "s",
                          run->temporary_folder ? "" : "; the same command continues from here");
-    const char *const paths[] = {run->settings->output, run->settings->errors};
+    const char *const paths[] = {run->settings->output.file, run->settings->output.errors};
     if (status == STATUS_OK) // checked again: the files may have been changed while the jobs ran
-        status =
-            own_output_complete(run->store, run->dataset, paths, run->settings->overwrite, output, error);
+        status = own_output_complete(run->store, run->dataset, paths, run->settings->output.overwrite, output,
+                                     error);
     if (status == STATUS_OK)
         status = store_collected(run->store, run->dataset, error);
     if (status == STATUS_OK)
@@ -104,15 +104,16 @@ static enum status report_removed(const struct run_command *run, const struct da
     bool is_written, are_errors;
     const struct input_position *whole = &run->input.whole;
     enum status status =
-        own_output_is_unchanged(run->store, run->dataset, run->settings->output, &is_written, error);
+        own_output_is_unchanged(run->store, run->dataset, run->settings->output.file, &is_written, error);
     if (status == STATUS_OK)
-        status = own_output_is_unchanged(run->store, run->dataset, run->settings->errors, &are_errors, error);
+        status = own_output_is_unchanged(run->store, run->dataset, run->settings->output.errors, &are_errors,
+                                         error);
     if (status != STATUS_OK)
         return status;
     bool is_same_input = whole->n_lines == mark->n_lines && whole->fingerprint == mark->hash;
     if (is_same_input && is_written && are_errors) {
         log_write(LOG_INFO, "%s is there, as it was written; %s no longer has the answers (--retain)",
-                  run->settings->output, run->store_path);
+                  run->settings->output.file, run->store_path);
         return STATUS_OK;
     }
     return error_set(
@@ -158,11 +159,11 @@ static enum status run_or_refuse(struct run_command *run, struct error *error)
     if (status == STATUS_OK && removed.n_lines)
         return report_removed(run, &removed, error);
     if (status == STATUS_OK)
-        status = own_output_check(run->store, run->dataset, run->settings->output, NULL,
-                                  run->settings->overwrite, error);
+        status = own_output_check(run->store, run->dataset, run->settings->output.file, NULL,
+                                  run->settings->output.overwrite, error);
     if (status == STATUS_OK)
-        status = own_output_check(run->store, run->dataset, run->settings->errors, NULL,
-                                  run->settings->overwrite, error);
+        status = own_output_check(run->store, run->dataset, run->settings->output.errors, NULL,
+                                  run->settings->output.overwrite, error);
     return status == STATUS_OK ? run_in_store(run, error) : status;
 }
 
@@ -171,8 +172,8 @@ static enum status run_or_refuse(struct run_command *run, struct error *error)
 static enum status choose_store(struct run_command *run, struct error *error)
 {
     const struct settings *settings = run->settings;
-    const char *input = settings->positionals[0];
-    bool beside_input = file_is_stream(settings->output);
+    const char *input = settings->line.positionals[0];
+    bool beside_input = file_is_stream(settings->output.file);
     int length;
     if (settings->store) {
         length = asprintf(&run->store_path, "%s", settings->store);
@@ -184,7 +185,7 @@ static enum status choose_store(struct run_command *run, struct error *error)
                              strerror(errno));
         length = run->temporary_folder ? asprintf(&run->store_path, "%s/run.db", run->temporary_folder) : -1;
     } else {
-        length = asprintf(&run->store_path, "%s.db", beside_input ? input : settings->output);
+        length = asprintf(&run->store_path, "%s.db", beside_input ? input : settings->output.file);
     }
     if (length >= 0)
         return STATUS_OK;
@@ -207,12 +208,12 @@ static void remove_temporary(const struct run_command *run)
 static enum status check_files(const struct run_command *run, struct error *error)
 {
     const struct settings *settings = run->settings;
-    const struct file_use uses[] = {{"the input", settings->positionals[0], false},
+    const struct file_use uses[] = {{"the input", settings->line.positionals[0], false},
                                     {"--model", settings->model.path, .is_model = true},
                                     {"--chat-template", settings->model.chat_template, false},
-                                    {"--config", settings->config, false},
-                                    {"-o", settings->output, true},
-                                    {"--errors", settings->errors, true},
+                                    {"--config", settings->line.config, false},
+                                    {"-o", settings->output.file, true},
+                                    {"--errors", settings->output.errors, true},
                                     {"the store", run->store_path, true, true},
                                     {"--log", settings->log.file, true},
                                     {"--trace-steps", settings->engine.trace_steps, true}};
@@ -221,9 +222,9 @@ static enum status check_files(const struct run_command *run, struct error *erro
 
 enum status command_run(const struct settings *settings, struct error *error)
 {
-    if (!settings->model.path || !settings->output)
-        return options_refuse_missing(settings, settings->model.path ? NULL : "--model FILE",
-                                      settings->output ? NULL : "-o OUT.jsonl", error);
+    if (!settings->model.path || !settings->output.file)
+        return options_refuse_missing(&settings->line, settings->model.path ? NULL : "--model FILE",
+                                      settings->output.file ? NULL : "-o OUT.jsonl", error);
     struct run_command run = {.settings = settings,
                               .dataset = text_from_string(settings->dataset ? settings->dataset : "run")};
     enum status status = input_check_dataset(run.dataset, error);
@@ -234,10 +235,10 @@ enum status command_run(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = runtime_check(settings, error);
     if (status == STATUS_OK)
-        status = input_open(&run.input, settings->positionals[0], run.dataset,
+        status = input_open(&run.input, settings->line.positionals[0], run.dataset,
                             error); // before a store is created in vain
     if (status == STATUS_OK)
-        status = output_open(&run.output, settings->output, settings->errors, error);
+        status = output_open(&run.output, settings->output.file, settings->output.errors, error);
     if (status == STATUS_OK)
         status = store_open(&run.store, run.store_path, STORE_CREATE, error);
     if (status == STATUS_OK)

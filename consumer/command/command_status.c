@@ -274,13 +274,14 @@ static enum status add_fleet(struct status_listing *listing, struct store *store
     return STATUS_OK;
 }
 
-static enum status rebuild_store(struct store *store, const struct settings *settings, struct error *error)
+static enum status rebuild_store(struct store *store, const struct kafka_options *options,
+                                 struct error *error)
 {
-    if (!settings->kafka.brokers)
+    if (!options->brokers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf status --rebuild: from which Kafka? give --brokers HOSTS");
     struct kafka_settings kafka;
-    enum status status = kafka_settings_init(&kafka, settings, store_path(store), error);
+    enum status status = kafka_settings_init(&kafka, options, store_path(store), error);
     if (status != STATUS_OK)
         return status;
     status = store_mirror_reset(store, error);
@@ -295,7 +296,7 @@ static enum status rebuild_store(struct store *store, const struct settings *set
 static enum status show_status(struct store *store, const struct settings *settings, int64_t *n_unfinished,
                                struct error *error)
 {
-    struct status_listing listing = {.json = settings->json};
+    struct status_listing listing = {.json = settings->output.json};
     if (listing.json)
         buffer_add_string(&listing.out, "{\"datasets\":[");
     else
@@ -313,7 +314,7 @@ static enum status show_status(struct store *store, const struct settings *setti
         status = add_fleet(&listing, store, error);
     if (status == STATUS_OK) {
         add_totals(&listing);
-        if (settings->follow.watch && !settings->json && isatty(STDOUT_FILENO))
+        if (settings->follow.watch && !settings->output.json && isatty(STDOUT_FILENO))
             fputs("\033[H\033[2J", stdout);
         status = output_file_print(listing.out.data, listing.out.size, error);
     }
@@ -329,7 +330,7 @@ enum status command_status(const struct settings *settings, struct error *error)
                              ? store_open(&store, named_store_path(settings), STORE_CREATE, error)
                              : named_store_open_to_read(&store, settings, error);
     if (status == STATUS_OK && settings->follow.rebuild)
-        status = rebuild_store(store, settings, error);
+        status = rebuild_store(store, &settings->kafka, error);
     int64_t n_unfinished = 1;
     while (status == STATUS_OK) {
         status = show_status(store, settings, &n_unfinished, error);

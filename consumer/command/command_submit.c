@@ -51,7 +51,7 @@ static enum status submit_to_topic(struct input *input, const struct settings *s
         log_write(LOG_WARNING,
                   "--store %s: not used, the jobs go to a topic; sheaf mirror keeps a store of it",
                   settings->store);
-    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    enum status status = kafka_settings_init(&kafka, &settings->kafka, NULL, error);
     if (status != STATUS_OK)
         return status;
     status = produce_lines(input, &kafka.config, settings, error);
@@ -65,7 +65,7 @@ enum status command_submit(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf submit: under which name? give --dataset NAME");
     struct text dataset = text_from_string(settings->dataset);
-    const struct file_use uses[] = {{"the input", settings->positionals[0], false},
+    const struct file_use uses[] = {{"the input", settings->line.positionals[0], false},
                                     {"--store", settings->kafka.brokers ? NULL : named_store_path(settings),
                                      true, true}};
     enum status status = input_check_dataset(dataset, error);
@@ -74,7 +74,7 @@ enum status command_submit(const struct settings *settings, struct error *error)
     if (status != STATUS_OK)
         return status;
     struct input input;
-    status = input_open(&input, settings->positionals[0], dataset, error);
+    status = input_open(&input, settings->line.positionals[0], dataset, error);
     if (status != STATUS_OK)
         return status;
     status = settings->kafka.brokers ? submit_to_topic(&input, settings, error)

@@ -64,7 +64,7 @@ static enum status open_model_source(struct template_input *input, const char *p
 static enum status open_source(struct template_input *input, const struct settings *settings,
                                struct error *error)
 {
-    const char *path = settings->positionals[0];
+    const char *path = settings->line.positionals[0];
     enum status status = STATUS_OK;
     if (is_model(path)) {
         status = open_model_source(input, path, error);
@@ -72,23 +72,23 @@ static enum status open_source(struct template_input *input, const struct settin
         status = file_read(path, TEMPLATE_SOURCE_BYTES_MAX, &input->file, error);
         input->text = (struct text){input->file.data, input->file.size};
     }
-    if (settings->tool.bos)
-        input->environment.bos_token = text_from_string(settings->tool.bos);
-    if (settings->tool.eos)
-        input->environment.eos_token = text_from_string(settings->tool.eos);
+    if (settings->template.bos)
+        input->environment.bos_token = text_from_string(settings->template.bos);
+    if (settings->template.eos)
+        input->environment.eos_token = text_from_string(settings->template.eos);
     return status;
 }
 
-static enum status parse_now(const struct settings *settings, int64_t *now_s, struct error *error)
+static enum status parse_now(const struct template_options *options, int64_t *now_s, struct error *error)
 {
     struct tm date = {0};
     *now_s = clock_wall_us() / 1000000;
-    if (!settings->tool.now)
+    if (!options->now)
         return STATUS_OK;
-    const char *end = strptime(settings->tool.now, "%Y-%m-%d", &date);
+    const char *end = strptime(options->now, "%Y-%m-%d", &date);
     if (!end || *end)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--now: expected YYYY-MM-DD, got \"%s\"",
-                         settings->tool.now);
+                         options->now);
     *now_s = timegm(&date);
     return STATUS_OK;
 }
@@ -266,8 +266,8 @@ static enum status render_variables(const struct template_input *input, struct e
 enum status command_template(const struct settings *settings, struct error *error)
 {
     struct template_input input = {0};
-    input.is_dated = settings->tool.now != NULL;
-    enum status status = parse_now(settings, &input.environment.now_s, error);
+    input.is_dated = settings->template.now != NULL;
+    enum status status = parse_now(&settings->template, &input.environment.now_s, error);
     if (status == STATUS_OK)
         status = open_source(&input, settings, error);
     if (status == STATUS_OK)

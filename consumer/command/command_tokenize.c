@@ -68,7 +68,7 @@ enum status command_tokenize(const struct settings *settings, struct error *erro
     size_t capacity = 0;
     unsigned flags = (settings->tool.special ? TOKENIZER_PARSE_SPECIAL : 0u) |
                      (settings->tool.add_special ? TOKENIZER_ADD_SPECIAL : 0u);
-    enum status status = model_folder_open(&gguf, settings->positionals[0], error);
+    enum status status = model_folder_open(&gguf, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = tokenizer_open(&tokenizer, gguf, settings->model.pre, error);
     long long number = 0;

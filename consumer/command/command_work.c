@@ -20,8 +20,9 @@ static enum status retry_failed(struct store *store, const struct settings *sett
 }
 
 // A worker that was stopped succeeds even if jobs failed.
-static enum status report_progress(const struct worker_progress *progress, const struct settings *settings,
-                                   enum status status, struct error *error)
+static enum status report_progress(const struct worker_progress *progress,
+                                   const struct kafka_options *options, enum status status,
+                                   struct error *error)
 {
     int64_t n_failed = progress->n_failed - progress->n_cancelled;
     if (status == STATUS_OK || progress->n_done || progress->n_failed)
@@ -29,7 +30,7 @@ static enum status report_progress(const struct worker_progress *progress, const
                   progress->n_done == 1 ? "" : "s", (long long)n_failed, (long long)progress->n_cancelled);
     if (status != STATUS_OK || n_failed == 0 || progress->was_stopped)
         return status;
-    bool may_pass = progress->n_may_pass && !settings->kafka.brokers;
+    bool may_pass = progress->n_may_pass && !options->brokers;
     return error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED, "%lld job%s failed: exit status 3%s%s",
                      (long long)n_failed, n_failed == 1 ? "" : "s",
                      may_pass ? "; the same command with --retry-failed asks again" : "",
@@ -56,7 +57,7 @@ enum status command_work(const struct settings *settings, struct error *error)
     if (status == STATUS_OK)
         status = runtime_check(settings, error); // before a store is created in vain
     if (status == STATUS_OK && settings->kafka.brokers)
-        status = kafka_settings_check(settings, error); // before a large model is loaded
+        status = kafka_settings_check(&settings->kafka, error); // before a large model is loaded
     if (status == STATUS_OK && settings->kafka.brokers)
         late_store_open(&late, path);
     else if (status == STATUS_OK)
@@ -70,7 +71,7 @@ enum status command_work(const struct settings *settings, struct error *error)
                                   .exit_when_idle_s = (int)settings->worker.exit_when_idle_s,
                                   .line = &line};
         status = service_run(&service, settings, &progress, error);
-        status = report_progress(&progress, settings, status, error);
+        status = report_progress(&progress, &settings->kafka, status, error);
     }
     struct closing closing = {0};
     closing_begin(&closing, "the store", closing_reason(status, error, progress.was_stopped));

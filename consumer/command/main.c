@@ -55,7 +55,7 @@ static int run_command(const struct settings *settings)
 {
     struct error error = {0};
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(commands[i].name, settings->command) == 0)
+        if (strcmp(commands[i].name, settings->line.command) == 0)
             return commands[i].run(settings, &error) == STATUS_OK ? 0 : fail_command(&error);
     return 2;
 }
@@ -122,14 +122,14 @@ static int start_process(int argc, char **argv)
                                 : settings.log.verbose ? LOG_DEBUG
                                                        : LOG_INFO,
                                 settings.log.json, settings.log.file,
-                                settings.command && (strcmp(settings.command, "work") == 0 ||
-                                                     strcmp(settings.command, "serve") == 0 ||
-                                                     strcmp(settings.command, "mirror") == 0)};
+                                settings.line.command && (strcmp(settings.line.command, "work") == 0 ||
+                                                          strcmp(settings.line.command, "serve") == 0 ||
+                                                          strcmp(settings.line.command, "mirror") == 0)};
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {
         exit_status = fail_command(&error);
-    } else if (settings.help || settings.help_all) {
-        option_help_print(settings.command, settings.help_all);
+    } else if (settings.line.help || settings.line.help_all) {
+        option_help_print(settings.line.command, settings.line.help_all);
     } else {
         options_find_unknown_variables(environ, warn_of_variable);
         exit_status = run_command(&settings);

@@ -373,15 +373,15 @@ static void add_kafka(const struct kafka_figures *kafka, struct buffer *out)
     add_one(out, DELETED, (double)kafka->records.n_deleted);
 }
 
-static int64_t offsets_behind(const struct partition_figures *partition)
+static int64_t committed_lag(const struct partition_figures *partition)
 {
-    int64_t behind = partition->end - (partition->committed < 0 ? 0 : partition->committed);
-    return behind > 0 ? behind : 0;
+    int64_t lag = partition->end - (partition->committed < 0 ? 0 : partition->committed);
+    return lag > 0 ? lag : 0;
 }
 
 static int64_t count_unfinished(const struct partition_figures *partition)
 {
-    int64_t n = offsets_behind(partition) - partition->n_map_covered;
+    int64_t n = committed_lag(partition) - partition->n_map_covered;
     return n > 0 ? n : 0;
 }
 
@@ -390,7 +390,7 @@ static void add_partitions(const struct metrics_view *view, struct buffer *out, 
     begin_metric(out, name);
     for (size_t i = 0; i < view->n_partitions; i++) {
         const struct partition_figures *partition = &view->partitions[i];
-        const int64_t values[] = {[LAG - LAG] = offsets_behind(partition),
+        const int64_t values[] = {[LAG - LAG] = committed_lag(partition),
                                   [UNFINISHED - LAG] = count_unfinished(partition),
                                   [CURRENT_OFFSET - LAG] = partition->committed,
                                   [LOG_END - LAG] = partition->end,

@@ -22,11 +22,11 @@ static void log_line(void *context, int level, const char *line)
     log_write(level <= 4 ? LOG_WARNING : LOG_DEBUG, "kafka: %s", line);
 }
 
-static enum status split_properties(struct kafka_settings *kafka, const struct settings *settings,
+static enum status split_properties(struct kafka_settings *kafka, const struct kafka_options *options,
                                     struct error *error)
 {
-    for (int i = 0; i < settings->kafka.n_properties; i++) {
-        char *name = strdup(settings->kafka.properties[i]);
+    for (int i = 0; i < options->n_properties; i++) {
+        char *name = strdup(options->properties[i]);
         if (!name)
             return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "-X: out of memory");
         kafka->names[i] = name;
@@ -70,7 +70,7 @@ static enum status check_topics(const struct kafka_config *config, struct error 
     return STATUS_OK;
 }
 
-enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings,
+enum status kafka_settings_init(struct kafka_settings *kafka, const struct kafka_options *options,
                                 const char *store_path, struct error *error)
 {
     *kafka = (struct kafka_settings){0};
@@ -78,36 +78,35 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
     gethostname(host, sizeof host - 1);
     snprintf(kafka->worker, sizeof kafka->worker, "%s-%d", host, (int)getpid());
     kafka->directory = folder_of(store_path);
-    enum status status = split_properties(kafka, settings, error);
+    enum status status = split_properties(kafka, options, error);
     if (status == STATUS_OK && !kafka->directory)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "kafka: out of memory");
     kafka->config =
-        (struct kafka_config){.brokers = settings->kafka.brokers,
-                              .topics.jobs = or_default(settings->kafka.topics.jobs, "sheaf-jobs"),
-                              .topics.results = or_default(settings->kafka.topics.results, "sheaf-results"),
-                              .topics.dead = or_default(settings->kafka.topics.dead, "sheaf-dead"),
-                              .topics.control = or_default(settings->kafka.topics.control, "sheaf-control"),
-                              .group.name = or_default(settings->kafka.group.name, "sheaf"),
+        (struct kafka_config){.brokers = options->brokers,
+                              .topics.jobs = or_default(options->topics.jobs, "sheaf-jobs"),
+                              .topics.results = or_default(options->topics.results, "sheaf-results"),
+                              .topics.dead = or_default(options->topics.dead, "sheaf-dead"),
+                              .topics.control = or_default(options->topics.control, "sheaf-control"),
+                              .group.name = or_default(options->group.name, "sheaf"),
                               .directory = kafka->directory,
-                              .group.member_name = settings->kafka.group.member_name,
+                              .group.member_name = options->group.member_name,
                               .worker = kafka->worker,
                               .properties = kafka->properties,
-                              .n_properties = (size_t)settings->kafka.n_properties,
-                              .topics.create = settings->kafka.topics.create,
-                              .topics.n_partitions = (int32_t)settings->kafka.topics.n_partitions,
-                              .refuse_deleted = settings->kafka.refuse_deleted,
-                              .skip_unreadable = settings->kafka.skip_unreadable,
+                              .n_properties = (size_t)options->n_properties,
+                              .topics.create = options->topics.create,
+                              .topics.n_partitions = (int32_t)options->topics.n_partitions,
+                              .refuse_deleted = options->refuse_deleted,
+                              .skip_unreadable = options->skip_unreadable,
                               .receive_bytes_max = receive_bytes_max(),
-                              .group.is_dynamic = settings->kafka.group.is_dynamic,
-                              .group.membership_timeout_ms =
-                                  settings->kafka.group.membership_timeout_s * 1000,
-                              .accept_unknown_map = settings->kafka.ignore_offset_map,
+                              .group.is_dynamic = options->group.is_dynamic,
+                              .group.membership_timeout_ms = options->group.membership_timeout_s * 1000,
+                              .accept_unknown_map = options->ignore_offset_map,
                               .log = log_line};
-    if (status == STATUS_OK && settings->kafka.group.protocol &&
-        !kafka_find_protocol(settings->kafka.group.protocol, &kafka->config.group.protocol))
+    if (status == STATUS_OK && options->group.protocol &&
+        !kafka_find_protocol(options->group.protocol, &kafka->config.group.protocol))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
                            "--group-protocol: expected eager, cooperative or consumer, got \"%s\"",
-                           settings->kafka.group.protocol);
+                           options->group.protocol);
     if (status == STATUS_OK)
         status = check_topics(&kafka->config, error);
     if (status != STATUS_OK)
@@ -115,10 +114,10 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct setti
     return status;
 }
 
-enum status kafka_settings_check(const struct settings *settings, struct error *error)
+enum status kafka_settings_check(const struct kafka_options *options, struct error *error)
 {
     struct kafka_settings kafka;
-    enum status status = kafka_settings_init(&kafka, settings, NULL, error);
+    enum status status = kafka_settings_init(&kafka, options, NULL, error);
     if (status != STATUS_OK)
         return status;
     status = kafka_check_config(&kafka.config, error);

@@ -13,11 +13,11 @@ struct kafka_settings {
     char worker[320];
 };
 
-// `store_path` (may be NULL) is the store whose folder holds the worker's slot. `settings` must outlive the
+// `store_path` (may be NULL) is the store whose folder holds the worker's slot. `options` must outlive the
 // config.
-enum status kafka_settings_init(struct kafka_settings *kafka, const struct settings *settings,
+enum status kafka_settings_init(struct kafka_settings *kafka, const struct kafka_options *options,
                                 const char *store_path, struct error *error) WARN_UNUSED;
 // Checks a worker's Kafka options for commands that do other work before they open the transport: refuses, as
 // ERROR_USAGE, what can be refused without a broker.
-enum status kafka_settings_check(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status kafka_settings_check(const struct kafka_options *options, struct error *error) WARN_UNUSED;
 void kafka_settings_finish(struct kafka_settings *kafka);

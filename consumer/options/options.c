@@ -248,7 +248,7 @@ static enum status apply_line(struct settings *settings, const struct command *c
     *equals = '\0';
     char *name = trim_blanks(text), *value = trim_blanks(equals + 1);
     const struct option *option = option_table_find(command, name, strlen(name));
-    if (!option || option->offset == offsetof(struct settings, config))
+    if (!option || option->offset == offsetof(struct settings, line.config))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "no option is named \"%s\"", name);
     // One file may serve all commands: options of other commands are skipped.
     if (!(option->commands & command->mask) ||
@@ -260,15 +260,15 @@ static enum status apply_line(struct settings *settings, const struct command *c
 static enum status apply_file(struct settings *settings, const struct command *command, const bool *given,
                               struct error *error)
 {
-    if (!settings->config)
+    if (!settings->line.config)
         return STATUS_OK;
     struct buffer content = {0};
-    enum status status = file_read(settings->config, OPTIONS_CONFIG_BYTES_MAX, &content, error);
+    enum status status = file_read(settings->line.config, OPTIONS_CONFIG_BYTES_MAX, &content, error);
     if (status != STATUS_OK)
         error->code = ERROR_USAGE;
     else if (content.size && memchr(content.data, '\0', content.size))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: expected text, got a NUL byte",
-                           settings->config);
+                           settings->line.config);
     char *line = status == STATUS_OK ? content.data : NULL;
     if (line && strncmp(line, "\xEF\xBB\xBF", 3) == 0) // a byte order mark
         line += 3;
@@ -278,7 +278,7 @@ static enum status apply_file(struct settings *settings, const struct command *c
             *next++ = '\0';
         status = apply_line(settings, command, given, line, error);
         if (status != STATUS_OK)
-            error_prefix(error, "%s: line %d", settings->config, number);
+            error_prefix(error, "%s: line %d", settings->line.config, number);
         line = next;
     }
     buffer_finish(&content);
@@ -420,12 +420,12 @@ static enum status parse_arguments(struct settings *settings, const struct comma
             if (status != STATUS_OK)
                 return status;
             i += n_used;
-        } else if (settings->n_positionals == command->n_max) {
+        } else if (settings->line.n_positionals == command->n_max) {
             return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                              "sheaf %s: unexpected \"%s\"; usage: sheaf %s %s", command->name, argv[i],
                              command->name, command->usage);
         } else {
-            settings->positionals[settings->n_positionals++] = argv[i];
+            settings->line.positionals[settings->line.n_positionals++] = argv[i];
         }
     }
     return STATUS_OK;
@@ -438,20 +438,21 @@ static enum status parse_arguments(struct settings *settings, const struct comma
 static enum status place_model(struct settings *settings, const struct command *command, bool on_line,
                                struct error *error)
 {
-    int at = command->model_at, n = settings->n_positionals;
+    int at = command->model_at, n = settings->line.n_positionals;
     bool is_absent = at >= 0 && settings->model.path && at <= n && (on_line || n < command->n_min);
     if (is_absent && n == command->n_max)
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "sheaf %s: the model is --model %s, so \"%s\" is one argument too many; usage: sheaf %s %s",
-            command->name, settings->model.path, settings->positionals[n - 1], command->name, command->usage);
+            command->name, settings->model.path, settings->line.positionals[n - 1], command->name,
+            command->usage);
     if (is_absent) {
-        memmove(settings->positionals + at + 1, settings->positionals + at,
-                (size_t)(n - at) * sizeof *settings->positionals);
-        settings->positionals[at] = settings->model.path;
-        n = ++settings->n_positionals;
+        memmove(settings->line.positionals + at + 1, settings->line.positionals + at,
+                (size_t)(n - at) * sizeof *settings->line.positionals);
+        settings->line.positionals[at] = settings->model.path;
+        n = ++settings->line.n_positionals;
     } else if (at >= 0 && at < n) {
-        enum status status = set_text(&settings->model.path, settings->positionals[at], error);
+        enum status status = set_text(&settings->model.path, settings->line.positionals[at], error);
         if (status != STATUS_OK)
             return status;
     }
@@ -523,15 +524,15 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
         return options_refuse_command(argv[0], error);
     if (!command)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "which command? see sheaf help");
-    settings->command = command->name;
+    settings->line.command = command->name;
     bool given[OPTIONS_MAX] = {false}; // by index in the table
     enum status status = parse_arguments(settings, command, given, argc, argv, error);
-    if (status != STATUS_OK || settings->help || settings->help_all)
+    if (status != STATUS_OK || settings->line.help || settings->line.help_all)
         return status;
     int n_of_line = settings->kafka.n_properties;
     const char *config = getenv("SHEAF_CONFIG");
-    if (!settings->config && config && *config) // apply_environment refuses an empty one
-        status = set_text(&settings->config, config, error);
+    if (!settings->line.config && config && *config) // apply_environment refuses an empty one
+        status = set_text(&settings->line.config, config, error);
     if (status == STATUS_OK)
         status = apply_file(settings, command, given, error);
     if (status == STATUS_OK)
@@ -542,14 +543,14 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
                         given[option_table_find(command, "model", 5) - option_table_options(NULL)], error);
     move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
     if (status == STATUS_OK)
-        status = check_output_name("-o", settings->output, error);
-    return status == STATUS_OK ? check_output_name("--errors", settings->errors, error) : status;
+        status = check_output_name("-o", settings->output.file, error);
+    return status == STATUS_OK ? check_output_name("--errors", settings->output.errors, error) : status;
 }
 
-enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
+enum status options_refuse_missing(const struct command_line *options, const char *first, const char *second,
                                    struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: give %s%s%s", settings->command,
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: give %s%s%s", options->command,
                      first ? first : second, first && second ? " and " : "", first && second ? second : "");
 }
 

@@ -18,143 +18,180 @@ enum {
     OPTIONS_CONFIG_BYTES_MAX = 1 << 20
 };
 
-// Texts are NULL if not given. Times are in seconds, sizes in bytes, limits 0 if they are derived. Members
-// outside the groups are options of several commands (option_table.c).
-struct settings {
+// Groups of options. Texts are NULL if not given. Times are in seconds, sizes in bytes, limits 0 if they are
+// derived.
+struct command_line {
     const char *command;
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage
     int n_positionals;
     bool help, help_all;
     char *config; // file of options
+};
 
-    char *store, *dataset;
-    char *output, *errors;
+// Files that a command writes, and how.
+struct output_options {
+    char *file, *errors;
     bool json, force, overwrite;
+};
 
+struct kafka_options {
+    char *brokers;
+    char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
+    int n_properties;
+    bool ignore_offset_map, refuse_deleted, skip_unreadable;
     struct {
-        char *brokers;
-        char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
-        int n_properties;
-        bool ignore_offset_map, refuse_deleted, skip_unreadable;
-        struct {
-            char *jobs, *results, *dead, *control;
-            bool create;
-            int64_t n_partitions; // of the jobs and results topics that are created
-        } topics;
-        struct {
-            char *name, *member_name, *protocol;
-            bool is_dynamic;              // not a static member
-            int64_t membership_timeout_s; // 0: derived
-        } group;
-    } kafka;
-
+        char *jobs, *results, *dead, *control;
+        bool create;
+        int64_t n_partitions; // of the jobs and results topics that are created
+    } topics;
     struct {
-        char *path;
-        char **names;     // that the worker answers to, NULL-terminated; the first is in results
-        bool is_required; // jobs that name another model are refused
-        char *quantize;   // tensor type while loading
-        char *chat_template, *tool_format, *pre;
-        bool special_in_content;
-        int64_t max_tokens_default; // of jobs
-    } model;
+        char *name, *member_name, *protocol;
+        bool is_dynamic;              // not a static member
+        int64_t membership_timeout_s; // 0: derived
+    } group;
+};
 
+struct model_options {
+    char *path;
+    char **names;     // that the worker answers to, NULL-terminated; the first is in results
+    bool is_required; // jobs that name another model are refused
+    char *quantize;   // tensor type while loading
+    char *chat_template, *tool_format, *pre;
+    bool special_in_content;
+};
+
+struct engine_options {
+    char *backend, *test;    // `test`: the mock engine's specification
+    char *kv_type;           // of the pages
+    int64_t activation_bits; // 0: 8
+    char *trace_steps;
+    char *speculate; // "auto", "off" or a number of draft tokens
+    int64_t threads, check_cpu;
+    int64_t n_sequences_max, n_tokens_max; // of a step
+    int64_t window;                        // jobs
+    uint64_t kv_memory_bytes;
+    bool no_ahead;
     struct {
-        char *backend, *test;    // `test`: the mock engine's specification
-        char *kv_type;           // of the pages
-        int64_t activation_bits; // 0: 8
-        char *trace_steps;
-        char *speculate; // "auto", "off" or a number of draft tokens
-        int64_t threads, check_cpu;
-        int64_t n_sequences_max, n_tokens_max; // of a step
-        int64_t window;                        // jobs
-        uint64_t kv_memory_bytes;
-        bool no_ahead;
-        struct {
-            int64_t device;
-            uint64_t memory_bytes;
-            char *placement;
-            bool no_graphs, no_overlap, no_carveout, no_wgmma, sync;
-        } gpu;
-    } engine;
+        int64_t device;
+        uint64_t memory_bytes;
+        char *placement;
+        bool no_graphs, no_overlap, no_carveout, no_wgmma, sync;
+    } gpu;
+};
 
-    struct {            // defaults of jobs
-        char *defaults; // "model", "none"
-        char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty, *repetition_penalty;
-        char *thinking_token_budget, *reasoning_effort;
-    } sampling;
+// Defaults of jobs.
+struct sampling_options {
+    char *defaults; // "model", "none"
+    char *temperature, *top_p, *top_k, *min_p, *presence_penalty, *frequency_penalty, *repetition_penalty;
+    char *thinking_token_budget, *reasoning_effort;
+    int64_t max_tokens_default;
+};
 
+struct worker_options {
+    char *metrics, *metrics_token; // address, file
+    int64_t exit_when_idle_s;      // -1: never
+    int64_t retain_s;              // 0: unlimited; -1: not given (settings_retain_s)
+    int64_t progress_s;            // interval of progress lines; 0: none
+    int64_t crash_limit, dead_share, model_failures;
+    char *require_arithmetic;
+    bool force_new, retry_failed, no_reuse, cached_tokens, same_draws;
+    bool metrics_content;
+};
+
+struct serve_options {
+    char *address, *token; // token: a file
+    uint64_t file_bytes_max;
+    bool no_work;
+};
+
+// Options of sheaf status and sheaf mirror.
+struct follow_options {
+    bool watch, rebuild, until_end;
+};
+
+// A constraint of sheaf grammar; `choices` also of sheaf annotate.
+struct grammar_options {
+    char **choices; // each a list of labels (choice_list.h), NULL-terminated
+    char *json_schema, *regex, *grammar, *cases;
+    bool spaces;
+};
+
+struct bench_options {
+    int64_t prompt, generate; // tokens
+    int64_t repeat;
+    char *batch;
+    bool embed;
+};
+
+// Options of sheaf template.
+struct template_options {
+    char *bos, *eos, *now;
+};
+
+// Options of sheaf embed.
+struct embed_options {
+    char *pooling;
+    char *prefix;       // NULL: the model's prompt
+    char *prompt_name;  // of the model's prompts
+    int64_t dimensions; // 0: all
+    int64_t max_length; // tokens of a text; 0: as the model says
+    bool normalize, no_normalize;
+};
+
+// Options of sheaf logits, perplexity, quantize and tokenize; some also of template and embed.
+struct tool_options {
+    char *tokens, *type, *against;
+    int64_t context; // tokens of a window; 0: the default
+    bool special, add_special, plain_text;
+};
+
+struct annotate_options {
     struct {
-        char *metrics, *metrics_token; // address, file
-        int64_t exit_when_idle_s;      // -1: never
-        int64_t retain_s;              // 0: unlimited; -1: not given (settings_retain_s)
-        int64_t progress_s;            // interval of progress lines; 0: none
-        int64_t crash_limit, dead_share, model_failures;
-        char *require_arithmetic;
-        bool force_new, retry_failed, no_reuse, cached_tokens, same_draws;
-        bool metrics_content;
-    } worker;
-
+        char *file, *system, *messages, *parameters;
+        bool same_draws;
+    } prompt;
     struct {
-        char *address, *token; // token: a file
-        uint64_t file_bytes_max;
-        bool no_work;
-    } serve;
-
-    struct { // of sheaf status and sheaf mirror
-        bool watch, rebuild, until_end;
-    } follow;
-
-    struct {            // a constraint of sheaf grammar; `choices` also of sheaf annotate
-        char **choices; // each a list of labels (choice_list.h), NULL-terminated
-        char *json_schema, *regex, *grammar, *cases;
-        bool spaces;
-    } grammar;
-
+        char *delimiter, *table, *sql, *format;
+        bool no_header, no_quotes, skip_bad_rows, skip_empty;
+    } input;
     struct {
-        int64_t prompt, generate; // tokens
-        int64_t repeat;
-        char *batch;
-        bool embed;
-    } bench;
-
-    struct { // of sheaf template, logits, perplexity, quantize, tokenize and embed
-        char *bos, *eos, *now;
-        char *tokens, *type, *pooling, *against;
-        int64_t context;    // tokens of a window; 0: the default
-        char *prefix;       // NULL: the model's prompt
-        char *prompt_name;  // of the model's prompts
-        int64_t dimensions; // 0: all
-        int64_t max_length; // tokens of a text; 0: as the model says
-        bool special, add_special, normalize, no_normalize, plain_text;
-    } tool;
-
+        char *format, *into, *prefix, *thoughts;
+        bool figures, probabilities;
+    } output;
     struct {
-        struct {
-            char *file, *system, *messages, *parameters;
-            bool same_draws;
-        } prompt;
-        struct {
-            char *delimiter, *table, *sql, *format;
-            bool no_header, no_quotes, skip_bad_rows, skip_empty;
-        } input;
-        struct {
-            char *format, *into, *prefix, *thoughts;
-            bool figures, probabilities;
-        } output;
-        struct {
-            bool wanted;
-            int64_t n_rows, seed; // of the sample; 0 rows: none
-            char *price_in, *price_out;
-        } estimate;
-        char *schema, *evaluate;
-        int64_t votes;
-        bool reorder;
-    } annotate;
+        bool wanted;
+        int64_t n_rows, seed; // of the sample; 0 rows: none
+        char *price_in, *price_out;
+    } estimate;
+    char *schema, *evaluate;
+    int64_t votes;
+    bool reorder;
+};
 
-    struct {
-        char *file;
-        bool quiet, verbose, json;
-    } log;
+struct log_options {
+    char *file;
+    bool quiet, verbose, json;
+};
+
+// Each command gets the values of its options (option_table.c) in the groups that they belong to.
+struct settings {
+    char *store, *dataset;
+    struct command_line line;
+    struct output_options output;
+    struct kafka_options kafka;
+    struct model_options model;
+    struct engine_options engine;
+    struct sampling_options sampling;
+    struct worker_options worker;
+    struct serve_options serve;
+    struct follow_options follow;
+    struct grammar_options grammar;
+    struct bench_options bench;
+    struct template_options template;
+    struct embed_options embed;
+    struct tool_options tool;
+    struct annotate_options annotate;
+    struct log_options log;
 };
 
 // argv without the program's name. `settings` is initialized to the defaults and owns its texts
@@ -171,7 +208,7 @@ static inline int64_t settings_retain_s(const struct settings *settings)
 }
 // Refuses a command for missing options: "sheaf run: give -o OUT". An option that was given is passed as
 // NULL.
-enum status options_refuse_missing(const struct settings *settings, const char *first, const char *second,
+enum status options_refuse_missing(const struct command_line *options, const char *first, const char *second,
                                    struct error *error);
 
 // An error that names the most similar command.

@@ -146,9 +146,9 @@ enum status batch_topics_open(struct batch_topics **topics, struct serve *serve,
                                .settings = settings,
                                .leader_file = -1,
                                .mirror.stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-    enum status status = kafka_settings_init(&t->kafka, settings, NULL, error);
+    enum status status = kafka_settings_init(&t->kafka, &settings->kafka, NULL, error);
     if (status == STATUS_OK)
-        status = kafka_settings_init(&t->mirror.kafka, settings, NULL, error);
+        status = kafka_settings_init(&t->mirror.kafka, &settings->kafka, NULL, error);
     if (status == STATUS_OK)
         status = store_open(&t->mirror.store, serve->config.store_path, STORE_EXISTING, error);
     if (status == STATUS_OK && t->mirror.stop_fd < 0)

@@ -6,18 +6,19 @@
 
 #include <stdio.h>
 
-static void add_backend(const struct runtime *runtime, const struct settings *settings, struct buffer *name)
+static void add_backend(const struct runtime *runtime, const struct engine_options *options,
+                        struct buffer *name)
 {
     static const char *const kv_types[] = {
         [KV_F32] = "f32", [KV_F16] = "f16", [KV_Q8_0] = "q8_0", [KV_F32_OF_F16] = "f32-of-f16"};
-    if (settings->engine.test)
+    if (options->test)
         buffer_add_string(name, " backend=engine-test");
     else if (runtime->device.on_gpu)
         buffer_add_format(name, " backend=cuda-sm%d", runtime->device.gpu_capability);
     else
         buffer_add_string(name, " backend=cpu");
     buffer_add_format(name, " kv-type=%s", kv_types[runtime->plan.forward.kv_type]);
-    if (settings->engine.activation_bits == 16)
+    if (options->activation_bits == 16)
         buffer_add_string(name, " activation-bits=16");
 }
 
@@ -37,12 +38,12 @@ static void add_placement(const struct runtime *runtime, struct buffer *name)
         buffer_add_string(name, " placement=device");
 }
 
-static enum status add_template(const struct settings *settings, struct buffer *name, struct error *error)
+static enum status add_template(const struct model_options *options, struct buffer *name, struct error *error)
 {
-    if (!settings->model.chat_template)
+    if (!options->chat_template)
         return STATUS_OK;
     struct buffer file = {0};
-    enum status status = file_read(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    enum status status = file_read(options->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     buffer_add_format(name, " chat-template=%016llx",
                       (unsigned long long)hash_bytes(file.data, file.size, 0));
     buffer_finish(&file);
@@ -57,11 +58,11 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
     if (interrupt_requested(interrupt))
         return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "stopped while reading the model");
     buffer_add_format(&name, "sheaf=%d model=%016llx", ARITHMETIC_VERSION, (unsigned long long)fingerprint);
-    add_backend(runtime, settings, &name);
+    add_backend(runtime, &settings->engine, &name);
     add_placement(runtime, &name);
     add_text(&name, "quantize", settings->model.quantize);
     add_text(&name, "pre", settings->model.pre);
-    enum status status = add_template(settings, &name, error);
+    enum status status = add_template(&settings->model, &name, error);
     add_text(&name, "tool-format", settings->model.tool_format);
     if (settings->model.special_in_content)
         buffer_add_string(&name, " special-in-content=1");

@@ -36,44 +36,44 @@ static uint64_t hash_producer(const struct producer *producer, int32_t partition
 
 // The producer's counts. If it has none, empty counts replace the counts of the set's producer with the fewest
 // records.
-static struct producer_share *find_share(struct dead_share *shares, uint64_t name)
+static struct producer_counts *find_counts(struct dead_share *shares, uint64_t name)
 {
-    struct producer_share *set = shares->producers[name % DEAD_SHARE_SETS], *least = set;
+    struct producer_counts *set = shares->producers[name % DEAD_SHARE_SETS], *least = set;
     for (int i = 0; i < DEAD_SHARE_WAYS; i++) {
         if (set[i].name == name)
             return &set[i];
         if (set[i].n < least->n)
             least = &set[i];
     }
-    *least = (struct producer_share){.name = name};
+    *least = (struct producer_counts){.name = name};
     return least;
 }
 
-static void count_record(struct producer_share *share, bool is_dead)
+static void count_record(struct producer_counts *counts, bool is_dead)
 {
-    if (share->n >= DEAD_SHARE_SPAN) {
-        share->n /= 2;
-        share->n_dead /= 2;
+    if (counts->n >= DEAD_SHARE_SPAN) {
+        counts->n /= 2;
+        counts->n_dead /= 2;
     }
-    share->n++;
-    share->n_dead += is_dead;
+    counts->n++;
+    counts->n_dead += is_dead;
 }
 
-static bool exceeds(const struct producer_share *share, int32_t least, int32_t percent)
+static bool exceeds(const struct producer_counts *counts, int32_t least, int32_t percent)
 {
-    return share->n >= least && (int64_t)share->n_dead * 100 > (int64_t)share->n * percent;
+    return counts->n >= least && (int64_t)counts->n_dead * 100 > (int64_t)counts->n * percent;
 }
 
 // Subtracts the first records of a producer from the sum, because it is judged by itself from now on.
-static void take_from_few(struct producer_share *few, const struct producer_share *share)
+static void take_from_few(struct producer_counts *few, const struct producer_counts *counts)
 {
-    few->n = few->n > share->n ? few->n - share->n : 0;
-    few->n_dead = few->n_dead > share->n_dead ? few->n_dead - share->n_dead : 0;
+    few->n = few->n > counts->n ? few->n - counts->n : 0;
+    few->n_dead = few->n_dead > counts->n_dead ? few->n_dead - counts->n_dead : 0;
     few->n_dead = few->n_dead > few->n ? few->n : few->n_dead; // the counts were halved at different times
 }
 
 static void write_report(const struct producer *producer, const struct record *record,
-                         const struct producer_share *share, int32_t percent, char report[ERROR_TEXT_BYTES])
+                         const struct producer_counts *counts, int32_t percent, char report[ERROR_TEXT_BYTES])
 {
     char whose[SHOWN_NAME_BYTES + 48];
     int n = (int)(producer->name.size < SHOWN_NAME_BYTES ? producer->name.size : SHOWN_NAME_BYTES);
@@ -89,29 +89,29 @@ static void write_report(const struct producer *producer, const struct record *r
              " on such records stay in quarantine, neither answered nor dead letters, and jobs are answered "
              "as before (ops/RUNBOOK.md: \"Quarantine\")",
              (int)(record->topic.size < 200 ? record->topic.size : 200), record->topic.data,
-             record->partition, share->n_dead, share->n, whose, percent, record->offset);
+             record->partition, counts->n_dead, counts->n, whose, percent, record->offset);
 }
 
 bool dead_share_exceeds(struct dead_share *shares, const struct record *record, bool is_dead, int32_t percent,
                         char report[ERROR_TEXT_BYTES])
 {
     struct producer producer = find_producer(record);
-    struct producer_share *few = &shares->few[(uint32_t)record->partition % DEAD_SHARE_PARTITIONS];
-    struct producer_share *share = find_share(shares, hash_producer(&producer, record->partition));
-    bool is_few = share->n < DEAD_SHARE_LEAST - 1;
+    struct producer_counts *few = &shares->few[(uint32_t)record->partition % DEAD_SHARE_PARTITIONS];
+    struct producer_counts *counts = find_counts(shares, hash_producer(&producer, record->partition));
+    bool is_few = counts->n < DEAD_SHARE_LEAST - 1;
     report[0] = '\0';
-    if (share->n == DEAD_SHARE_LEAST - 1)
-        take_from_few(few, share);
-    count_record(share, is_dead);
+    if (counts->n == DEAD_SHARE_LEAST - 1)
+        take_from_few(few, counts);
+    count_record(counts, is_dead);
     if (is_few) {
         count_record(few, is_dead);
         producer.kind = OF_FEW;
-        share = few;
+        counts = few;
     }
-    if (!is_dead || !exceeds(share, is_few ? DEAD_SHARE_LEAST_OF_FEW : DEAD_SHARE_LEAST, percent))
+    if (!is_dead || !exceeds(counts, is_few ? DEAD_SHARE_LEAST_OF_FEW : DEAD_SHARE_LEAST, percent))
         return false;
-    if (!share->is_reported)
-        write_report(&producer, record, share, percent, report);
-    share->is_reported = true;
+    if (!counts->is_reported)
+        write_report(&producer, record, counts, percent, report);
+    counts->is_reported = true;
     return true;
 }

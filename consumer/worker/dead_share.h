@@ -15,7 +15,7 @@ enum {
     DEAD_SHARE_PARTITIONS = 1024, // partitions with equal remainders are counted together
 };
 
-struct producer_share {
+struct producer_counts {
     uint64_t name; // hash; 0: free
     int32_t n, n_dead;
     bool is_reported;
@@ -23,8 +23,8 @@ struct producer_share {
 
 // A zeroed struct is empty.
 struct dead_share {
-    struct producer_share producers[DEAD_SHARE_SETS][DEAD_SHARE_WAYS];
-    struct producer_share few[DEAD_SHARE_PARTITIONS]; // per partition, producers below DEAD_SHARE_LEAST
+    struct producer_counts producers[DEAD_SHARE_SETS][DEAD_SHARE_WAYS];
+    struct producer_counts few[DEAD_SHARE_PARTITIONS]; // per partition, producers below DEAD_SHARE_LEAST
 };
 
 // Counts a record: a job or, if `is_dead`, none. Returns whether to quarantine it: it `is_dead`, and the

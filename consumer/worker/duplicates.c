@@ -72,12 +72,12 @@ static bool is_more_urgent(const struct job *job, const struct job *leader)
     return job->deadline_s && (!leader->deadline_s || job->deadline_s < leader->deadline_s);
 }
 
-static bool share_record(const struct duplicates *duplicates, struct job *job)
+static bool reuse_result(const struct duplicates *duplicates, struct job *job)
 {
     struct error ignored; // on failure the job is computed
     struct text record = {duplicates->record.data, duplicates->record.size};
     return record.size && !duplicates->record.failed &&
-           result_share(job, record, ENCODING_MSGPACK, &ignored) == STATUS_OK;
+           result_reuse(job, record, ENCODING_MSGPACK, &ignored) == STATUS_OK;
 }
 
 static void encode_answer(struct duplicates *duplicates, const struct job *leader)
@@ -115,7 +115,7 @@ static bool take_record(void *context, struct text record)
     struct taking *taking = context;
     struct error ignored; // the record is of another model or arithmetic
     struct job before = *taking->job;
-    taking->is_taken = result_share(taking->job, record, ENCODING_JSON, &ignored) == STATUS_OK;
+    taking->is_taken = result_reuse(taking->job, record, ENCODING_JSON, &ignored) == STATUS_OK;
     if (taking->is_taken && taking->is_shorter && !fits(taking->limits, taking->job)) {
         taking->job->result = before.result;
         taking->job->figures = before.figures;
@@ -147,7 +147,7 @@ static enum duplicate follow_entry(struct duplicates *duplicates, struct duplica
 {
     if (entry->leader->result.status == RESULT_DONE) { // not committed yet
         encode_answer(duplicates, entry->leader);
-        return share_record(duplicates, job) ? DUPLICATE_ANSWERED : DUPLICATE_NONE;
+        return reuse_result(duplicates, job) ? DUPLICATE_ANSWERED : DUPLICATE_NONE;
     }
     if (entry->leader->result.status != RESULT_NONE || job->source.crashes ||
         is_more_urgent(job, entry->leader))
@@ -192,7 +192,7 @@ void duplicates_answer(struct duplicates *duplicates, const struct job *job, str
     encode_answer(duplicates, job);
     duplicates->n_followers -= (int32_t)entry->followers.n_jobs;
     for (struct job *follower; (follower = job_list_take(&entry->followers));)
-        job_list_append(share_record(duplicates, follower) ? finished : compute, follower);
+        job_list_append(reuse_result(duplicates, follower) ? finished : compute, follower);
 }
 
 void duplicates_leave(struct duplicates *duplicates, const struct job *job, struct job_list *list)

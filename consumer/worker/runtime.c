@@ -1,6 +1,6 @@
 #include "consumer/worker/runtime.h"
 
-#include "batching/session_engine.h"
+#include "batching/session_executor.h"
 #include "batching/speculation.h"
 #include "consumer/worker/arithmetic.h"
 #include "consumer/worker/bus_error.h"
@@ -9,7 +9,7 @@
 #include "schemas/base/file.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/required_arithmetic.h"
-#include "consumer/worker/test_engine.h"
+#include "consumer/worker/test_executor.h"
 #include "consumer/worker/trace.h"
 #include "engine/cpu/backend.h"
 #include "engine/file/gguf_quantize.h"
@@ -59,19 +59,19 @@ static enum status open_model_templates(struct runtime *runtime, struct error *e
 }
 
 // A template given by an option must be valid.
-static enum status open_template(struct runtime *runtime, const struct settings *settings,
+static enum status open_template(struct runtime *runtime, const struct model_options *options,
                                  struct error *error)
 {
-    if (!settings->model.chat_template)
+    if (!options->chat_template)
         return open_model_templates(runtime, error);
     struct buffer file = {0};
-    enum status status = file_read(settings->model.chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
+    enum status status = file_read(options->chat_template, TEMPLATE_SOURCE_BYTES_MAX, &file, error);
     if (status == STATUS_OK && !file.size)
         status = error_set(error, STATUS_REFUSE, ERROR_TEMPLATE,
-                           "%s: expected a chat template, got an empty file", settings->model.chat_template);
+                           "%s: expected a chat template, got an empty file", options->chat_template);
     else if (status == STATUS_OK &&
              template_parse(&runtime->chat.template, (struct text){file.data, file.size}, error) != STATUS_OK)
-        status = error_prefix(error, "%s", settings->model.chat_template);
+        status = error_prefix(error, "%s", options->chat_template);
     answer_format_detect(&runtime->chat.format, (struct text){file.data, file.size});
     runtime->tools.template = runtime->chat.template;
     runtime->tools.format = runtime->chat.format;
@@ -79,37 +79,38 @@ static enum status open_template(struct runtime *runtime, const struct settings 
     return status;
 }
 
-static enum status choose_tool_format(struct runtime *runtime, const struct settings *settings,
+static enum status choose_tool_format(struct runtime *runtime, const struct model_options *options,
                                       struct error *error)
 {
-    if (!settings->model.tool_format)
+    if (!options->tool_format)
         return STATUS_OK;
-    const struct tool_format *format = tool_format_find(settings->model.tool_format);
+    const struct tool_format *format = tool_format_find(options->tool_format);
     runtime->chat.format.tools = runtime->tools.format.tools = format;
     if (format)
         return STATUS_OK;
     struct buffer names = {0};
     tool_format_list(&names);
     (void)error_set(error, STATUS_REFUSE, ERROR_USAGE, "--tool-format: expected one of %s, got \"%s\"",
-                    names.data ? names.data : "", settings->model.tool_format);
+                    names.data ? names.data : "", options->tool_format);
     buffer_finish(&names);
     return STATUS_REFUSE;
 }
 
-static enum status parse_quantize(const struct settings *settings, enum tensor_type *type,
+static enum status parse_quantize(const struct model_options *options, enum tensor_type *type,
                                   struct error *error)
 {
-    if (gguf_quantize_type(settings->model.quantize, type))
+    if (gguf_quantize_type(options->quantize, type))
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                      "--quantize: expected q8_0, q6_k, q5_k, q4_k, q4_0, bf16, f16 or f32, got \"%s\"",
-                     settings->model.quantize);
+                     options->quantize);
 }
 
-static enum status open_pool(struct runtime *runtime, const struct settings *settings, struct error *error)
+static enum status open_pool(struct runtime *runtime, const struct engine_options *options,
+                             struct error *error)
 {
     return runtime->device.pool ? STATUS_OK
-                                : pool_create(&runtime->device.pool, (int)settings->engine.threads, error);
+                                : pool_create(&runtime->device.pool, (int)options->threads, error);
 }
 
 // Takes ownership of *gguf, also on failure.
@@ -119,9 +120,9 @@ static enum status quantize_model(struct runtime *runtime, const struct settings
     enum tensor_type type;
     struct gguf *source = *gguf;
     *gguf = NULL;
-    enum status status = parse_quantize(settings, &type, error);
+    enum status status = parse_quantize(&settings->model, &type, error);
     if (status == STATUS_OK)
-        status = open_pool(runtime, settings, error);
+        status = open_pool(runtime, &settings->engine, error);
     if (status != STATUS_OK) {
         gguf_close(source);
         return status;
@@ -164,15 +165,15 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
 }
 
 // A longer name could not be read back from results. A file's own name is shorter (engine/model/model.h).
-static enum status name_model(struct runtime *runtime, const struct settings *settings, const char *path,
+static enum status name_model(struct runtime *runtime, const struct model_options *options, const char *path,
                               struct error *error)
 {
-    runtime->names = (struct model_names){.given = settings->model.names,
+    runtime->names = (struct model_names){.given = options->names,
                                           .own = text_from_string(runtime->model->name),
                                           .path = path,
-                                          .is_required = settings->model.is_required};
+                                          .is_required = options->is_required};
     runtime->model_name = model_names_first(&runtime->names);
-    for (char *const *given = settings->model.names; given && *given; given++) {
+    for (char *const *given = options->names; given && *given; given++) {
         size_t size = strlen(*given);
         if (size == 0 || size > JOB_MODEL_BYTES_MAX || !utf8_valid(*given, size))
             return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -182,11 +183,10 @@ static enum status name_model(struct runtime *runtime, const struct settings *se
     return STATUS_OK;
 }
 
-static enum status open_tokenizer(struct runtime *runtime, const struct settings *settings, const char *path,
-                                  struct error *error)
+static enum status open_tokenizer(struct runtime *runtime, const struct model_options *options,
+                                  const char *path, struct error *error)
 {
-    enum status status =
-        tokenizer_open(&runtime->tokenizer, runtime->model->gguf, settings->model.pre, error);
+    enum status status = tokenizer_open(&runtime->tokenizer, runtime->model->gguf, options->pre, error);
     if (status == STATUS_OK && tokenizer_n_tokens(runtime->tokenizer) > runtime->model->shape.n_vocab)
         status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                            "%s: the tokenizer has %d tokens, the model only %d", path,
@@ -194,13 +194,13 @@ static enum status open_tokenizer(struct runtime *runtime, const struct settings
     return status;
 }
 
-static enum status open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
-                                  struct error *error)
+static enum status open_templates(struct runtime *runtime, const struct model_options *options,
+                                  const char *path, struct error *error)
 {
-    enum status status = open_template(runtime, settings, error);
+    enum status status = open_template(runtime, options, error);
     if (status == STATUS_OK)
-        status = choose_tool_format(runtime, settings, error);
-    return status == STATUS_OK ? name_model(runtime, settings, path, error) : status;
+        status = choose_tool_format(runtime, options, error);
+    return status == STATUS_OK ? name_model(runtime, options, path, error) : status;
 }
 
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -208,8 +208,8 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
 {
     enum status status = runtime_open_weights(runtime, settings, path, error);
     if (status == STATUS_OK)
-        status = open_tokenizer(runtime, settings, path, error);
-    return status == STATUS_OK ? open_templates(runtime, settings, path, error) : status;
+        status = open_tokenizer(runtime, &settings->model, path, error);
+    return status == STATUS_OK ? open_templates(runtime, &settings->model, path, error) : status;
 }
 
 enum status runtime_open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -219,8 +219,8 @@ enum status runtime_open_templates(struct runtime *runtime, const struct setting
     unchanged.model.quantize = NULL;
     enum status status = runtime_open_weights(runtime, &unchanged, path, error);
     if (status == STATUS_OK)
-        status = open_template(runtime, settings, error);
-    return status == STATUS_OK ? choose_tool_format(runtime, settings, error) : status;
+        status = open_template(runtime, &settings->model, error);
+    return status == STATUS_OK ? choose_tool_format(runtime, &settings->model, error) : status;
 }
 
 // ---- machine ----
@@ -258,19 +258,20 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
     return STATUS_OK;
 }
 
-static const char *backend_name(const struct settings *settings)
+static const char *backend_name(const struct engine_options *options)
 {
-    return settings->engine.backend ? settings->engine.backend : "auto";
+    return options->backend ? options->backend : "auto";
 }
 
-static int activation_bits(const struct settings *settings)
+static int activation_bits(const struct engine_options *options)
 {
-    return settings->engine.activation_bits ? (int)settings->engine.activation_bits : 8;
+    return options->activation_bits ? (int)options->activation_bits : 8;
 }
 
-static enum status check_activation_bits(const struct settings *settings, bool on_gpu, struct error *error)
+static enum status check_activation_bits(const struct engine_options *options, bool on_gpu,
+                                         struct error *error)
 {
-    const int bits = activation_bits(settings);
+    const int bits = activation_bits(options);
     if (bits != 8 && bits != 16)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--activation-bits: expected 8 or 16, got %d",
                          bits);
@@ -281,9 +282,10 @@ static enum status check_activation_bits(const struct settings *settings, bool o
     return STATUS_OK;
 }
 
-static enum status parse_backend(const struct settings *settings, enum cpu_level *level, struct error *error)
+static enum status parse_backend(const struct engine_options *options, enum cpu_level *level,
+                                 struct error *error)
 {
-    const char *name = backend_name(settings);
+    const char *name = backend_name(options);
     if (parse_level(name, level))
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--backend: expected auto, cpu or cuda, got \"%s\"",
@@ -293,18 +295,18 @@ static enum status parse_backend(const struct settings *settings, enum cpu_level
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
                                  struct error *error)
 {
-    const char *name = backend_name(settings);
+    const char *name = backend_name(&settings->engine);
     enum cpu_level level;
-    enum status status = parse_backend(settings, &level, error);
+    enum status status = parse_backend(&settings->engine, &level, error);
     if (status == STATUS_OK)
-        status = check_activation_bits(settings, false, error);
+        status = check_activation_bits(&settings->engine, false, error);
     if (status == STATUS_OK)
-        status = open_pool(runtime, settings, error);
+        status = open_pool(runtime, &settings->engine, error);
     bool wanted = strcmp(name, "cuda") == 0;
     if (status == STATUS_OK && (wanted || strcmp(name, "auto") == 0)) {
         struct error absent = {0};
         if (open_gpu(runtime, settings, &absent) == STATUS_OK)
-            return check_activation_bits(settings, true, error);
+            return check_activation_bits(&settings->engine, true, error);
         if (wanted || runtime->device.on_gpu) {
             *error = absent;
             return error_prefix(error, "--backend cuda");
@@ -314,7 +316,7 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
     if (status == STATUS_OK)
         status = cpu_backend_create(&runtime->device.backend, runtime->device.pool, level, error);
     if (status == STATUS_OK)
-        cpu_backend_set_activation_bits(runtime->device.backend, activation_bits(settings));
+        cpu_backend_set_activation_bits(runtime->device.backend, activation_bits(&settings->engine));
     return status;
 }
 
@@ -367,18 +369,17 @@ static enum status place_model(struct runtime *runtime, struct error *error)
     return STATUS_OK;
 }
 
-enum status runtime_plan(struct runtime *runtime, const struct settings *settings,
+enum status runtime_plan(struct runtime *runtime, const struct engine_options *options,
                          struct limits_wanted *wanted, struct error *error)
 {
     struct backend *backend = runtime->device.backend;
     wanted->backend = backend;
     wanted->device = runtime->device.on_gpu;
     enum status status =
-        parse_placement(settings->engine.gpu.placement ? settings->engine.gpu.placement : "auto", wanted,
-                        error);
+        parse_placement(options->gpu.placement ? options->gpu.placement : "auto", wanted, error);
     if (status == STATUS_OK && !runtime->device.on_gpu && wanted->placing != PLACING_AUTO)
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement %s: there is no GPU to place on",
-                           settings->engine.gpu.placement);
+                           options->gpu.placement);
     if (status != STATUS_OK)
         return status;
     runtime->device.host_available_bytes = machine_available_bytes();
@@ -387,7 +388,7 @@ enum status runtime_plan(struct runtime *runtime, const struct settings *setting
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "--placement %s with --kv-type q8_0: expected f16, pages on two devices have 16 bits",
-            settings->engine.gpu.placement);
+            options->gpu.placement);
     if (runtime->device.host && !bytes) {
         wanted->host = runtime->device.host;
         wanted->host_available_bytes = runtime->device.host_available_bytes;
@@ -403,17 +404,17 @@ bool runtime_reads_time(const struct runtime *runtime)
     return (chat && template_reads_time(chat)) || (tools && template_reads_time(tools));
 }
 
-enum status runtime_kv_type(const struct settings *settings, enum kv_type *type, struct error *error)
+enum status runtime_kv_type(const struct engine_options *options, enum kv_type *type, struct error *error)
 {
-    if (!settings->engine.kv_type)
+    if (!options->kv_type)
         return STATUS_OK;
-    if (strcmp(settings->engine.kv_type, "f16") == 0)
+    if (strcmp(options->kv_type, "f16") == 0)
         *type = KV_F16;
-    else if (strcmp(settings->engine.kv_type, "q8_0") == 0)
+    else if (strcmp(options->kv_type, "q8_0") == 0)
         *type = KV_Q8_0;
     else
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--kv-type: expected f16 or q8_0, got \"%s\"",
-                         settings->engine.kv_type);
+                         options->kv_type);
     return STATUS_OK;
 }
 
@@ -426,10 +427,10 @@ struct draft_numbers {
 // No draft tokens on a GPU: its steps are submitted ahead, and the cost of a row is measured on a CPU only.
 // The mock engine drafts only if --speculate asks for it, so that its steps last as long as its specification
 // says.
-static enum status parse_speculate(const struct settings *settings, bool on_gpu, struct draft_numbers *drafts,
-                                   struct error *error)
+static enum status parse_speculate(const struct engine_options *options, bool on_gpu,
+                                   struct draft_numbers *drafts, struct error *error)
 {
-    const char *text = settings->engine.speculate ? settings->engine.speculate : "auto";
+    const char *text = options->speculate ? options->speculate : "auto";
     bool is_auto = strcmp(text, "auto") == 0, is_off = strcmp(text, "off") == 0;
     char *end = (char *)text;
     long n = is_auto || is_off ? 0 : strtol(text, &end, 10);
@@ -438,7 +439,7 @@ static enum status parse_speculate(const struct settings *settings, bool on_gpu,
             error, STATUS_REFUSE, ERROR_USAGE,
             "--speculate: expected auto, off or a number of draft tokens from 1 to %d, got \"%s\"",
             DRAFT_TOKENS_MAX, text);
-    bool drafts_any = !is_off && !on_gpu && !(is_auto && settings->engine.test);
+    bool drafts_any = !is_off && !on_gpu && !(is_auto && options->test);
     *drafts = (struct draft_numbers){drafts_any ? LIMITS_DRAFTS : 0, (int32_t)n};
     return STATUS_OK;
 }
@@ -453,14 +454,14 @@ enum status runtime_check(const struct settings *settings, struct error *error)
     if (access(path, R_OK) != 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path,
                          strerror(errno));
-    enum status status = parse_backend(settings, &level, error);
+    enum status status = parse_backend(&settings->engine, &level, error);
     if (status == STATUS_OK && settings->model.quantize)
-        status = parse_quantize(settings, &type, error);
+        status = parse_quantize(&settings->model, &type, error);
     if (status == STATUS_OK)
-        status = runtime_kv_type(settings, &kv_type, error);
+        status = runtime_kv_type(&settings->engine, &kv_type, error);
     if (status == STATUS_OK)
-        status = check_activation_bits(settings, false, error);
-    return status == STATUS_OK ? parse_speculate(settings, false, &drafts, error) : status;
+        status = check_activation_bits(&settings->engine, false, error);
+    return status == STATUS_OK ? parse_speculate(&settings->engine, false, &drafts, error) : status;
 }
 
 struct load_display {
@@ -571,12 +572,11 @@ static enum status open_engine(struct runtime *runtime, const struct settings *s
     return status;
 }
 
-static enum status open_test_engine(struct runtime *runtime, const struct settings *settings,
-                                    struct error *error)
+static enum status open_test_executor(struct runtime *runtime, const struct engine_options *options,
+                                      struct error *error)
 {
-    log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's",
-              settings->engine.test);
-    return test_engine_create(&runtime->test_engine, settings->engine.test, runtime->tokenizer, error);
+    log_write(LOG_WARNING, "--engine-test %s: answers are words at random, not the model's", options->test);
+    return test_executor_create(&runtime->test_executor, options->test, runtime->tokenizer, error);
 }
 
 static enum status create_batcher(struct runtime *runtime, const struct settings *settings,
@@ -584,12 +584,13 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
 {
     const struct tokenizer *tokenizer = runtime->tokenizer;
     struct draft_numbers drafts;
-    enum status status = parse_speculate(settings, runtime->device.on_gpu, &drafts, error);
+    enum status status = parse_speculate(&settings->engine, runtime->device.on_gpu, &drafts, error);
     if (status != STATUS_OK)
         return status;
     struct batcher_config config = {
-        .engine = runtime->test_engine ? test_engine_bind(runtime->test_engine)
-                                       : session_engine_bind(&runtime->session, !settings->engine.no_ahead),
+        .executor = runtime->test_executor
+                        ? test_executor_bind(runtime->test_executor)
+                        : session_executor_bind(&runtime->session, !settings->engine.no_ahead),
         .pool = runtime->device.pool,
         .environment = {.tokenizer = tokenizer,
                         .chat_template = runtime->chat.template,
@@ -619,9 +620,9 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
                                    .n_tokens_max = (int32_t)settings->engine.n_tokens_max,
                                    .n_jobs_max = (int32_t)settings->engine.window,
                                    .page_bytes = settings->engine.kv_memory_bytes};
-    enum status status = open_templates(runtime, settings, path, error);
+    enum status status = open_templates(runtime, &settings->model, path, error);
     if (status == STATUS_OK)
-        status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, settings, error);
+        status = sampling_defaults_read(&runtime->defaults, runtime->model->gguf, &settings->sampling, error);
     if (status == STATUS_OK && settings->sampling.thinking_token_budget && !runtime->chat.format.thinking)
         log_write(LOG_WARNING,
                   "--thinking-token-budget has no effect: no thoughts are known in the answers to the "
@@ -630,7 +631,7 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
         status = runtime_open_backend(runtime, settings, error);
     struct draft_numbers drafts = {0};
     if (status == STATUS_OK)
-        status = parse_speculate(settings, runtime->device.on_gpu, &drafts, error);
+        status = parse_speculate(&settings->engine, runtime->device.on_gpu, &drafts, error);
     if (status == STATUS_OK && drafts.n_fixed && runtime->model->shape.delta.n_layers)
         status =
             error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -641,9 +642,9 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
     enum kv_type kv_type = KV_F16;
     wanted.kv_type = settings->engine.kv_type ? &kv_type : NULL;
     if (status == STATUS_OK)
-        status = runtime_kv_type(settings, &kv_type, error);
+        status = runtime_kv_type(&settings->engine, &kv_type, error);
     if (status == STATUS_OK)
-        status = runtime_plan(runtime, settings, &wanted, error);
+        status = runtime_plan(runtime, &settings->engine, &wanted, error);
     // before the weights are packed, which would be in vain if the name differs
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, interrupt, error);
@@ -668,7 +669,7 @@ struct tokenizer_opening {
 static void run_opening(void *context)
 {
     struct tokenizer_opening *opening = context;
-    atomic_store(&opening->failed, open_tokenizer(opening->runtime, opening->settings, opening->path,
+    atomic_store(&opening->failed, open_tokenizer(opening->runtime, &opening->settings->model, opening->path,
                                                   &opening->error) != STATUS_OK);
 }
 
@@ -711,11 +712,11 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
     if (status == STATUS_OK)
         status = runtime_open_weights(runtime, settings, path, error);
     if (status == STATUS_OK)
-        status = open_pool(runtime, settings, error);
+        status = open_pool(runtime, &settings->engine, error);
     if (status == STATUS_OK)
         status = open_while_tokenizing(runtime, settings, path, interrupt, error);
     if (status == STATUS_OK && settings->engine.test)
-        status = open_test_engine(runtime, settings, error);
+        status = open_test_executor(runtime, &settings->engine, error);
     if (status == STATUS_OK)
         status = create_batcher(runtime, settings, error);
     if (status == STATUS_OK)
@@ -732,7 +733,7 @@ void runtime_close(struct runtime *runtime)
     session_finish(&runtime->session);
     check_cpu_close(&runtime->check);
     forward_destroy(runtime->forward);
-    test_engine_destroy(runtime->test_engine);
+    test_executor_destroy(runtime->test_executor);
     if (runtime->device.backend)
         runtime->device.backend->device.destroy(runtime->device.backend);
     if (runtime->device.host)

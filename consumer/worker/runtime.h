@@ -33,9 +33,9 @@ struct runtime {
     struct runtime_device device;
     struct trace *trace; // NULL: none
     struct check_cpu check;
-    struct forward *forward;         // NULL with test_engine
-    struct session session;          // of `forward`
-    struct test_engine *test_engine; // --engine-test, else NULL
+    struct forward *forward;             // NULL with test_executor
+    struct session session;              // of `forward`
+    struct test_executor *test_executor; // --engine-test, else NULL
     struct batcher *batcher;
     struct limits_plan plan;
     struct text model_name; // in results
@@ -65,12 +65,12 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
                                  struct error *error) WARN_UNUSED;
 // Derives the memory plan (sets `wanted`'s backends and placing) and creates the hybrid if the plan needs it.
-enum status runtime_plan(struct runtime *runtime, const struct settings *settings,
+enum status runtime_plan(struct runtime *runtime, const struct engine_options *options,
                          struct limits_wanted *wanted, struct error *error) WARN_UNUSED;
 // Whether a chat template depends on the time of submission.
 bool runtime_reads_time(const struct runtime *runtime);
 // The KV type of --kv-type for the open backend; without the option *type is unchanged.
-enum status runtime_kv_type(const struct settings *settings, enum kv_type *type,
+enum status runtime_kv_type(const struct engine_options *options, enum kv_type *type,
                             struct error *error) WARN_UNUSED;
 // Opens the session of runtime->forward, which was created with `limits`. The settings decide whether its
 // steps are checked on the CPU; `timed`: for a trace.

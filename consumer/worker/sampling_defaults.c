@@ -14,12 +14,12 @@
 static const struct parameter {
     const char *field, *option, *key;
     enum sampling_parameter bit;
-    size_t setting; // in struct settings
+    size_t setting; // in struct sampling_options
     size_t number;  // in struct sampling
 } parameters[] = {
 #define PARAMETER(name, option, key, bit)                                                                    \
     {                                                                                                        \
-#name, option, key, bit, offsetof(struct settings, sampling.name), offsetof(struct sampling, name)   \
+#name, option, key, bit, offsetof(struct sampling_options, name), offsetof(struct sampling, name)    \
     }
     PARAMETER(temperature, "temperature", "general.sampling.temp", SAMPLING_TEMPERATURE),
     PARAMETER(top_p, "top-p", "general.sampling.top_p", SAMPLING_TOP_P),
@@ -87,11 +87,11 @@ static enum status warn_of_others(const struct gguf *gguf, struct error *error)
     return STATUS_OK;
 }
 
-static enum status read_options(struct sampling_defaults *defaults, const struct settings *settings,
+static enum status read_options(struct sampling_defaults *defaults, const struct sampling_options *options,
                                 struct error *error)
 {
     for (int i = 0; i < N_PARAMETERS; i++) {
-        const char *text = *(char *const *)(const void *)((const char *)settings + parameters[i].setting);
+        const char *text = *(char *const *)(const void *)((const char *)options + parameters[i].setting);
         if (!text)
             continue;
         char *end;
@@ -107,17 +107,17 @@ static enum status read_options(struct sampling_defaults *defaults, const struct
             return status;
         }
     }
-    if (settings->model.max_tokens_default)
-        defaults->max_tokens = settings->model.max_tokens_default;
-    if (!settings->sampling.reasoning_effort)
+    if (options->max_tokens_default)
+        defaults->max_tokens = options->max_tokens_default;
+    if (!options->reasoning_effort)
         return STATUS_OK;
-    defaults->reasoning_effort = text_from_string(settings->sampling.reasoning_effort);
+    defaults->reasoning_effort = text_from_string(options->reasoning_effort);
     return reasoning_effort_is_known(defaults->reasoning_effort)
                ? STATUS_OK
                : error_set(error, STATUS_REFUSE, ERROR_USAGE,
                            "--reasoning-effort: expected none, minimal, low, medium, high, xhigh or max, got "
                            "\"%s\"",
-                           settings->sampling.reasoning_effort);
+                           options->reasoning_effort);
 }
 
 static void write_names(struct sampling_defaults *defaults)
@@ -144,10 +144,10 @@ static void write_names(struct sampling_defaults *defaults)
 }
 
 enum status sampling_defaults_read(struct sampling_defaults *defaults, const struct gguf *gguf,
-                                   const struct settings *settings, struct error *error)
+                                   const struct sampling_options *options, struct error *error)
 {
     *defaults = (struct sampling_defaults){0};
-    const char *whose = settings->sampling.defaults ? settings->sampling.defaults : "model";
+    const char *whose = options->defaults ? options->defaults : "model";
     bool models = strcmp(whose, "model") == 0;
     if (!models && strcmp(whose, "none") != 0)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -156,7 +156,7 @@ enum status sampling_defaults_read(struct sampling_defaults *defaults, const str
     if (status == STATUS_OK && models)
         status = warn_of_others(gguf, error);
     if (status == STATUS_OK)
-        status = read_options(defaults, settings, error);
+        status = read_options(defaults, options, error);
     if (status != STATUS_OK)
         return status;
     write_names(defaults);

@@ -19,4 +19,4 @@ struct sampling_defaults {
 // Logs the defaults in effect and the model's settings that are not implemented. Errors: STATUS_REFUSE, a
 // number out of range.
 enum status sampling_defaults_read(struct sampling_defaults *defaults, const struct gguf *gguf,
-                                   const struct settings *settings, struct error *error) WARN_UNUSED;
+                                   const struct sampling_options *options, struct error *error) WARN_UNUSED;

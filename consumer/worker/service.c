@@ -40,7 +40,7 @@ static enum status start_worker(const struct service *service, const struct sett
     return status;
 }
 
-static enum status check_model(void *context, struct error *error)
+static enum status check_model_file(void *context, struct error *error)
 {
     const struct runtime *runtime = context;
     return gguf_check_files(runtime->model->gguf, error);
@@ -105,12 +105,12 @@ static enum status open_kafka(struct transport **transport, struct kafka_setting
 }
 
 static enum status open_transport(struct transport **transport, struct kafka_settings *kafka,
-                                  const struct service *service, const struct settings *settings,
+                                  const struct service *service, const struct kafka_options *options,
                                   struct start_watch *watch, struct error *error)
 {
-    if (!settings->kafka.brokers)
+    if (!options->brokers)
         return local_transport_open(transport, service->store, service->dataset, error);
-    enum status status = kafka_settings_init(kafka, settings, service->late->path, error);
+    enum status status = kafka_settings_init(kafka, options, service->late->path, error);
     if (status != STATUS_OK)
         return status;
     log_write(LOG_INFO, "Kafka at %s: topic %s, group %s, librdkafka %s", kafka->config.brokers,
@@ -167,7 +167,7 @@ static void begin_close(struct closing *closing, struct exporter *exporter, cons
         exporter_announce_close(exporter, reason);
 }
 
-static struct duplicate_limits duplicate_limits(const struct settings *settings,
+static struct duplicate_limits duplicate_limits(const struct worker_options *options,
                                                 const struct runtime *runtime)
 {
     const struct batch_limits *batch = &runtime->plan.batch;
@@ -177,7 +177,7 @@ static struct duplicate_limits duplicate_limits(const struct settings *settings,
         n_positions = runtime->model->shape.n_context_original;
     if (n_positions > n_context)
         n_positions = n_context;
-    return (struct duplicate_limits){.is_within_dataset = settings->worker.no_reuse,
+    return (struct duplicate_limits){.is_within_dataset = options->no_reuse,
                                      .max_tokens_default = (int32_t)runtime->defaults.max_tokens,
                                      .n_context = n_context,
                                      .n_positions = (int32_t)n_positions};
@@ -195,7 +195,7 @@ static struct worker_config configure_worker(const struct service *service, cons
         .names = {runtime->model_name, text_from_string(runtime->arithmetic), settings->worker.cached_tokens,
                   settings->worker.same_draws, runtime->names},
         .duplicates = {service->requests_differ && settings->worker.no_reuse, runtime->defaults.sampling,
-                       runtime_reads_time(runtime), duplicate_limits(settings, runtime)},
+                       runtime_reads_time(runtime), duplicate_limits(&settings->worker, runtime)},
         .records.store = service->store,
         .records.find_store = service->late ? find_store : NULL,
         .records.jobs_need_recording = settings->kafka.brokers != NULL,
@@ -207,7 +207,7 @@ static struct worker_config configure_worker(const struct service *service, cons
         .limits.dead_percent = settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
         .stop.on_terminal = isatty(STDERR_FILENO),
         .trace = runtime->trace,
-        .model_check.run = check_model,
+        .model_check.run = check_model_file,
         .progress.show = service->line ? progress_line_show : NULL,
         .progress.context = service->line};
 }
@@ -237,7 +237,7 @@ enum status service_run(const struct service *service, const struct settings *se
     if (status == STATUS_OK)
         status = start_worker(service, settings, &runtime, error);
     if (status == STATUS_OK)
-        status = open_transport(&transport, &kafka, service, settings, &watch, error);
+        status = open_transport(&transport, &kafka, service, &settings->kafka, &watch, error);
     status = end_start(&watch, status, error);
     progress->was_stopped = !transport;
     if (status == STATUS_OK && transport) {
@@ -249,9 +249,9 @@ enum status service_run(const struct service *service, const struct settings *se
         config.stop.fd = watch.stop_fd;
         config.model_check.context = &runtime;
         config.metrics = &exporter->metrics;
-        config.pages.publish = publish_figures;
-        config.pages.context = exporter;
-        config.pages.fd = exporter_fd(exporter);
+        config.exporter.publish = publish_figures;
+        config.exporter.context = exporter;
+        config.exporter.fd = exporter_fd(exporter);
         config.closing = &closing;
         if (service->line)
             service->line->n_batch = runtime.plan.batch.n_sequences_max;

@@ -102,7 +102,7 @@ static void fail_if_late(struct job *job)
 
 // Jobs that failed because of the model are held: none is published before an answer shows that the model
 // works.
-static enum status check_model(struct worker *worker, struct error *error)
+static enum status release_trial(struct worker *worker, struct error *error)
 {
     if (worker->jobs.finished.n_jobs == 0)
         worker->commits.finished_since_ms = clock_ms();
@@ -150,7 +150,7 @@ static void compare_id(struct worker *worker, const struct record *record, const
 
 static enum duplicate take_duplicate(struct worker *worker, struct job *job)
 {
-    if (worker->config->duplicates.are_computed)
+    if (worker->config->duplicates.is_off)
         return DUPLICATE_NONE;
     if (!job_hash_request(job, &worker->config->duplicates.defaults, worker->config->duplicates.time_is_read))
         worker->out_of_memory = true;
@@ -315,7 +315,7 @@ static void wait_for_news(struct worker *worker)
                             POLLIN, 0},
                            {transport_fd, POLLIN, 0},
                            {worker->config->stop.fd, POLLIN, 0},
-                           {worker->config->pages.publish ? worker->config->pages.fd : -1, POLLIN, 0}};
+                           {worker->config->exporter.publish ? worker->config->exporter.fd : -1, POLLIN, 0}};
     // Ignores rounds for TURN_MS, so that several steps shorter than a millisecond are handled in one turn.
     if (poll(fds + 1, 3, timeout_ms < TURN_MS ? (int)timeout_ms : TURN_MS) == 0)
         poll(fds, 4, (int)timeout_ms);
@@ -333,7 +333,7 @@ static enum status run_turn(struct worker *worker, struct error *error)
     duplicates_expire(&worker->duplicates, clock_wall_us() / 1000000, &late);
     worker_add_finished(worker, &late);
     struct retry *retry = &worker->polls.retry;
-    enum status status = check_model(worker, error);
+    enum status status = release_trial(worker, error);
     turn_watch_at(&worker->watch, "the transport to deliver jobs");
     if (status == STATUS_OK && clock_ms() >= retry->at_ms) {
         status = take_records(worker, error);

@@ -37,7 +37,7 @@ struct worker_config {
     int32_t n_batch;
     struct result_names names;
     struct {                      // equal requests are computed once (duplicates.h)
-        bool are_computed;        // every job is computed, even an equal one
+        bool is_off;              // every job is computed, even an equal one
         struct sampling defaults; // of jobs; decide whether a request is greedy
         bool time_is_read;        // a chat template reads the time
         struct duplicate_limits limits;
@@ -81,7 +81,7 @@ struct worker_config {
         void (*publish)(void *context);
         void *context;
         int fd;
-    } pages;
+    } exporter;
 };
 
 enum {

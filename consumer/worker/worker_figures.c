@@ -168,8 +168,8 @@ void worker_figures_show(struct worker *worker, bool last)
 void worker_figures_publish(struct worker *worker)
 {
     const struct worker_config *config = worker->config;
-    if (!config->pages.publish || clock_ms() - worker->figures.published_ms < WORKER_BEAT_MS)
+    if (!config->exporter.publish || clock_ms() - worker->figures.published_ms < WORKER_BEAT_MS)
         return;
-    config->pages.publish(config->pages.context);
+    config->exporter.publish(config->exporter.context);
     worker->figures.published_ms = clock_ms();
 }

@@ -47,8 +47,8 @@ static void spell_text(const struct answer_format *format, bool has_calls, struc
         at = end + 1;
         if (!quote)
             return;
-        const char *behind = memchr(raw.data + at, SPECIAL_QUOTE, raw.size - at);
-        struct text name = {raw.data + at, (behind ? (size_t)(behind - raw.data) : raw.size) - at};
+        const char *after = memchr(raw.data + at, SPECIAL_QUOTE, raw.size - at);
+        struct text name = {raw.data + at, (after ? (size_t)(after - raw.data) : raw.size) - at};
         if (answer_format_knows(format, has_calls, name))
             buffer_add_text(out, name);
         at += name.size + 1;
@@ -160,27 +160,27 @@ static void put_value(struct call_reader *reader, const struct value *schema, st
 }
 
 // The string without blanks at its ends; counts the blanks.
-static struct text core_of(const char *string, size_t *n_before, size_t *n_behind)
+static struct text core_of(const char *string, size_t *n_before, size_t *n_after)
 {
     struct text whole = text_from_string(string), core = trim_blanks(whole);
     *n_before = core.size ? (size_t)(core.data - whole.data) : 0;
-    *n_behind = whole.size - *n_before - core.size;
+    *n_after = whole.size - *n_before - core.size;
     return core;
 }
 
 // Reads a value up to its closing string, without the line feed that the format adds on each side.
 static bool take_tagged_value(struct call_reader *reader, const char *key_close, struct text *value)
 {
-    size_t before, behind, ignored;
+    size_t before, after, ignored;
     struct text close = core_of(reader->format->tags.value_close, &before, &ignored);
-    (void)core_of(key_close, &ignored, &behind);
+    (void)core_of(key_close, &ignored, &after);
     struct text rest = rest_from(reader->text, reader->at);
     const char *end = rest.size ? memmem(rest.data, rest.size, close.data, close.size) : NULL;
     if (!end)
         return false;
     *value = (struct text){rest.data, (size_t)(end - rest.data)};
     reader->at += value->size + close.size;
-    if (behind && value->size && *value->data == '\n')
+    if (after && value->size && *value->data == '\n')
         *value = rest_from(*value, 1);
     if (before && value->size && value->data[value->size - 1] == '\n')
         value->size--;
@@ -412,11 +412,11 @@ static void place_in_raw(const struct answer_format *format, bool has_calls, str
         while ((quote = memchr(raw.data + at, SPECIAL_QUOTE, raw.size - at)) &&
                spelled + (size_t)(quote - raw.data) - at < *place) {
             size_t name_at = (size_t)(quote - raw.data) + 1;
-            const char *behind = memchr(raw.data + name_at, SPECIAL_QUOTE, raw.size - name_at);
+            const char *after = memchr(raw.data + name_at, SPECIAL_QUOTE, raw.size - name_at);
             struct text name = {raw.data + name_at,
-                                (behind ? (size_t)(behind - raw.data) : raw.size) - name_at};
+                                (after ? (size_t)(after - raw.data) : raw.size) - name_at};
             spelled += name_at - 1 - at + (answer_format_knows(format, has_calls, name) ? name.size : 0);
-            at = name_at + name.size + (behind != NULL);
+            at = name_at + name.size + (after != NULL);
         }
         *place = at + (*place - spelled);
     }

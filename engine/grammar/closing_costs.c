@@ -166,7 +166,7 @@ static uint32_t rest_cost(const struct recognizer *recognizer, const struct item
 }
 
 // Cost of the node: the minimum over the items that wait for its symbol. Adds the nodes that follow.
-static uint32_t look_behind(struct recognizer *recognizer, struct end_node node)
+static uint32_t end_cost(struct recognizer *recognizer, struct end_node node)
 {
     size_t n;
     uint32_t cost = node.cost;
@@ -193,7 +193,7 @@ static void find_end_costs(struct recognizer *recognizer, size_t first)
         size_t n = closing->ends.n;
         has_changed = false;
         for (size_t i = closing->ends.n; i-- > first;) {
-            uint32_t cost = look_behind(recognizer, closing->ends.items[i]);
+            uint32_t cost = end_cost(recognizer, closing->ends.items[i]);
             has_changed |= cost < closing->ends.items[i].cost;
             closing->ends.items[i].cost = cost;
         }

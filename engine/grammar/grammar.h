@@ -120,8 +120,8 @@ enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
 // As matcher_tokens_to_end, but after `bytes`, which the grammar must allow next. Does not advance the
 // matcher.
-enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
-                                  struct error *error) WARN_UNUSED;
+enum status matcher_tokens_after(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
+                                 struct error *error) WARN_UNUSED;
 // Two texts with equal *state and *generation, of one recognizer, allow the same continuations.
 enum status matcher_find_state(struct matcher *matcher, uint32_t *state, uint64_t *generation,
                                struct error *error) WARN_UNUSED;

@@ -190,7 +190,7 @@ static void mask_string(struct recognizer *recognizer, uint32_t set, const struc
     }
 }
 
-static bool is_open_behind(struct recognizer *recognizer, uint32_t set, const struct trie_node *node)
+static bool is_open_after(struct recognizer *recognizer, uint32_t set, const struct trie_node *node)
 {
     uint32_t target = recognizer_step(recognizer, set, node->byte);
     return target != SET_DEAD && node->string_state && string_state(recognizer, target) == node->string_state;
@@ -204,7 +204,7 @@ static bool is_nearly_open(struct recognizer *recognizer, uint32_t set)
     if (!recognizer_count_derivatives(recognizer, set))
         return false;
     for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].stop)
-        if (is_open_behind(recognizer, set, &trie->nodes[at]))
+        if (is_open_after(recognizer, set, &trie->nodes[at]))
             n_open += trie->nodes[at].stop - at;
     return n_open > trie->n_nodes / 2;
 }
@@ -219,10 +219,10 @@ static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct
     size_t n_words = grammar_mask_words(vocabulary->n_tokens);
     string_tokens_inside(tokens, n_words, EXPRESSION_UNBOUNDED, making->bits);
     for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].stop)
-        if (!is_open_behind(recognizer, set, &trie->nodes[at]))
+        if (!is_open_after(recognizer, set, &trie->nodes[at]))
             string_tokens_below(tokens, trie, n_words, at, false, making->bits);
     for (uint32_t at = 0; at < trie->n_nodes; at = trie->nodes[at].stop) {
-        making->has_inside = is_open_behind(recognizer, set, &trie->nodes[at]);
+        making->has_inside = is_open_after(recognizer, set, &trie->nodes[at]);
         walk_trie(recognizer, trie, at, trie->nodes[at].stop, set, making);
     }
 }

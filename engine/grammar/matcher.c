@@ -224,11 +224,11 @@ enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32
 
 enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens, struct error *error)
 {
-    return matcher_tokens_behind(matcher, (struct text){0}, n_tokens, error);
+    return matcher_tokens_after(matcher, (struct text){0}, n_tokens, error);
 }
 
-enum status matcher_tokens_behind(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
-                                  struct error *error)
+enum status matcher_tokens_after(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
+                                 struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
     bool repeated = false;

@@ -88,7 +88,7 @@ static unsigned search_plain(struct string_masks *masks, const struct byte_state
 }
 
 // The same for an expression that the last search reached; 0: unknown.
-static uint32_t plain_behind(const struct string_masks *masks, uint32_t expression)
+static uint32_t plain_after(const struct string_masks *masks, uint32_t expression)
 {
     uint64_t seen = expression < masks->seen.n ? masks->seen.items[expression] : 0;
     uint64_t level = seen % SEARCH_LEVELS;
@@ -215,7 +215,7 @@ static void describe_state(struct string_masks *masks, uint32_t id)
                                                            .is_between = state->place == PLACE_BETWEEN,
                                                            .open = open_state(masks, id),
                                                            .expression = state->expression,
-                                                           .n_plain = plain_behind(masks, state->expression)};
+                                                           .n_plain = plain_after(masks, state->expression)};
 }
 
 // Counts a state that a token leads to, once per mask. False: the pool has failed.

@@ -100,8 +100,8 @@ static uintptr_t find_boundary(const struct provenance *provenance, uintptr_t at
 {
     while (at < end) {
         const struct provenance_page *page = provenance->slots[slot_of(provenance, at / PAGE_BYTES)];
-        uintptr_t first = at / PAGE_BYTES * PAGE_BYTES, behind = first + PAGE_BYTES;
-        for (size_t word = (at - first) / 64; at < end && at < behind; word++) {
+        uintptr_t first = at / PAGE_BYTES * PAGE_BYTES, after = first + PAGE_BYTES;
+        for (size_t word = (at - first) / 64; at < end && at < after; word++) {
             uint64_t marks = page ? page->marks[word] : 0;
             uint64_t found = (wanted ? marks : ~marks) & bits_between(at % 64, 64);
             if (found) {
@@ -127,16 +127,16 @@ static uintptr_t find_run_end(const struct provenance *provenance, uintptr_t at,
     while (at < end) {
         const struct provenance_page *page = provenance->slots[slot_of(provenance, at / PAGE_BYTES)];
         uintptr_t first = at / PAGE_BYTES * PAGE_BYTES,
-                  behind = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
+                  after = first + PAGE_BYTES < end ? first + PAGE_BYTES : end;
         if (!page || source_at(page, at - first) != source)
             return at;
-        uintptr_t stop = find_boundary(provenance, at, behind, false);
+        uintptr_t stop = find_boundary(provenance, at, after, false);
         if (page->sources)
             while (at < stop && page->sources[at - first] == source)
                 at++;
         else
             at = stop;
-        if (at < behind)
+        if (at < after)
             return at;
     }
     return end;

@@ -116,10 +116,10 @@ static struct object partition_text(struct rendering *rendering, const struct ca
         items[from_right ? 2 : 0] = object_string(text);
         return tuple;
     }
-    size_t behind = found + separator.size;
+    size_t after = found + separator.size;
     items[0] = object_string((struct text){text.data, found});
     items[1] = object_string(separator);
-    items[2] = object_string((struct text){text.data + behind, text.size - behind});
+    items[2] = object_string((struct text){text.data + after, text.size - after});
     return tuple;
 }
 

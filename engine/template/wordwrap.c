@@ -59,11 +59,11 @@ static size_t dash_end(struct text text, size_t at)
 {
     size_t end = at;
     uint32_t before = character_before(text, at);
-    bool is_behind_word =
+    bool is_after_word =
         character_is_of_word(before) || (before && before < 128 && strchr("!\"'&.,?", (int)before));
     while (end < text.size && text.data[end] == '-')
         end++;
-    return is_behind_word && end - at >= 2 && character_is_of_word(character_at(text, end)) ? end : at;
+    return is_after_word && end - at >= 2 && character_is_of_word(character_at(text, end)) ? end : at;
 }
 
 // The end of the chunk that starts at `start`. A chunk is only broken if it is longer than a line.
@@ -102,10 +102,10 @@ static size_t break_piece(const struct wrapping *wrapping, struct text piece, si
 {
     size_t cut = codepoints_offset(piece, room);
     size_t dash = text_find((struct text){piece.data, cut}, TEXT("-"), true);
-    bool is_behind_text = false;
-    for (size_t i = 0; dash != SIZE_MAX && i < dash && !is_behind_text; i++)
-        is_behind_text = piece.data[i] != '-';
-    return wrapping->breaks_hyphens && is_behind_text ? dash + 1 : cut;
+    bool is_after_text = false;
+    for (size_t i = 0; dash != SIZE_MAX && i < dash && !is_after_text; i++)
+        is_after_text = piece.data[i] != '-';
+    return wrapping->breaks_hyphens && is_after_text ? dash + 1 : cut;
 }
 
 static bool is_all_blank(struct text text)

@@ -191,7 +191,7 @@ struct product_launch {
     // not written. Not F32.
     bool gated;
     enum activation_kind activation;
-    float gated_scale; // power of 2 with all |gated results| below 2^15 * it (gpu/limit.h); 0: unknown
+    float gated_scale; // power of 2 with all |gated results| below 2^15 * it (gpu/output_bound.h); 0: unknown
     // Grouped GEMM over experts, else n_experts 0: rows [expert_first[e], expert_first[e + 1]) of x are
     // multiplied by matrix e; the result of row i is row expert_order[i] of y (NULL: i).
     int32_t n_experts;

@@ -38,7 +38,7 @@ def three_workers_answer_a_third_of_a_thousand_jobs_each(test):
     for worker in workers:
         assert test.wait(worker).status == 0
     shares = [n for (n,) in test.query("SELECT count(*) FROM jobs GROUP BY worker ORDER BY worker")]
-    # Equal workers have a third each (unit_share); one that gets no processor for seconds, as on a busy machine, less.
+    # Equal workers have a third each (unit_claim_limit); one that gets no processor for seconds, as on a busy machine, less.
     assert len(shares) == 3 and all(N_SHARED / 5 <= n <= N_SHARED / 2 for n in shares), shares
 
 

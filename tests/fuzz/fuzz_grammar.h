@@ -76,13 +76,13 @@ static inline void fuzz_check_closing(struct matcher *matcher)
          token++) { // neither of the empty ones, of which one is the end
         struct matcher copy;
         bool accepted;
-        uint32_t n_behind;
+        uint32_t n_left_after;
         if (n_left == 0 || !(mask >> token & 1))
             continue;
         fuzz_check(matcher_copy(&copy, matcher));
         fuzz_check(matcher_accept_token(&copy, token, &accepted, &error) == STATUS_OK && accepted);
-        if (matcher_tokens_to_end(&copy, &n_behind, &error) == STATUS_OK)
-            fuzz_check(n_behind < n_left);
+        if (matcher_tokens_to_end(&copy, &n_left_after, &error) == STATUS_OK)
+            fuzz_check(n_left_after < n_left);
         matcher_finish(&copy);
     }
 }

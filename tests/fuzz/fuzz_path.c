@@ -13,7 +13,7 @@
 #include "consumer/queue/headers.h"
 #include "consumer/queue/intake.h"
 #include "consumer/queue/kafka.h"
-#include "consumer/worker/test_engine.h"
+#include "consumer/worker/test_executor.h"
 #include "store/store.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/vocabulary_file.h"
@@ -39,7 +39,7 @@ static const char *const names[] = {"content-type",   HEADER_DATASET,        HEA
 static struct path_fixture {
     struct tokenizer *tokenizer;
     struct template *chat_template;
-    struct test_engine *engine;
+    struct test_executor *executor;
     struct pool *pool;
     struct store *store;
     struct buffer well; // the other job's result when it ran alone
@@ -135,7 +135,7 @@ static struct batcher *make_batcher(void)
     struct batcher *batcher;
     struct error error;
     struct batcher_config config = {
-        .engine = test_engine_bind(fixture.engine),
+        .executor = test_executor_bind(fixture.executor),
         .pool = fixture.pool,
         .environment = {.tokenizer = fixture.tokenizer,
                         .chat_template = fixture.chat_template,
@@ -282,7 +282,7 @@ static void prepare_fixture(void)
     fuzz_check(template_parse(&fixture.chat_template,
                               (struct text){template_source, sizeof template_source - 1},
                               &error) == STATUS_OK);
-    fuzz_check(test_engine_create(&fixture.engine, "instant", fixture.tokenizer, &error) == STATUS_OK);
+    fuzz_check(test_executor_create(&fixture.executor, "instant", fixture.tokenizer, &error) == STATUS_OK);
     fuzz_check(pool_create(&fixture.pool, 1, &error) == STATUS_OK);
     fixture.store = open_store();
     struct record record = well_record();

@@ -86,13 +86,13 @@ static void machine_open(struct fault_machine *machine, const struct model *mode
     }
     assert_ok(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),
               &error);
-    struct engine engine = {.context = machine, .step = compute_step};
+    struct step_executor executor = {.context = machine, .step = compute_step};
     if (!placement) {
-        engine.submit = submit_step;
-        engine.submit_sampling = submit_sampling;
-        engine.collect = collect_step;
+        executor.submit = submit_step;
+        executor.submit_sampling = submit_sampling;
+        executor.collect = collect_step;
     }
-    struct batcher_config config = {.engine = engine,
+    struct batcher_config config = {.executor = executor,
                                     .pool = machine->pool,
                                     .environment = {.tokenizer = tokenizer,
                                                     .limits = {.n_context = model->shape.n_context,

@@ -35,7 +35,7 @@ struct forward_subject {
 #type_name,                                                                                          \
             {.type = TENSOR_##type_name, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256 }, KV_F16, 20 \
     }
-// Whole groups of gates: the operand behind them has a scale that follows from the weights (gpu/limit.h).
+// Whole groups of gates: the operand behind them has a scale that follows from the weights (gpu/output_bound.h).
 #define GATES(family_name, type_name, ...)                                                                   \
     {                                                                                                        \
         "gates of " family_name,                                                                             \
@@ -433,8 +433,8 @@ static void sampling_submitted_apart_draws_what_whole_steps_draw(void **state)
 enum { PREFIX = 256, PREFIX_PAGES = PREFIX / PAGE_POSITIONS };
 
 // Draws behind one prefix, which is computed once, for the sequences [first, end).
-static void generate_behind_prefix(struct machine *machine, int first, int end,
-                                   struct sample_result drawn[SEQUENCES_MAX][DRAWN])
+static void generate_after_prefix(struct machine *machine, int first, int end,
+                                  struct sample_result drawn[SEQUENCES_MAX][DRAWN])
 {
     static struct running running[SEQUENCES_MAX];
     static struct made_step made;
@@ -490,9 +490,9 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     int step =
         device_cases_are_wide() ? 1 : SEQUENCES_MAX - 1; // else the first and the last are computed alone
     for (int s = 0; s < SEQUENCES_MAX; s += step)
-        generate_behind_prefix(&machine, s, s + 1, alone);
+        generate_after_prefix(&machine, s, s + 1, alone);
     assert_int_equal(gpu_backend_counts(machine.backend).shared_bytes_saved, 0);
-    generate_behind_prefix(&machine, 0, SEQUENCES_MAX, eager);
+    generate_after_prefix(&machine, 0, SEQUENCES_MAX, eager);
     struct gpu_counts counts = gpu_backend_counts(machine.backend);
     // Three of four reads of a segment, in each step, layer and head; keys and values are filled up to 32 and
     // 16 dimensions.
@@ -504,7 +504,7 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     assert_true(counts.shared_bytes_saved >= least && counts.shared_bytes_saved <= least / 8 * 9);
     machine_close(&machine);
     machine_open(&machine, model, subject, true, false);
-    generate_behind_prefix(&machine, 0, SEQUENCES_MAX, together);
+    generate_after_prefix(&machine, 0, SEQUENCES_MAX, together);
     counts = gpu_backend_counts(machine.backend);
     assert_int_equal(counts.n_graphs, 1);
     assert_int_equal(counts.n_replayed, DRAWN - 3);

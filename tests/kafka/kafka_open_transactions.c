@@ -206,7 +206,7 @@ static void a_worker_without_jobs_is_not_ready_while_a_transaction_holds_its_nex
 }
 
 // A producer that always has one open, as one with checkpoints: jobs come all the time.
-static void a_transaction_behind_another_is_held_back_for_its_own_time(void **state)
+static void a_transaction_after_another_is_held_back_for_its_own_time(void **state)
 {
     struct member member;
     struct reader reader;
@@ -272,7 +272,7 @@ int main(void)
         BROKER_TEST(a_mirror_knows_what_an_open_transaction_keeps_from_it),
         BROKER_TEST(a_worker_says_that_an_open_transaction_holds_jobs_back),
         BROKER_TEST(a_worker_without_jobs_is_not_ready_while_a_transaction_holds_its_next_ones_back),
-        BROKER_TEST(a_transaction_behind_another_is_held_back_for_its_own_time),
+        BROKER_TEST(a_transaction_after_another_is_held_back_for_its_own_time),
         BROKER_TEST(jobs_are_not_drained_while_a_submission_is_open),
     };
     cmocka_set_test_filter(getenv("SHEAF_TEST_FILTER")); // NULL: all

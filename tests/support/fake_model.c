@@ -320,18 +320,18 @@ static enum status fake_collect(void *context, struct step *step, struct sample_
     return status;
 }
 
-struct engine fake_model_engine(struct fake_model *model)
+struct step_executor fake_model_executor(struct fake_model *model)
 {
-    return (struct engine){.context = model, .step = fake_step};
+    return (struct step_executor){.context = model, .step = fake_step};
 }
 
-struct engine fake_model_engine_ahead(struct fake_model *model)
+struct step_executor fake_model_executor_ahead(struct fake_model *model)
 {
-    return (struct engine){.context = model,
-                           .step = fake_step,
-                           .submit = fake_submit,
-                           .submit_sampling = fake_submit_sampling,
-                           .collect = fake_collect};
+    return (struct step_executor){.context = model,
+                                  .step = fake_step,
+                                  .submit = fake_submit,
+                                  .submit_sampling = fake_submit_sampling,
+                                  .collect = fake_collect};
 }
 
 int64_t fake_model_rows_ahead(const struct fake_model *model)

@@ -19,9 +19,9 @@ struct fake_model *fake_model_create(int32_t n_pages, int32_t page_positions);
 // From now on it also has recurrent states; one that is another sequence's or another position's ends the test.
 void fake_model_keep_states(struct fake_model *model, int32_t n_slots);
 void fake_model_destroy(struct fake_model *model);
-struct engine fake_model_engine(struct fake_model *model);
+struct step_executor fake_model_executor(struct fake_model *model);
 // Computes ahead, as late as it may: a step that was submitted runs when it is waited for.
-struct engine fake_model_engine_ahead(struct fake_model *model);
+struct step_executor fake_model_executor_ahead(struct fake_model *model);
 int64_t fake_model_rows(const struct fake_model *model); // computed so far
 // of them, with a token that was not known when they were submitted
 int64_t fake_model_rows_ahead(const struct fake_model *model);

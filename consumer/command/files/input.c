@@ -159,7 +159,7 @@ static bool read_line(struct input *input, struct input_group *group, struct tex
                   job->result.n_warnings > 1 ? ", and more" : "");
     struct text id = job->custom_id.size ? job->custom_id : job->job_id;
     struct text tail = {input->lines.tail.data, input->lines.tail.size};
-    if (status != STATUS_OK && !job->custom_id.size && !input_ids_find_behind(tail, &job->arena, &id) &&
+    if (status != STATUS_OK && !job->custom_id.size && !input_ids_find_after(tail, &job->arena, &id) &&
         !input_ids_find(line, &job->arena, &id))
         id.size = 0;
     if (id.size)

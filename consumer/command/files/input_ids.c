@@ -79,7 +79,7 @@ static bool ends_object(struct json_cursor *cursor)
     return cursor->at == cursor->end;
 }
 
-bool input_ids_find_behind(struct text tail, struct arena *arena, struct text *id)
+bool input_ids_find_after(struct text tail, struct arena *arena, struct text *id)
 {
     static const char name[] = "\"custom_id\"";
     char *strings = tail.size ? arena_allocate(arena, tail.size + 1) : NULL;
@@ -119,7 +119,7 @@ struct entry {
 struct id_table {
     struct entry *entries;
     size_t n, capacity, limit; // at `limit` entries, duplicates are searched for
-    uint64_t share, n_shares;  // hashes whose low bits are `share` are kept; n_shares is a power of two
+    uint64_t part, n_parts;    // hashes whose low bits are `part` are kept; n_parts is a power of two
 };
 
 static int by_hash(const void *a, const void *b)
@@ -149,16 +149,16 @@ static bool find_second(struct id_table *table, int64_t after, int64_t *second)
 static void split_table(struct id_table *table)
 {
     size_t n = 0;
-    table->n_shares *= 2;
+    table->n_parts *= 2;
     for (size_t i = 0; i < table->n; i++)
-        if (table->entries[i].hash % table->n_shares == table->share)
+        if (table->entries[i].hash % table->n_parts == table->part)
             table->entries[n++] = table->entries[i];
     table->n = n;
 }
 
 static bool add_id(struct id_table *table, uint64_t hash, int64_t line)
 {
-    if (hash % table->n_shares != table->share)
+    if (hash % table->n_parts != table->part)
         return true;
     if (table->n == table->capacity) {
         size_t capacity = table->capacity ? 2 * table->capacity : 1024;
@@ -179,7 +179,7 @@ static bool id_of(const struct input_lines *lines, struct text line, struct text
     if (input_line_is_blank(line))
         return false;
     struct text tail = {lines->tail.data, lines->tail.size};
-    if (!input_ids_find_behind(tail, arena, id) && !input_ids_find(line, arena, id)) {
+    if (!input_ids_find_after(tail, arena, id) && !input_ids_find(line, arena, id)) {
         int length = snprintf(name, JOB_DATASET_BYTES_MAX + 32, "%.*s-%lld", (int)dataset.size, dataset.data,
                               (long long)lines->number);
         *id = (struct text){name, (size_t)length};
@@ -247,8 +247,8 @@ static enum status check_table(struct input_lines *lines, struct text dataset, s
     return status;
 }
 
-// Refuses duplicates in a full table, else makes room in it. The first share is split into smaller shares;
-// later shares are about as large, and the limit is doubled if one exceeds it.
+// Refuses duplicates in a full table, else makes room in it. The first part is split into smaller parts;
+// later parts are about as large, and the limit is doubled if one exceeds it.
 static enum status make_room(struct input_lines *lines, struct text dataset, struct id_table *table,
                              struct error *error)
 {
@@ -262,15 +262,15 @@ static enum status make_room(struct input_lines *lines, struct text dataset, str
     }
     if (status != STATUS_OK)
         return status;
-    if (table->share == 0)
+    if (table->part == 0)
         split_table(table);
     if (table->n >= table->limit)
         table->limit *= 2;
     return STATUS_OK;
 }
 
-static enum status check_share(struct input_lines *lines, struct text dataset, uint64_t mask,
-                               struct id_table *table, struct error *error)
+static enum status check_part(struct input_lines *lines, struct text dataset, uint64_t mask,
+                              struct id_table *table, struct error *error)
 {
     char name[JOB_DATASET_BYTES_MAX + 32];
     struct text line = TEXT(""), id;
@@ -296,10 +296,10 @@ enum status input_ids_check(struct input_lines *lines, struct text dataset,
                             const struct input_ids_limits *limits, struct error *error)
 {
     uint64_t mask = limits->n_bits < 64 ? (UINT64_C(1) << limits->n_bits) - 1 : UINT64_MAX;
-    struct id_table table = {.limit = limits->n_max, .n_shares = 1};
+    struct id_table table = {.limit = limits->n_max, .n_parts = 1};
     enum status status = STATUS_OK;
-    for (; status == STATUS_OK && table.share < table.n_shares; table.share++)
-        status = check_share(lines, dataset, mask, &table, error);
+    for (; status == STATUS_OK && table.part < table.n_parts; table.part++)
+        status = check_part(lines, dataset, mask, &table, error);
     free(table.entries);
     return status;
 }

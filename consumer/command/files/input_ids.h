@@ -5,7 +5,7 @@
 #include "consumer/command/files/input_lines.h"
 
 enum {
-    // hashes in memory at a time: 64 MiB. An input with more lines is read once for each share of the hashes
+    // hashes in memory at a time: 64 MiB. An input with more lines is read once for each part of the hashes
     INPUT_IDS_MAX = 4 << 20,
 };
 
@@ -16,7 +16,7 @@ bool input_ids_find(struct text line, struct arena *arena, struct text *id);
 
 // Finds the custom_id of a truncated line (input_lines.h) in its last bytes, as a member of the outermost
 // object after the member that made the line too long. False: there is none.
-bool input_ids_find_behind(struct text tail, struct arena *arena, struct text *id);
+bool input_ids_find_after(struct text tail, struct arena *arena, struct text *id);
 
 // Refuses an input in which two lines have the same id; a line without an id gets DATASET-LINE. Reads `lines`
 // from the beginning, several times if needed, and leaves them at any position. n_max and n_bits are

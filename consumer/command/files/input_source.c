@@ -47,7 +47,7 @@ static bool write_all(int fd, const char *bytes, size_t n)
 }
 
 // Copies a stream into a temporary file, and replaces its descriptor by that file's.
-static enum status spool_source(struct input_source *source, struct error *error)
+static enum status copy_source(struct input_source *source, struct error *error)
 {
     char bytes[COPY_BYTES];
     int copy = file_open_temporary(file_temporary_folder());
@@ -199,7 +199,7 @@ enum status input_source_open(struct input_source *source, const char *path, str
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a device",
                            source->name);
     else if (!S_ISREG(about.st_mode) || (own >= 0 && lseek(source->fd, 0, SEEK_CUR) != 0))
-        status = spool_source(source, error); // the rest of a partly read file
+        status = copy_source(source, error); // the rest of a partly read file
     if (status == STATUS_OK)
         status = refuse_packed(source, error);
     if (status == STATUS_OK)

@@ -250,7 +250,7 @@ static enum status prepare_poll(struct kafka_transport *kafka, int timeout_ms, s
     if (kafka->control.handle.rk &&
         kafka_control_poll(&kafka->control, timeout_ms, kafka->intake.events, error) != STATUS_OK)
         return kafka_stop(kafka, error);
-    if (kafka->control.n_behind > 0)
+    if (kafka->control.n_unread > 0)
         return STATUS_OK;
     if (kafka->figures.n_rejoins > 0 && join_group(kafka, error) != STATUS_OK)
         return error->status;
@@ -288,7 +288,7 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         kafka_stall_look(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
-        if ((kafka->watch.is_stuck || kafka->watch.is_behind) &&
+        if ((kafka->watch.is_stuck || kafka->watch.is_outdated) &&
             kafka_group_renew(kafka, &fault) != STATUS_OK)
             status = fault.status;
     }

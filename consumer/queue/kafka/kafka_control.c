@@ -61,12 +61,12 @@ static enum status find_ends(struct kafka_control *control, rd_kafka_topic_parti
         code = read_ends(control, list, RD_KAFKA_OFFSET_BEGINNING, deadline_ms);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
         return kafka_error_set(error, STATUS_REFUSE, &control->handle, topic, code);
-    control->n_behind = 0;
+    control->n_unread = 0;
     for (int32_t i = 0; i < control->n_partitions; i++) {
         if (list->elems[i].offset >= control->ends[i])
             control->ends[i] = -1;
         else
-            control->n_behind++;
+            control->n_unread++;
     }
     return STATUS_OK;
 }
@@ -111,7 +111,7 @@ static void mark_position(struct kafka_control *control, int32_t partition, int6
         next < control->ends[partition])
         return;
     control->ends[partition] = -1;
-    control->n_behind--;
+    control->n_unread--;
 }
 
 static void log_malformed_record(const struct kafka_control *control, const rd_kafka_message_t *message,
@@ -197,7 +197,7 @@ enum status kafka_control_poll(struct kafka_control *control, int timeout_ms,
     for (int i = 0; i < CONTROL_RECORDS_MAX && status == STATUS_OK; i++) {
         rd_kafka_message_t *message =
             rd_kafka_consumer_poll(control->handle.rk,
-                                   control->n_behind > 0 ? kafka_remaining_ms(deadline_ms) : 0);
+                                   control->n_unread > 0 ? kafka_remaining_ms(deadline_ms) : 0);
         if (!message)
             break;
         if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {

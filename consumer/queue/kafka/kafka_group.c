@@ -526,7 +526,7 @@ static void forget_group(struct kafka_transport *kafka)
 
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error)
 {
-    kafka->watch.is_stuck = kafka->watch.is_behind = false;
+    kafka->watch.is_stuck = kafka->watch.is_outdated = false;
     forget_group(kafka);
     kafka_group_drop_records(kafka);
     kafka_handle_close(&kafka->clients.consumer, clock_ms() + LOCAL_TIMEOUT_MS);

@@ -6,7 +6,7 @@
 enum { IDLE_COMMIT_INTERVAL_MS = 1000, WATCH_TIMEOUT_MS = 1000 };
 
 // Whether progress waits for a commit although no record follows that would cause one.
-static bool is_behind(const struct partition *partition)
+static bool has_lag(const struct partition *partition)
 {
     if (!partition || !partition->owned)
         return false;
@@ -22,7 +22,7 @@ void kafka_quiet_commit(struct kafka_transport *kafka)
     if (now_ms - kafka->watch.idle_commit_ms < IDLE_COMMIT_INTERVAL_MS)
         return;
     for (int32_t i = 0; i < kafka->partitions.n_items; i++) {
-        if (!is_behind(kafka->partitions.items[i]))
+        if (!has_lag(kafka->partitions.items[i]))
             continue;
         struct error error;
         kafka->watch.idle_commit_ms = now_ms;

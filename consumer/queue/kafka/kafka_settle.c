@@ -91,16 +91,16 @@ static rd_kafka_topic_partition_list_t *list_offsets(const struct kafka_transpor
     return list;
 }
 
-// Sets watch.is_behind if the group's offset of an owned partition is not the one we committed last: the
+// Sets watch.is_outdated if the group's offset of an owned partition is not the one we committed last: the
 // commit's marker was lost, and a sweep has aborted the commit since.
 static void compare_offsets(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list)
 {
     char line[ERROR_TEXT_BYTES];
-    for (int i = 0; i < list->cnt && !kafka->watch.is_behind; i++) {
+    for (int i = 0; i < list->cnt && !kafka->watch.is_outdated; i++) {
         const struct partition *partition = partition_find(&kafka->partitions, list->elems[i].partition);
-        kafka->watch.is_behind =
+        kafka->watch.is_outdated =
             partition && partition->owned && partition->saved_crc != kafka_saved_crc(&list->elems[i]);
-        if (!kafka->watch.is_behind)
+        if (!kafka->watch.is_outdated)
             continue;
         snprintf(
             line, sizeof line,

@@ -510,7 +510,7 @@ enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t dea
         return status;
     // Aborted jobs are committed again.
     status = kafka_settle(kafka, deadline_ms, error);
-    if (status == STATUS_OK && kafka->watch.is_behind)
+    if (status == STATUS_OK && kafka->watch.is_outdated)
         return error_set(error, STATUS_RETRY, ERROR_BROKER, "Kafka at %s: the group's offsets are read again",
                          kafka->config->brokers);
     return status;

@@ -105,7 +105,7 @@ struct kafka_control {
     const struct partition_table *partitions; // of the jobs topic
     int64_t *ends;                            // [n_partitions], at the start; -1: read
     int32_t n_partitions;
-    int32_t n_behind; // partitions not yet read to their end
+    int32_t n_unread; // partitions not yet read to their end
 };
 
 // ---- the transport ----
@@ -172,8 +172,8 @@ struct kafka_watch {
     int64_t watched_ms, idle_commit_ms; // last check of quiet partitions, last idle commit
     // partitions without records for this time are compared with the log end
     int quiet_ms;
-    bool is_stuck;  // the consumer does not fetch available records
-    bool is_behind; // the group's offsets are older than ours: nothing is committed before they are read
+    bool is_stuck;    // the consumer does not fetch available records
+    bool is_outdated; // the group's offsets are older than ours: nothing is committed before they are read
     // The group's offsets were refused for want of the right Read on the jobs topic: the worker waits for it,
     // because a restart would not help.
     bool lacks_read;
@@ -549,7 +549,7 @@ enum status kafka_verdict_keep(struct kafka_transport *kafka, rd_kafka_topic_par
 void kafka_settle_begin(struct kafka_transport *kafka);
 // Waits until no ended transaction of ours is still open in a partition, and aborts those that stay open. The
 // transaction's phase must be TRANSACTION_NONE or TRANSACTION_UNKNOWN. STATUS_RETRY: call again, after
-// TRANSACTION_BROKEN with a new producer. May set watch.is_behind.
+// TRANSACTION_BROKEN with a new producer. May set watch.is_outdated.
 enum status kafka_settle(struct kafka_transport *kafka, int64_t deadline_ms, struct error *error) WARN_UNUSED;
 void kafka_settle_finish(struct kafka_transport *kafka);
 // CRC-32 of a committed offset and its metadata; one value for all partitions without an offset.

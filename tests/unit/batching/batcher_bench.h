@@ -27,7 +27,7 @@ static inline struct bench bench_open_at(struct batch_limits limits, int64_t (*w
         fake_model_keep_states(bench.model, limits.n_state_slots);
     assert_ok(pool_create(&bench.pool, 2, &error), &error);
     struct batcher_config config = {
-        .engine = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model),
+        .executor = ahead ? fake_model_executor_ahead(bench.model) : fake_model_executor(bench.model),
         .pool = bench.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 100, .n_vocab = FAKE_VOCAB},
         .environment.chat_template =

@@ -4,7 +4,7 @@
 #include "tests/support/job_records.h"
 #include "tests/support/vocabulary_file.h"
 
-TEST(content_behind_thoughts_has_the_same_bad_utf8)
+TEST(content_after_thoughts_has_the_same_bad_utf8)
 {
     static const struct {
         const char *bytes;

@@ -287,7 +287,7 @@ TEST(stop_strings_end_an_answer_across_tokens_and_are_not_part_of_it)
 }
 
 // Answers that end by a token are one row longer than needed, those that end by their length are not.
-TEST(a_row_behind_the_last_token_shows_nowhere)
+TEST(a_row_after_the_last_token_shows_nowhere)
 {
     struct bench bench = bench_open((struct batch_limits){
         .n_sequences_max = 1, .n_tokens_max = 8, .n_jobs_max = 4, .n_pages = 30, .page_positions = 4});

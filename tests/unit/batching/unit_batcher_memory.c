@@ -83,7 +83,7 @@ static void check_answer(const struct job *job)
 static bool run_batch(struct fake_model *model, struct pool *pool, long n_good)
 {
     struct batcher_config config = {
-        .engine = fake_model_engine(model),
+        .executor = fake_model_executor(model),
         .pool = pool,
         .environment.chat_template = (const struct template *)(const void *)&letters,
         .environment.chat_format.thinking = &letters,

@@ -318,7 +318,7 @@ TEST(a_text_that_is_cut_after_it_was_transformed_has_vanished)
     assert_refuses(BOTH "{{ both | upper | truncate(9, true, '', 0) }}", record, LOST("1", "user"));
 }
 
-TEST(a_text_behind_the_continued_message_has_vanished)
+TEST(a_text_after_the_continued_message_has_vanished)
 {
     const char *const record = "{'job_id':'a','continue_final_message':true,'messages':[" MESSAGE(
         "user", "before") "," MESSAGE("assistant", "goes on") "]}";

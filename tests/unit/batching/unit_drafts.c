@@ -247,7 +247,7 @@ TEST(a_draft_is_dropped_from_its_first_wrong_token_on)
     bench_close(&bench);
 }
 
-TEST(forced_tokens_are_drafted_behind_a_token_that_leads_to_them)
+TEST(forced_tokens_are_drafted_after_a_token_that_leads_to_them)
 {
     struct bench bench = open_drafting(roomy, 32);
     int64_t n_steps[2];
@@ -355,7 +355,7 @@ TEST(cancelled_jobs_and_released_ones_leave_their_drafts)
     }
 }
 
-TEST(a_text_goes_on_behind_a_token_that_was_replaced)
+TEST(a_text_goes_on_after_a_token_that_was_replaced)
 {
     enum { N_TEXT = 60, N_BEFORE = 12, REPLACED = 150 };
     int32_t text[N_TEXT], answer[N_BEFORE + 2];

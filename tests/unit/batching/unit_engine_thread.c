@@ -83,7 +83,7 @@ static void create_batcher(int32_t n_sequences_max)
     model = fake_model_create(50, 16);
     assert_ok(pool_create(&pool, 1, &error), &error);
     struct batcher_config config = {
-        .engine = fake_model_engine(model),
+        .executor = fake_model_executor(model),
         .pool = pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
         .limits = {.n_sequences_max = n_sequences_max,

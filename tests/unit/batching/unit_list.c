@@ -45,10 +45,10 @@ TEST(items_keep_their_order_through_insertions_and_removals)
             assert_true(!items[i].link.previous && !items[i].link.next);
             memmove(&expected[place], &expected[place + 1], (size_t)(--n - place) * sizeof *expected);
         } else {
-            int behind = (int)random_below(&random, (uint32_t)n + 1); // items before the new one
-            list_insert(&list, behind ? &items[expected[behind - 1]].link : NULL, &items[i].link);
-            memmove(&expected[behind + 1], &expected[behind], (size_t)(n++ - behind) * sizeof *expected);
-            expected[behind] = i;
+            int after = (int)random_below(&random, (uint32_t)n + 1); // items before the new one
+            list_insert(&list, after ? &items[expected[after - 1]].link : NULL, &items[i].link);
+            memmove(&expected[after + 1], &expected[after], (size_t)(n++ - after) * sizeof *expected);
+            expected[after] = i;
         }
         assert_numbers(&list, expected, n);
     }

@@ -149,7 +149,7 @@ TEST(a_job_expected_to_outgrow_the_memory_starts_alone)
 
 // ---- results beyond what can be read back ----
 
-static struct engine inner;
+static struct step_executor inner;
 
 static void add_alternatives(const struct step *step, struct sample_result *results)
 {
@@ -191,14 +191,14 @@ TEST(a_result_too_large_to_be_read_back_is_an_error)
     for (int over = 0; over < 2; over++) {
         struct bench bench = bench_open(limits);
         struct error error;
-        inner = ahead ? fake_model_engine_ahead(bench.model) : fake_model_engine(bench.model);
+        inner = ahead ? fake_model_executor_ahead(bench.model) : fake_model_executor(bench.model);
         struct batcher_config config = {
-            .engine = inner,
+            .executor = inner,
             .pool = bench.pool,
             .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
             .limits = limits};
-        config.engine.step = step_with_alternatives;
-        config.engine.collect = ahead ? collect_with_alternatives : NULL;
+        config.executor.step = step_with_alternatives;
+        config.executor.collect = ahead ? collect_with_alternatives : NULL;
         batcher_destroy(bench.batcher);
         assert_ok(batcher_create(&bench.batcher, &config, &error), &error);
         struct job *job = long_job(20, 3, over ? MOST + 1 : MOST - 2, "job");

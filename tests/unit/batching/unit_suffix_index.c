@@ -17,7 +17,7 @@ static struct suffix_match find(const struct suffix_index *index, const int32_t 
     return suffix_index_find(index, 0, tail, n);
 }
 
-TEST(the_tokens_behind_the_longest_match_are_found)
+TEST(the_tokens_after_the_longest_match_are_found)
 {
     static const int32_t text[] = {5, 6, 7, 8, 20, 9, 7, 8, 30, 1, 2, 3, 4, 7, 8, 40, 6};
     struct suffix_index index = index_of(text, 17, 32);

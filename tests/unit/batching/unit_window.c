@@ -206,7 +206,7 @@ TEST(the_share_keeps_its_place_when_urgent_ones_keep_coming)
         if (letter == 'h')
             add_job('h', 100, 60);
     }
-    assert_int_equal(n_high, 10 * (WINDOW_SHARE - 1));
+    assert_int_equal(n_high, 10 * (WINDOW_OLDEST_EVERY - 1));
     assert_int_equal(admit(), 'h');
 }
 
@@ -286,7 +286,7 @@ TEST(any_mix_of_coming_and_going_gives_each_its_place_once)
         if (n_held)
             assert_true(tree.roots[0]->n_offered == window.offered->n_waiting);
     }
-    assert_in_range(n_out_of_turn, 1, n_admitted / WINDOW_SHARE);
+    assert_in_range(n_out_of_turn, 1, n_admitted / WINDOW_OLDEST_EVERY);
     while (admit())
         continue;
 }

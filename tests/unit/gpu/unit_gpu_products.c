@@ -96,7 +96,7 @@ TEST(operands_of_many_rows_are_swizzled_for_wgmma)
     assert_null(strstr(out.data, "swizzled"));
 }
 
-TEST(a_norm_makes_the_operand_of_the_product_behind_it)
+TEST(a_norm_makes_the_operand_of_the_product_after_it)
 {
     struct norm_parameters norm = {.kind = NORM_RMS, .weight = &gain, .n_groups = 1, .consumed = true};
     struct product products[] = {{.y = &y, .weight = &q4}, {.y = &z, .weight = &q6}};
@@ -202,7 +202,7 @@ static void defer_attention(struct matrix *to, int32_t n_rows)
         .attention = {.out = to->device.items, .strides.out = to->device.stride, .extent.n_rows = n_rows}};
 }
 
-TEST(attention_writes_the_operand_of_the_product_behind_it)
+TEST(attention_writes_the_operand_of_the_product_after_it)
 {
     struct product products[] = {{.y = &y, .weight = &q4}, {.y = &z, .weight = &b16}};
     defer_attention(&x, N_TOKENS);
@@ -237,7 +237,7 @@ TEST(attention_writes_the_operand_of_the_product_behind_it)
     expect("");
 }
 
-TEST(gates_write_the_operand_of_the_product_behind_them)
+TEST(gates_write_the_operand_of_the_product_after_them)
 {
     struct product gate = {.y = &y, .weight = &q4}, up = {.y = &z, .weight = &q4},
                    down = {.y = &x, .weight = &b16};
@@ -267,9 +267,9 @@ TEST(gates_write_an_operand_of_known_scale_in_place)
     make_matrix(&wide, "wide", 128, 128);
     make_matrix(&wide_up, "wide_up", 128, 128);
     gates.tensor.dims[1] = down_bfloat.tensor.dims[0] = down_half.tensor.dims[0] = 128;
-    gates.limits = (struct output_limits){0x1p10f, 1}; // the scale: 2^10 * (2^10 + 2^11) is below 2^22
+    gates.bound = (struct output_bound){0x1p10f, 1}; // the scale: 2^10 * (2^10 + 2^11) is below 2^22
     bias_of_gates.n_items = 128;
-    bias_of_gates.limits.largest = 0x1p11f;
+    bias_of_gates.bound.largest = 0x1p11f;
     struct product gate = {.y = &wide, .weight = &gates},
                    up = {.y = &wide_up, .weight = &gates, .bias = &bias_of_gates},
                    down[] = {{.y = &y, .weight = &down_bfloat}, {.y = &z, .weight = &down_half}};

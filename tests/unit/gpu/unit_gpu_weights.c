@@ -153,7 +153,7 @@ TEST(a_product_is_packed_piece_by_piece_to_the_same_bytes)
         }
 }
 
-// gpu/limit.h: of weights that multiply rows of a norm, until others are named; and of their biases.
+// gpu/output_bound.h: of weights that multiply rows of a norm, until others are named; and of their biases.
 TEST(weights_of_normed_rows_have_a_limit)
 {
     float items[N_INPUTS];
@@ -166,17 +166,17 @@ TEST(weights_of_normed_rows_have_a_limit)
                           .size_bytes = sizeof items},
                   tensor = make_tensor(TENSOR_Q8_0, 40, 1);
     struct norm_items norm = {items, NULL, N_INPUTS};
-    struct output_limits limits = limits_of_outputs(&tensor, &norm, NULL);
-    assert_true(limits.largest > limits.typical && limits.typical > 0);
+    struct output_bound bound = output_bound_of_weight(&tensor, &norm, NULL);
+    assert_true(bound.largest > bound.typical && bound.typical > 0);
     for (int i = 0; i < 3; i++) {
         gpu_normed_input(&backend.base, i == 1 ? &norm : NULL);
         struct weight *weight = create(&tensor, WEIGHT_PRODUCT);
-        assert_true(weight->limits.largest == (i == 1 ? limits.largest : 0));
-        assert_true(weight->limits.typical == (i == 1 ? limits.typical : 0));
+        assert_true(weight->bound.largest == (i == 1 ? bound.largest : 0));
+        assert_true(weight->bound.typical == (i == 1 ? bound.typical : 0));
         gpu_weight_destroy(&backend.base, weight);
     }
     struct weight *vector = create(&bias, WEIGHT_VECTOR);
-    assert_true(vector->limits.largest == 3);
+    assert_true(vector->bound.largest == 3);
     gpu_weight_destroy(&backend.base, vector);
     free((void *)tensor.data);
 }

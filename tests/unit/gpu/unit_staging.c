@@ -19,7 +19,7 @@ static struct {
     int n_events_left, n_pins_left; // until one fails; -1: no limit
     double now_us;
     const void *uploading[2]; // buffers whose copy may still run
-    struct device_event *behind[2];
+    struct device_event *after[2];
     char log[256];
     enum status status;
 } world;
@@ -49,8 +49,8 @@ void device_event_record(struct device *of, struct device_event *event)
     noted->waited = false;
     noted->at_us = world.now_us;
     for (int i = 0; i < 2; i++)
-        if (world.uploading[i] && !world.behind[i])
-            world.behind[i] = event;
+        if (world.uploading[i] && !world.after[i])
+            world.after[i] = event;
 }
 
 void device_event_wait(struct device *of, struct device_event *event)
@@ -59,8 +59,8 @@ void device_event_wait(struct device *of, struct device_event *event)
     assert_true(noted->recorded);
     noted->waited = true;
     for (int i = 0; i < 2; i++)
-        if (world.behind[i] == event)
-            world.uploading[i] = world.behind[i] = NULL;
+        if (world.after[i] == event)
+            world.uploading[i] = world.after[i] = NULL;
 }
 
 double device_event_between_us(const struct device_event *begin, const struct device_event *end)
@@ -87,7 +87,7 @@ void device_unpin(struct device *of, void *memory)
     free(memory);
 }
 
-// The copy runs until the event behind it was waited for.
+// The copy runs until the event after it was waited for.
 void device_upload(struct device *of, void *to, const void *from, size_t size_bytes)
 {
     int i = world.uploading[0] ? 1 : 0;

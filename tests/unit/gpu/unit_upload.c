@@ -155,7 +155,7 @@ static void check_layout(const struct step *step, const struct upload_counts *co
     assert_int_equal(layout.total_bytes, end);
 }
 
-TEST(arrays_stand_one_behind_the_other_at_multiples_of_16)
+TEST(arrays_stand_one_after_the_other_at_multiples_of_16)
 {
     struct step step = make_step();
     check_layout(&step, &exact, PAGE);

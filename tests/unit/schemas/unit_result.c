@@ -166,7 +166,7 @@ TEST(results_read_back_as_they_were_written)
     job_destroy(empty);
 }
 
-TEST(scores_of_choices_stand_behind_the_choices)
+TEST(scores_of_choices_follow_the_choices)
 {
     static const char expected[] =
         "\"choice_logprobs\":[{\"choice\":\"yes\",\"logprob\":-0.125,\"probability\":0.75},"

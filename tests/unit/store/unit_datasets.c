@@ -130,10 +130,10 @@ TEST(living_workers_hold_half_of_their_share_while_much_is_left_and_all_at_the_e
     assert_int_equal(claim_n(second, "", 10), 10); // no more than it asks for
     assert_int_equal(claim_n(second, "", 64), 22);
     store_close(third); // it did not say so: its lock is gone
-    second->share.n_workers = 0;
+    second->claiming.n_workers = 0;
     assert_int_equal(claim_n(second, "", 64), 16); // of 96
     assert_ok(store_worker_stop(first, &error), &error);
-    second->share.n_workers = 0;
+    second->claiming.n_workers = 0;
     assert_int_equal(claim_n(second, "", 64), 64); // alone: as many as it asks for
     store_close(first);
     store_close(second);
@@ -143,7 +143,7 @@ TEST(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead)
 {
     struct store *first = open_worker_of(NULL, ""), *second = open_worker_of(NULL, "");
     submit(first, "d", 0, 16);
-    assert_int_equal(first->share.n_batch, 4);
+    assert_int_equal(first->claiming.n_batch, 4);
     assert_int_equal(claim_n(first, "", 64), 6); // a batch and a half, which is more than half of its share
     assert_int_equal(claim_n(second, "", 64), 6);
     submit(first, "one", 0, 1);
@@ -151,7 +151,7 @@ TEST(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead)
     struct store *other = open_worker_of(NULL, "three"); // takes no others: those are shared without it
     assert_int_equal(claim_n(other, "three", 64), 1);
     assert_int_equal(claim_n(first, "one", 64), 0); // it holds more than a share of one
-    second->share.n_workers = 0;
+    second->claiming.n_workers = 0;
     assert_int_equal(claim_n(second, "", 64), 0);
     store_close(first);
     store_close(second);
@@ -160,17 +160,17 @@ TEST(few_jobs_fill_each_worker_s_batch_before_any_are_taken_ahead)
 
 TEST(workers_beyond_the_newest_are_not_counted)
 {
-    struct store *stores[STORE_SHARING_MAX + 1];
-    for (int i = 0; i <= STORE_SHARING_MAX; i++)
+    struct store *stores[STORE_COUNTED_WORKERS_MAX + 1];
+    for (int i = 0; i <= STORE_COUNTED_WORKERS_MAX; i++)
         stores[i] = open_worker_of(NULL, "");
     assert_int_equal(claim_n(stores[0], "", 1), 0);
-    assert_int_equal(stores[0]->share.n_workers, STORE_SHARING_MAX);
-    assert_ok(store_worker_stop(stores[STORE_SHARING_MAX], &error), &error);
-    assert_ok(store_worker_stop(stores[STORE_SHARING_MAX - 1], &error), &error);
-    stores[0]->share.n_workers = 0;
+    assert_int_equal(stores[0]->claiming.n_workers, STORE_COUNTED_WORKERS_MAX);
+    assert_ok(store_worker_stop(stores[STORE_COUNTED_WORKERS_MAX], &error), &error);
+    assert_ok(store_worker_stop(stores[STORE_COUNTED_WORKERS_MAX - 1], &error), &error);
+    stores[0]->claiming.n_workers = 0;
     assert_int_equal(claim_n(stores[0], "", 1), 0);
-    assert_int_equal(stores[0]->share.n_workers, STORE_SHARING_MAX - 1);
-    for (int i = 0; i <= STORE_SHARING_MAX; i++)
+    assert_int_equal(stores[0]->claiming.n_workers, STORE_COUNTED_WORKERS_MAX - 1);
+    for (int i = 0; i <= STORE_COUNTED_WORKERS_MAX; i++)
         store_close(stores[i]);
 }
 

@@ -84,7 +84,7 @@ TEST_WITH(living_workers_lock_a_new_file_where_theirs_was_deleted, fresh_path, N
     store_close(second);
 }
 
-TEST_WITH(a_worker_that_dies_behind_a_new_file_gives_its_jobs_back_at_once, fresh_path, NULL)
+TEST_WITH(a_worker_that_dies_after_a_new_file_gives_its_jobs_back_at_once, fresh_path, NULL)
 {
     struct store *first = open_store(true);
     submit(first, "d", 0, 2);
@@ -157,7 +157,7 @@ static void keep_crashes(void *context, const struct claimed_job *job)
 }
 
 // `ages`: the new lock file is older than living workers need to lock their bytes in it.
-static size_t claim_behind_a_lost_lock(bool ages)
+static size_t claim_after_a_lost_lock(bool ages)
 {
     struct store *first = open_store(true);
     submit(first, "d", 0, 1);
@@ -184,12 +184,12 @@ static size_t claim_behind_a_lost_lock(bool ages)
 
 TEST_WITH(a_worker_whose_lock_was_lost_keeps_its_jobs_for_a_while, fresh_path, NULL)
 {
-    assert_int_equal(claim_behind_a_lost_lock(false), 0);
+    assert_int_equal(claim_after_a_lost_lock(false), 0);
 }
 
 TEST_WITH(jobs_of_a_worker_whose_lock_was_lost_are_blamed_for_nothing, fresh_path, NULL)
 {
-    assert_int_equal(claim_behind_a_lost_lock(true), 1);
+    assert_int_equal(claim_after_a_lost_lock(true), 1);
     assert_int_equal(crashes_seen, 0);
 }
 

@@ -100,7 +100,7 @@ TEST_WITH(jobs_have_what_their_records_say, fresh_path, NULL)
     store_close(store);
 }
 
-TEST(results_end_their_jobs_before_or_behind_the_records)
+TEST(results_end_their_jobs_before_or_after_the_records)
 {
     static const char expected[] =
         "a|custom|1|done|2|51000000|jobs|5|1001|w-1|-|-|10|20|3|4|5|6|-|7000000\n"
@@ -114,14 +114,14 @@ TEST(results_end_their_jobs_before_or_behind_the_records)
                                         {.job = jobs[2], .worker = TEXT("w-1"), .finished_at_us = 8000000}};
     struct mirrored_job records[] = {submitted("a", 0, 2000000), submitted("b", 1, 1000000),
                                      submitted("c", 2, 0)};
-    for (int behind = 0; behind < 2; behind++) {
+    for (int after = 0; after < 2; after++) {
         fresh_path(NULL);
         struct store *store = open_store(false);
         assert_ok(store_mirror_start(store, jobs_topic, results_topic, &error), &error);
-        if (!behind)
+        if (!after)
             mirror(store, records, 3, NULL, 0);
         mirror(store, NULL, 0, results, 3);
-        if (behind)
+        if (after)
             mirror(store, records, 3, NULL, 0);
         assert_string_equal(query(store, columns), expected);
         assert_string_equal(

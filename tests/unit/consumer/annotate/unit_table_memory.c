@@ -3,7 +3,7 @@
 #include "consumer/annotate/evaluation.h"
 #include "consumer/annotate/row_messages.h"
 #include "consumer/annotate/row_order.h"
-#include "consumer/annotate/row_spool.h"
+#include "consumer/annotate/row_requests.h"
 #include "consumer/annotate/table_reader.h"
 #include "consumer/annotate/table_writer.h"
 #include "tests/golden/golden.h"
@@ -112,31 +112,31 @@ TEST(an_order_without_memory_is_refused)
     }
 }
 
-// ---- a spool of requests ----
+// ---- requests of rows in a file ----
 
-static enum status spool_rows(void *context, struct error *error)
+static enum status hold_requests(void *context, struct error *error)
 {
-    struct row_spool spool;
+    struct row_requests requests;
     struct buffer request = {0};
-    enum status status = row_spool_open(&spool, error);
+    enum status status = row_requests_open(&requests, error);
     for (int i = 0; i < 1500 && status == STATUS_OK; i++)
-        status = row_spool_add(&spool, TEXT("request"), i, i, error);
+        status = row_requests_add(&requests, TEXT("request"), i, i, error);
     if (status == STATUS_OK)
-        status = row_spool_read(&spool, 1400, &request, error);
+        status = row_requests_read(&requests, 1400, &request, error);
     if (status == STATUS_OK && request.failed)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "reading");
     if (status == STATUS_OK) {
         assert_true(text_equals_string((struct text){request.data, request.size}, "request"));
-        assert_int_equal(spool.rows[1400].seed, 1400);
+        assert_int_equal(requests.rows[1400].seed, 1400);
     }
     buffer_finish(&request);
-    row_spool_close(&spool);
+    row_requests_close(&requests);
     return status;
 }
 
-TEST(a_spool_without_memory_is_refused)
+TEST(requests_without_memory_for_them_is_refused)
 {
-    assert_true(fail_each(spool_rows, NULL) >= 2 * 2);
+    assert_true(fail_each(hold_requests, NULL) >= 2 * 2);
 }
 
 // ---- messages of a row ----

@@ -384,7 +384,7 @@ TEST(a_fleet_is_listed_with_its_lag)
 
 TEST(json_has_all_figures)
 {
-    settings.json = true;
+    settings.output.json = true;
     world.totals = (struct store_totals){.n_workers_alive = 2,
                                          .n_steps = 12,
                                          .prefill_tokens = 99,
@@ -452,7 +452,7 @@ TEST(json_has_all_figures)
 
 TEST(what_is_unknown_is_null)
 {
-    settings.json = true;
+    settings.output.json = true;
     world.totals.n_workers_alive = -1;
     run_it("{\"datasets\":[],\"unfinished\":[],\"suspects\":[],\"fleet\":[],\"partitions\":0,"
            "\"partitions_owned\":0,\"jobs_behind\":0,\"map_covered\":0,\"workers_alive\":null,\"steps\":0,"

@@ -8,7 +8,7 @@ static struct error error;
 TEST(what_is_not_given_has_a_default)
 {
     const struct settings settings = {.kafka.brokers = "h:1"};
-    assert_ok(kafka_settings_init(&kafka, &settings, NULL, &error), &error);
+    assert_ok(kafka_settings_init(&kafka, &settings.kafka, NULL, &error), &error);
     assert_string_equal(kafka.config.brokers, "h:1");
     assert_string_equal(kafka.config.topics.jobs, "sheaf-jobs");
     assert_string_equal(kafka.config.topics.results, "sheaf-results");
@@ -41,7 +41,7 @@ TEST(what_is_given_is_taken)
                                                 .membership_timeout_s = 90},
                                 .kafka.refuse_deleted = true,
                                 .kafka.ignore_offset_map = true};
-    assert_ok(kafka_settings_init(&kafka, &settings, "/x/y/sheaf.db", &error), &error);
+    assert_ok(kafka_settings_init(&kafka, &settings.kafka, "/x/y/sheaf.db", &error), &error);
     const struct kafka_config *config = &kafka.config;
     assert_string_equal(config->topics.jobs, "j");
     assert_string_equal(config->topics.results, "r");
@@ -79,7 +79,7 @@ TEST(two_topics_of_one_name_are_refused_by_their_options)
             snprintf(expected, sizeof expected,
                      "%s and %s both name topic t%d: each needs a topic of its own", options[j], options[i],
                      j);
-            assert_int_equal(kafka_settings_init(&kafka, &settings, NULL, &error), STATUS_REFUSE);
+            assert_int_equal(kafka_settings_init(&kafka, &settings.kafka, NULL, &error), STATUS_REFUSE);
             assert_int_equal(error.code, ERROR_USAGE);
             assert_string_equal(error.text, expected);
         }
@@ -88,7 +88,7 @@ TEST(two_topics_of_one_name_are_refused_by_their_options)
 TEST(an_unknown_protocol_is_refused)
 {
     const struct settings settings = {.kafka.brokers = "h:1", .kafka.group.protocol = "raft"};
-    assert_int_equal(kafka_settings_init(&kafka, &settings, NULL, &error), STATUS_REFUSE);
+    assert_int_equal(kafka_settings_init(&kafka, &settings.kafka, NULL, &error), STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_USAGE);
     assert_non_null(strstr(error.text, "got \"raft\""));
 }

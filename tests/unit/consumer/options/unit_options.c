@@ -33,8 +33,8 @@ TEST(values_follow_names_letters_and_equals_signs)
 {
     assert_int_equal(parse("run in.jsonl -o out.jsonl --model=m.gguf -t 2 --kv-memory 1.5G --max-batch=7"),
                      STATUS_OK);
-    assert_string_equal(settings.positionals[0], "in.jsonl");
-    assert_string_equal(settings.output, "out.jsonl");
+    assert_string_equal(settings.line.positionals[0], "in.jsonl");
+    assert_string_equal(settings.output.file, "out.jsonl");
     assert_string_equal(settings.model.path, "m.gguf");
     assert_int_equal(settings.engine.threads, 2);
     assert_int_equal(settings.engine.kv_memory_bytes, 1610612736);
@@ -42,8 +42,8 @@ TEST(values_follow_names_letters_and_equals_signs)
     settings_finish(&settings);
     assert_int_equal(parse("collect -dname -o- --force"), STATUS_OK);
     assert_string_equal(settings.dataset, "name");
-    assert_string_equal(settings.output, "-");
-    assert_true(settings.force);
+    assert_string_equal(settings.output.file, "-");
+    assert_true(settings.output.force);
     settings_finish(&settings);
 }
 
@@ -69,8 +69,8 @@ static void expect_model(const char *line, const char *model, const char *first,
 {
     assert_int_equal(parse(line), STATUS_OK);
     assert_string_equal(settings.model.path, model);
-    assert_string_equal(settings.positionals[0], first);
-    assert_int_equal(settings.n_positionals, n_positionals);
+    assert_string_equal(settings.line.positionals[0], first);
+    assert_int_equal(settings.line.n_positionals, n_positionals);
     settings_finish(&settings);
 }
 
@@ -189,9 +189,9 @@ TEST(a_second_value_of_an_input_is_refused)
     expect_usage_error("logits m --tokens 1 --tokens 2", "--tokens was given twice");
     // Of numbers and of places to write to the last one counts.
     assert_int_equal(parse("run in --max-tokens 3 -t 1 --max-tokens 4 -t2 -o a -o b -q -q"), STATUS_OK);
-    assert_int_equal(settings.model.max_tokens_default, 4);
+    assert_int_equal(settings.sampling.max_tokens_default, 4);
     assert_int_equal(settings.engine.threads, 2);
-    assert_string_equal(settings.output, "b");
+    assert_string_equal(settings.output.file, "b");
     settings_finish(&settings);
     setenv("SHEAF_SCHEMA", "e", 1); // another source is no second value
     assert_int_equal(parse("annotate t m --schema a"), STATUS_OK);
@@ -248,7 +248,7 @@ TEST(the_line_stands_over_the_environment_and_that_over_the_file)
     assert_int_equal(settings.engine.threads, 5);
     assert_int_equal(settings.engine.n_sequences_max, 7);
     assert_int_equal(settings.engine.window, 9);
-    assert_false(settings.force);
+    assert_false(settings.output.force);
     settings_finish(&settings);
     setenv("SHEAF_THREADS", "many", 1);
     expect_usage_error(line, "SHEAF_THREADS: --threads: expected a number");

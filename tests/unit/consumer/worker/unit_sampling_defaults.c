@@ -20,20 +20,21 @@ static struct gguf *make_model(const char *const (*keys)[2])
     return gguf;
 }
 
-static enum status read_defaults(const char *const (*keys)[2], const struct settings *settings,
+static enum status read_defaults(const char *const (*keys)[2], const struct sampling_options *options,
                                  struct sampling_defaults *defaults, struct error *error)
 {
     struct gguf *gguf = make_model(keys);
-    enum status status = sampling_defaults_read(defaults, gguf, settings, error);
+    enum status status = sampling_defaults_read(defaults, gguf, options, error);
     gguf_close(gguf);
     return status;
 }
 
-static void assert_names(const char *const (*keys)[2], const struct settings *settings, const char *expected)
+static void assert_names(const char *const (*keys)[2], const struct sampling_options *options,
+                         const char *expected)
 {
     struct sampling_defaults defaults;
     struct error error;
-    assert_ok(read_defaults(keys, settings, &defaults, &error), &error);
+    assert_ok(read_defaults(keys, options, &defaults, &error), &error);
     assert_string_equal(defaults.names, expected);
 }
 
@@ -47,21 +48,24 @@ static const char *const qwen[][2] = {{"general.sampling.temp", "0.6"},
 
 TEST(options_come_before_the_model_and_the_model_before_nothing)
 {
-    assert_names(NULL, &(struct settings){0}, "");
-    assert_names(qwen, &(struct settings){0},
+    assert_names(NULL, &(struct settings){0}.sampling, "");
+    assert_names(qwen, &(struct settings){0}.sampling,
                  " temperature=0.6 top-p=0.95 top-k=20 min-p=0 repetition-penalty=1.05 max-tokens=2048");
-    assert_names(qwen, &(struct settings){.sampling.defaults = "none"}, "");
+    assert_names(qwen, &(struct settings){.sampling.defaults = "none"}.sampling, "");
+    assert_names(qwen,
+                 &(struct settings){
+                     .sampling.defaults = "none", .sampling.top_k = "7", .sampling.max_tokens_default = 9}
+                      .sampling,
+                 " top-k=7 max-tokens=9");
     assert_names(
-        qwen,
-        &(struct settings){.sampling.defaults = "none", .sampling.top_k = "7", .model.max_tokens_default = 9},
-        " top-k=7 max-tokens=9");
-    assert_names(NULL,
-                 &(struct settings){.sampling = {.thinking_token_budget = "512", .reasoning_effort = "low"}},
-                 " thinking-token-budget=512 reasoning-effort=low");
+        NULL,
+        &(struct settings){.sampling = {.thinking_token_budget = "512", .reasoning_effort = "low"}}.sampling,
+        " thinking-token-budget=512 reasoning-effort=low");
     assert_names(qwen,
                  &(struct settings){
                      .sampling = {.temperature = "0", .presence_penalty = "1.5", .frequency_penalty = "-2"},
-                     .model.max_tokens_default = 9},
+                     .sampling.max_tokens_default = 9}
+                      .sampling,
                  " temperature=0 top-p=0.95 top-k=20 min-p=0 presence-penalty=1.5 frequency-penalty=-2 "
                  "repetition-penalty=1.05 max-tokens=9");
 }
@@ -71,7 +75,7 @@ TEST(numbers_out_of_range_are_refused_with_their_name)
     static const char *const cold[][2] = {{"general.sampling.temp", "-1"}, {NULL, NULL}};
     struct sampling_defaults defaults;
     struct error error;
-    assert_int_equal(read_defaults(cold, &(struct settings){0}, &defaults, &error), STATUS_REFUSE);
+    assert_int_equal(read_defaults(cold, &(struct settings){0}.sampling, &defaults, &error), STATUS_REFUSE);
     assert_non_null(strstr(
         error.text, "the model's general.sampling.temp (--sampling-defaults none ignores it): temperature: "
                     "expected a number from 0"));
@@ -90,7 +94,7 @@ TEST(numbers_out_of_range_are_refused_with_their_name)
         {{.sampling.defaults = "mine"}, "--sampling-defaults: expected model or none, got \"mine\""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(read_defaults(NULL, &cases[i].settings, &defaults, &error), STATUS_REFUSE);
+        assert_int_equal(read_defaults(NULL, &cases[i].settings.sampling, &defaults, &error), STATUS_REFUSE);
         assert_int_equal(error.code, ERROR_USAGE);
         if (!strstr(error.text, cases[i].text))
             fail_msg("expected \"%s\" in: %s", cases[i].text, error.text);
@@ -101,7 +105,7 @@ TEST(a_job_takes_only_the_defaults_of_what_it_does_not_name)
 {
     struct sampling_defaults defaults;
     struct error error;
-    assert_ok(read_defaults(qwen, &(struct settings){0}, &defaults, &error), &error);
+    assert_ok(read_defaults(qwen, &(struct settings){0}.sampling, &defaults, &error), &error);
     struct job *job = job_create();
     assert_ok(job_decode(job, TEXT("{\"job_id\":\"a\",\"prompt\":\"p\",\"temperature\":1,\"min_p\":0.5}"),
                          ENCODING_JSON, &error),
@@ -134,7 +138,8 @@ static void assert_warnings(const char *const (*keys)[2], char *defaults, const 
     struct sampling_defaults ignored;
     struct error error;
     assert_ok(log_configure(&(struct log_settings){.level = LOG_WARNING, .path = path}, &error), &error);
-    assert_ok(read_defaults(keys, &(struct settings){.sampling.defaults = defaults}, &ignored, &error),
+    assert_ok(read_defaults(keys, &(struct settings){.sampling.defaults = defaults}.sampling, &ignored,
+                            &error),
               &error);
     FILE *file = fopen(path, "r");
     assert_non_null(file);

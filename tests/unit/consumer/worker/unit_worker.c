@@ -472,7 +472,7 @@ TEST(checks_of_steps_travel_to_the_main_thread_s_log)
     assert_ok(log_configure(&(struct log_settings){.level = LOG_INFO, .path = path}, &error), &error);
     struct stage stage = stage_open(20, 20);
     struct batcher_config config = {
-        .engine = fake_model_engine(stage.model),
+        .executor = fake_model_executor(stage.model),
         .pool = stage.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
         .limits = {.n_sequences_max = 16,
@@ -480,7 +480,7 @@ TEST(checks_of_steps_travel_to_the_main_thread_s_log)
                    .n_jobs_max = 20,
                    .n_pages = 200,
                    .page_positions = 16}};
-    config.engine.take_findings = check_every_step;
+    config.executor.take_findings = check_every_step;
     batcher_destroy(stage.batcher);
     assert_int_equal(batcher_create(&stage.batcher, &config, &stage.error), STATUS_OK);
     stage.config.batcher = stage.batcher;

@@ -172,9 +172,9 @@ TEST(figures_are_published_while_refused_records_are_isolated)
     enum { N_AWAITED = 4 };
     int n_published = 0;
     struct stage stage = stage_open(40, 20);
-    stage.config.pages.publish = count_published_figures;
-    stage.config.pages.context = &n_published;
-    stage.config.pages.fd = -1;
+    stage.config.exporter.publish = count_published_figures;
+    stage.config.exporter.context = &n_published;
+    stage.config.exporter.fd = -1;
     stage.script->refusal.n_published = &n_published;
     stage.script->refusal.n_awaited = N_AWAITED;
     assert_int_equal(stage_run(&stage), STATUS_OK);

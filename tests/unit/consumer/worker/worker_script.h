@@ -334,7 +334,7 @@ static struct stage stage_open(int n_jobs, int n_jobs_max)
     stage.model = fake_model_create(limits.n_pages, limits.page_positions);
     assert_int_equal(pool_create(&stage.pool, 2, &stage.error), STATUS_OK);
     struct batcher_config config = {
-        .engine = fake_model_engine(stage.model),
+        .executor = fake_model_executor(stage.model),
         .pool = stage.pool,
         .environment.limits = {.n_context = 4096, .n_context_original = 4096, .n_vocab = FAKE_VOCAB},
         .limits = limits};

@@ -241,7 +241,7 @@ TEST(in_auto_mode_text_stays_free_until_a_call_begins)
     }
 }
 
-TEST(calls_may_stand_behind_content)
+TEST(calls_may_follow_content)
 {
     struct job *job = make_job("");
     struct answer_format format = format_of("hermes", "");
@@ -430,7 +430,7 @@ TEST(a_model_without_a_template_has_no_format)
     assert_null(format.thinking);
 }
 
-TEST(a_constraint_holds_behind_the_thoughts)
+TEST(a_constraint_holds_after_the_thoughts)
 {
     struct job *job = make_job(",\"tool_choice\":\"required\"");
     struct answer_format format = format_of("json", "<think></think>");

@@ -642,7 +642,7 @@ static size_t safe_size(const char *pattern, const char *const *tokens, size_t n
     return size;
 }
 
-TEST(forced_bytes_are_safe_up_to_a_token_that_goes_on_behind_them)
+TEST(forced_bytes_are_safe_up_to_a_token_that_goes_on_after_them)
 {
     static const char *const tokens[] = {"a", "b", "c", "abc", "bcx", "cyy", "d", ""};
     assert_int_equal(safe_size("abc", tokens, 8, 0), 3); // nothing follows

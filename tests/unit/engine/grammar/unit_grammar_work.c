@@ -212,14 +212,14 @@ TEST(an_answer_ends_at_its_work_whatever_was_built_before)
 // Each letter is behind many states, from which the end is far.
 static const char far[] = "([a-z]*[a-g][a-z]{30}|[a-z]*[e-m][a-z]{29}a[a-z]*|[a-z]*[k-z][a-z]{28})*zzzz";
 
-TEST(a_look_behind_all_tokens_ends_at_its_work)
+TEST(a_scan_after_all_tokens_ends_at_its_work)
 {
     assert_work_ends_at((struct grammar_text){grammar_compile_regex, far, true}, GRAMMAR_LIMIT_MASK_WORK,
                         (const uint64_t[]){120000, 250000}, "grammar_mask_work");
 }
 
 // Each letter ends the text, so the steps alone are work. A mask may take shortcuts that a look does not.
-TEST(a_look_behind_tokens_that_end_the_text_is_work)
+TEST(a_scan_after_tokens_that_end_the_text_is_work)
 {
     uint32_t mask[(N_TOKENS + 31) / 32];
     struct grammar_bench bench;
@@ -233,7 +233,7 @@ TEST(a_look_behind_tokens_that_end_the_text_is_work)
     bench_finish(&bench);
 }
 
-TEST(looks_behind_all_tokens_are_work_of_the_answer)
+TEST(scans_after_all_tokens_are_work_of_the_answer)
 {
     assert_work_ends_at((struct grammar_text){grammar_compile_regex, far, true}, GRAMMAR_LIMIT_ANSWER_WORK,
                         (const uint64_t[]){300000, 1000000}, "grammar_answer_work");

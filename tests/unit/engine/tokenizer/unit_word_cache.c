@@ -22,7 +22,7 @@ static int find_word(const struct word_cache *cache, struct text word, const cha
     return word_cache_find(cache, word.data, &word.size, 1, end, ids, &n_ids, key) ? (int)n_ids : -1;
 }
 
-// A look that is expected to find n_ids, -1: nothing, and the key it makes. Nothing behind the word is read.
+// A look that is expected to find n_ids, -1: nothing, and the key it makes. Nothing after the word is read.
 static struct word_key look(const struct word_cache *cache, struct text word, int32_t *ids, int n_ids)
 {
     struct word_key key;
@@ -53,20 +53,19 @@ static void check_key(const struct word_key *key, const char *word, size_t size)
 }
 
 // In memory of exactly its size, so that the address sanitizer sees a read past either end; and with more
-// behind it.
+// after it.
 TEST(words_of_all_lengths_have_keys_of_their_own_whatever_follows_them)
 {
     struct word_cache *cache = create_cache();
     int32_t out[WORD_CACHE_IDS_MAX];
     for (size_t size = 1; size <= WORD_CACHE_BYTES_MAX; size++)
-        for (size_t behind = 0; behind <= WORD_CACHE_BYTES_MAX; behind++) {
-            char *word = malloc(size + behind);
+        for (size_t after = 0; after <= WORD_CACHE_BYTES_MAX; after++) {
+            char *word = malloc(size + after);
             assert_non_null(word);
-            for (size_t i = 0; i < size + behind; i++)
+            for (size_t i = 0; i < size + after; i++)
                 word[i] = (char)(0xC0 + i);
             struct word_key key;
-            assert_int_equal(find_word(cache, (struct text){word, size}, word + size + behind, &key, out),
-                             -1);
+            assert_int_equal(find_word(cache, (struct text){word, size}, word + size + after, &key, out), -1);
             check_key(&key, word, size);
             free(word);
         }

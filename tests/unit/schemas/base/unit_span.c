@@ -52,7 +52,7 @@ TEST(parts_are_kept_in_their_own_memory_however_many)
     text_spans_finish(&spans);
 }
 
-TEST(a_cut_takes_what_lies_behind_it)
+TEST(a_cut_takes_what_follows_it)
 {
     static const char *const expected[] = {"",    "",    "",        "2-3",     "2-4",
                                            "2-5", "2-5", "2-5 6-7", "2-5 6-8", "2-5 6-8"};

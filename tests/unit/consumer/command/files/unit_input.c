@@ -225,37 +225,38 @@ static void assert_id(const char *line, const char *expected)
     arena_finish(&arena);
 }
 
-static void assert_behind(const char *tail, const char *expected)
+static void assert_found_after(const char *tail, const char *expected)
 {
     struct arena arena = {0};
     struct text id = {0};
-    bool found = input_ids_find_behind(text_from_string(tail), &arena, &id);
+    bool found = input_ids_find_after(text_from_string(tail), &arena, &id);
     if (found != (expected != NULL) || (found && !text_equals_string(id, expected)))
         fail_msg("%s: got \"%.*s\"", tail, found ? (int)id.size : 4, found ? id.data : "none");
     arena_finish(&arena);
 }
 
-TEST(the_id_behind_what_made_a_line_too_long_is_found_by_its_end)
+TEST(the_id_after_what_made_a_line_too_long_is_found_by_its_end)
 {
-    assert_behind("xxx\"}]},\"custom_id\":\"a b\"}", "a b");
-    assert_behind("xxx\"}]}, \"custom_id\" : \"a\", \"method\":\"POST\",\"index\":[1,{\"b\":2}] } \r", "a");
-    assert_behind("xxx\",\"metadata\":{\"custom_id\":\"b\"}},\"custom_id\":\"a\"}", "a");
-    assert_behind("xxx\",\"metadata\":{\"custom_id\":\"b\"}}", NULL);
-    assert_behind("xxx \\\"custom_id\\\":\\\"b\\\"}", NULL);
-    assert_behind("xxx\"},\"custom_id\":\"a\"", NULL);
-    assert_behind("xxx\"},\"custom_id\":null}", NULL);
-    assert_behind("", NULL);
+    assert_found_after("xxx\"}]},\"custom_id\":\"a b\"}", "a b");
+    assert_found_after("xxx\"}]}, \"custom_id\" : \"a\", \"method\":\"POST\",\"index\":[1,{\"b\":2}] } \r",
+                       "a");
+    assert_found_after("xxx\",\"metadata\":{\"custom_id\":\"b\"}},\"custom_id\":\"a\"}", "a");
+    assert_found_after("xxx\",\"metadata\":{\"custom_id\":\"b\"}}", NULL);
+    assert_found_after("xxx \\\"custom_id\\\":\\\"b\\\"}", NULL);
+    assert_found_after("xxx\"},\"custom_id\":\"a\"", NULL);
+    assert_found_after("xxx\"},\"custom_id\":null}", NULL);
+    assert_found_after("", NULL);
 }
 
 TEST(a_line_above_the_limit_keeps_its_end)
 {
-    static const char behind[] = "\"}}],\"custom_id\":\"late\"}";
+    static const char after[] = "\"}}],\"custom_id\":\"late\"}";
     struct submission_count count = {0};
     struct buffer text = {0};
     buffer_add_string(&text, "{\"body\":{\"messages\":[{\"content\":\"");
     for (size_t i = 0; i < JOB_RECORD_BYTES_MAX + (size_t)3 * INPUT_BUFFER_BYTES; i++)
         buffer_add_byte(&text, 'x');
-    buffer_add_string(&text, behind);
+    buffer_add_string(&text, after);
     buffer_add_string(&text, "\n{\"prompt\":\"y\"}\n");
     write_text(text.data);
     struct input input;
@@ -401,7 +402,7 @@ static enum status read_from(const char *text, const struct input_position *from
     return status;
 }
 
-TEST(an_input_goes_on_behind_the_lines_of_each_position)
+TEST(an_input_goes_on_after_the_lines_of_each_position)
 {
     struct received whole, rest;
     char *text = lines_of(N_LINES);
@@ -422,7 +423,7 @@ TEST(an_input_goes_on_behind_the_lines_of_each_position)
     free(text);
 }
 
-TEST(appended_lines_are_read_also_behind_a_last_line_without_line_feed)
+TEST(appended_lines_are_read_also_after_a_last_line_without_line_feed)
 {
     struct received first, more;
     assert_int_equal(read_from("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}", NULL, &first), STATUS_OK);

@@ -349,7 +349,7 @@ static void mark(bool complete)
     mark_lines(LINE("a") "\n" LINE("b") "\n", complete);
 }
 
-TEST(a_submission_goes_on_behind_its_marker)
+TEST(a_submission_goes_on_after_its_marker)
 {
     mark(false); // interrupted: the jobs are of one time
     assert_int_equal(submit(LINE("a") "\n" LINE("b") "\n" LINE("c") "\n"), STATUS_OK);

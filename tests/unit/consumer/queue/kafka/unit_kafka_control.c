@@ -237,20 +237,20 @@ static void assert_opened(void)
 
 // ---- opening ----
 
-TEST(it_is_read_from_its_start_and_is_behind_until_its_end)
+TEST(it_is_read_from_its_start_and_is_unread_until_its_end)
 {
     assert_opened();
     assert_int_equal(world.n_woken, 1);
     assert_int_equal(world.assigned[0], 3);
     assert_int_equal(world.assigned[1], 4);
-    assert_int_equal(control->n_behind, 1);
+    assert_int_equal(control->n_unread, 1);
     add_record(7, CANCEL, AT("5"));
     assert_events("d/<5 ");
     assert_int_equal(world.poll_timeout_ms, 700); // it waits for the rest
-    assert_int_equal(control->n_behind, 1);
+    assert_int_equal(control->n_unread, 1);
     add_record(8, CANCEL, AT("6"));
     assert_events("d/<6 ");
-    assert_int_equal(control->n_behind, 0);
+    assert_int_equal(control->n_unread, 0);
     assert_events("");
     assert_int_equal(world.poll_timeout_ms, 0);
 }
@@ -259,19 +259,19 @@ TEST(the_end_of_a_partition_without_a_last_record_counts_too)
 {
     world.ends[1] = 6;
     assert_opened();
-    assert_int_equal(control->n_behind, 2);
+    assert_int_equal(control->n_unread, 2);
     add_message(0, 8, RD_KAFKA_RESP_ERR__PARTITION_EOF, "", "");
     assert_events("");
-    assert_int_equal(control->n_behind, 2);
+    assert_int_equal(control->n_unread, 2);
     add_message(0, 9, RD_KAFKA_RESP_ERR__PARTITION_EOF, "", "");
     add_message(0, 10, RD_KAFKA_RESP_ERR__PARTITION_EOF, "", ""); // counted once
     assert_events("");
-    assert_int_equal(control->n_behind, 1);
+    assert_int_equal(control->n_unread, 1);
     add_message(-1, 9, RD_KAFKA_RESP_ERR__PARTITION_EOF, "", "");
     add_message(N_PARTITIONS, 9, RD_KAFKA_RESP_ERR__PARTITION_EOF, "", "");
     add_message(1, 6, RD_KAFKA_RESP_ERR__PARTITION_EOF, "", "");
     assert_events("");
-    assert_int_equal(control->n_behind, 0);
+    assert_int_equal(control->n_unread, 0);
 }
 
 TEST(a_broker_that_starts_is_asked_again_until_patience_ends)
@@ -390,7 +390,7 @@ TEST(records_of_others_are_skipped)
     assert_events("d/<5 ");
     assert_int_equal(world.n_warnings, 2); // markers of other versions are none
     assert_memory_equal(world.warning, "topic control partition 0 offset 5 is no cancellation: ", 55);
-    assert_int_equal(control->n_behind, 1);
+    assert_int_equal(control->n_unread, 1);
 }
 
 TEST(a_denial_ends_the_poll_and_other_errors_do_not)
@@ -444,7 +444,7 @@ TEST(a_topic_that_was_made_again_keeps_earlier_cancellations)
     assert_ok(kafka_control_reopen(&kafka, 1, &error), &error);
     assert_int_equal(world.n_open, 1);
     assert_int_equal(control->n_partitions, 1);
-    assert_int_equal(control->n_behind, 0);
+    assert_int_equal(control->n_unread, 0);
     assert_ptr_equal(control->partitions, &kafka.partitions);
     assert_true(cancel_set_has(&control->set, TEXT("d"), TEXT("x"), 60));
 }

@@ -396,11 +396,11 @@ TEST(nothing_is_published_before_what_an_abort_left_is_settled)
 
 TEST(nothing_is_published_before_older_offsets_of_the_group_are_read)
 {
-    kafka.watch.is_behind = true;
+    kafka.watch.is_outdated = true;
     assert_int_equal(commit_jobs(0, 2), STATUS_RETRY);
     assert_string_equal(world.steps, "");
     assert_non_null(strstr(error.text, "the group's offsets are read again"));
-    kafka.watch.is_behind = false;
+    kafka.watch.is_outdated = false;
     assert_int_equal(commit_jobs(0, 2), STATUS_OK);
 }
 

@@ -184,7 +184,7 @@ TEST(finished_offsets_of_a_gap_are_not_lost)
     assert_gap(0, 11, 1000000, 2, 0);
 }
 
-TEST(the_last_of_many_gaps_covers_those_behind_it)
+TEST(the_last_of_many_gaps_covers_those_after_it)
 {
     world.low[0] = 100000;
     for (int64_t i = 0; i < PARTITION_GAPS_MAX + 2; i++)

@@ -359,7 +359,7 @@ static void look_at(int64_t ms)
     kafka_watch_held(&kafka);
 }
 
-TEST(records_behind_an_open_transaction_are_warned_of_once)
+TEST(records_after_an_open_transaction_are_warned_of_once)
 {
     world.high[0] = 12;
     world.high[2] = 40;

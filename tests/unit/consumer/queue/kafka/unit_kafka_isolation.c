@@ -158,7 +158,7 @@ TEST(eight_jobs_in_a_row_are_given_up_with_a_ninth_the_topic_is_at_fault)
     assert_string_equal(kafka.stopped.text, error.text);
 }
 
-TEST(behind_a_job_that_ends_the_worker_none_is_counted)
+TEST(after_a_job_that_ends_the_worker_none_is_counted)
 {
     named[1] = named[2] = true;
     kafka.publishing.refusals.is_exact = true;

@@ -267,7 +267,7 @@ TEST(where_all_is_decided_one_look_is_enough)
     assert_int_equal(settle_for(1000), STATUS_OK);
     assert_string_equal(world.steps, "flr");
     assert_int_equal(world.now_ms, NOW_MS);
-    assert_false(kafka.watch.is_behind);
+    assert_false(kafka.watch.is_outdated);
     assert_string_equal(world.warnings, "");
     assert_int_equal(settle_for(1000), STATUS_OK); // once
     assert_string_equal(world.steps, "");
@@ -432,7 +432,7 @@ TEST(records_that_can_t_be_read_are_read_again)
 }
 
 // Its process commits the next ones there, or is gone; something of ours may hang behind it.
-TEST(behind_what_another_process_committed_is_swept_in_the_end)
+TEST(after_what_another_process_committed_is_swept_in_the_end)
 {
     world.n_ours = world.n_others_first = 1;
     assert_int_equal(settle_for(60000), STATUS_OK);
@@ -468,7 +468,7 @@ TEST(of_partitions_to_come_the_offsets_are_asked_for_too)
     assert_string_equal(world.steps, "flrbmoalr");
     kafka.group.assigned = NULL;
     rd_kafka_topic_partition_list_destroy(assigned);
-    assert_false(kafka.watch.is_behind); // none is ours
+    assert_false(kafka.watch.is_outdated); // none is ours
 }
 
 // Its results are decided, perhaps as committed; then its offsets must not be aborted.
@@ -494,21 +494,21 @@ TEST(held_offsets_of_a_transaction_without_results_are_swept)
     assert_true(world.n_aborted > 3);
     world.is_swept = true;
     assert_int_equal(settle_for(9000), STATUS_OK);
-    assert_false(kafka.watch.is_behind); // its own are compared by whoever knows its outcome
+    assert_false(kafka.watch.is_outdated); // its own are compared by whoever knows its outcome
 }
 
 TEST(offsets_older_than_the_last_committed_ones_are_read_again)
 {
     world.offset = COMMITTED - 1;
     assert_int_equal(settle_for(1000), STATUS_OK);
-    assert_true(kafka.watch.is_behind);
+    assert_true(kafka.watch.is_outdated);
     assert_non_null(strstr(world.warnings, "topic jobs partition 1: the group's offset is 39, and 40 was"));
-    kafka.watch.is_behind = false;
+    kafka.watch.is_outdated = false;
     world.offset = COMMITTED;
     strcpy(world.metadata, "pam"); // the same offset with another map
     kafka_settle_begin(&kafka);
     assert_int_equal(settle_for(1000), STATUS_OK);
-    assert_true(kafka.watch.is_behind);
+    assert_true(kafka.watch.is_outdated);
 }
 
 TEST(a_group_without_an_offset_still_has_none)
@@ -516,7 +516,7 @@ TEST(a_group_without_an_offset_still_has_none)
     own(1, RD_KAFKA_OFFSET_INVALID, "");
     world.offset = RD_KAFKA_OFFSET_INVALID;
     assert_int_equal(settle_for(1000), STATUS_OK);
-    assert_false(kafka.watch.is_behind);
+    assert_false(kafka.watch.is_outdated);
 }
 
 TEST_FIXTURE(begin, end);

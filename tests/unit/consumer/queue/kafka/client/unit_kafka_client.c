@@ -312,7 +312,7 @@ TEST(a_topic_is_read_from_its_beginning_to_its_stable_end)
     assert_string_equal(world.steps, "conf admin require await conf reader stable starts ");
 }
 
-TEST(a_record_at_the_end_or_behind_it_is_not_the_reader_s)
+TEST(a_record_at_the_end_or_after_it_is_not_the_reader_s)
 {
     world.starts[1] = 4;
     add_record(0, 6);

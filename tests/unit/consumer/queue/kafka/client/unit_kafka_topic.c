@@ -248,7 +248,7 @@ TEST_WITH(partitions_that_are_decided_leave_the_list, begin, end)
     rd_kafka_topic_partition_list_destroy(list);
 }
 
-TEST_WITH(behind_ends_that_can_t_be_read_each_topic_s_leaders_are_asked_for, begin, end)
+TEST_WITH(after_ends_that_can_t_be_read_each_topic_s_leaders_are_asked_for, begin, end)
 {
     static const char *const topics[] = {"dead", "results"};
     answer_about("results", RD_KAFKA_RESP_ERR_NO_ERROR);

@@ -1,5 +1,5 @@
 // Equal workers of one store answer equal shares of equal jobs: claims as a worker's loop makes them
-// (consumer/worker/ahead.h, store/share.h), without a clock.
+// (consumer/worker/ahead.h, store/claim_limit.h), without a clock.
 #include "consumer/worker/ahead.h"
 #include "tests/support/cases.h"
 #include "tests/support/store_jobs.h"
@@ -18,7 +18,7 @@ static void open_workers(struct equal_worker *workers, int n_workers, int n_batc
 {
     for (int i = 0; i < n_workers; i++) {
         workers[i] = (struct equal_worker){.store = open_store(true)};
-        workers[i].store->share.n_batch = n_batch;
+        workers[i].store->claiming.n_batch = n_batch;
         ahead_init(&workers[i].ahead, n_batch, 2048);
     }
     for (int i = 0; i < N_JOBS; i += 50)
@@ -116,7 +116,7 @@ static void open_two(struct equal_worker workers[2])
 {
     for (int i = 0; i < 2; i++) {
         workers[i] = (struct equal_worker){.store = open_store(true)};
-        workers[i].store->share.n_batch = BATCH_MAX;
+        workers[i].store->claiming.n_batch = BATCH_MAX;
         ahead_init(&workers[i].ahead, BATCH_MAX, 2048);
     }
 }

@@ -43,7 +43,7 @@ static bool merge_warnings(struct job *job, const struct result *own, const stru
     return stored;
 }
 
-enum status result_share(struct job *job, struct text record, enum encoding encoding, struct error *error)
+enum status result_reuse(struct job *job, struct text record, enum encoding encoding, struct error *error)
 {
     struct job before = *job;
     job->result = (struct result){0};

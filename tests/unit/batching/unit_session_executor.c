@@ -1,6 +1,6 @@
-// The batcher's engine over a session: which calls it has, and that each is the session's. The session is this
+// The batcher's executor over a session: which calls it has, and that each is the session's. The session is this
 // program's.
-#include "batching/session_engine.h"
+#include "batching/session_executor.h"
 #include "tests/support/cases.h"
 
 static struct session session;
@@ -63,19 +63,19 @@ TEST(each_call_is_the_session_s)
 {
     can_compute_ahead = true;
     n_calls = 0;
-    const struct engine engine = session_engine_bind(&session, true);
-    assert_int_equal(engine.step(engine.context, &step, &results, &error), STATUS_RETRY);
+    const struct step_executor executor = session_executor_bind(&session, true);
+    assert_int_equal(executor.step(executor.context, &step, &results, &error), STATUS_RETRY);
     assert_string_equal(called, "step");
-    assert_non_null(engine.submit);
-    assert_int_equal(engine.submit(engine.context, &step, &error), STATUS_REJECT);
+    assert_non_null(executor.submit);
+    assert_int_equal(executor.submit(executor.context, &step, &error), STATUS_REJECT);
     assert_string_equal(called, "submit");
-    assert_non_null(engine.submit_sampling);
-    assert_int_equal(engine.submit_sampling(engine.context, &step, &error), STATUS_REFUSE);
+    assert_non_null(executor.submit_sampling);
+    assert_int_equal(executor.submit_sampling(executor.context, &step, &error), STATUS_REFUSE);
     assert_string_equal(called, "submit_sampling");
-    assert_non_null(engine.collect);
-    assert_int_equal(engine.collect(engine.context, &step, &results, &error), STATUS_RESTART);
+    assert_non_null(executor.collect);
+    assert_int_equal(executor.collect(executor.context, &step, &results, &error), STATUS_RESTART);
     assert_string_equal(called, "collect");
-    engine.take_findings(engine.context, &findings);
+    executor.take_findings(executor.context, &findings);
     assert_string_equal(called, "take_findings");
     assert_int_equal(n_calls, 5);
 }
@@ -85,11 +85,11 @@ TEST(steps_are_submitted_ahead_where_it_is_wanted_and_possible)
     for (int i = 0; i < 4; i++) {
         const bool wanted = i & 1;
         can_compute_ahead = i & 2;
-        const struct engine engine = session_engine_bind(&session, wanted);
+        const struct step_executor executor = session_executor_bind(&session, wanted);
         const bool is_ahead = wanted && can_compute_ahead;
-        assert_int_equal(engine.submit != NULL, is_ahead);
-        assert_int_equal(engine.submit_sampling != NULL, is_ahead);
-        assert_int_equal(engine.collect != NULL, is_ahead);
-        assert_true(engine.step && engine.take_findings);
+        assert_int_equal(executor.submit != NULL, is_ahead);
+        assert_int_equal(executor.submit_sampling != NULL, is_ahead);
+        assert_int_equal(executor.collect != NULL, is_ahead);
+        assert_true(executor.step && executor.take_findings);
     }
 }

@@ -14,21 +14,21 @@
 #include "engine/backend.h"
 #include "schemas/base/pool.h"
 
-// Limits of a weight's outputs for such rows, without the bias of its GEMM. All 0: not known.
-struct output_limits {
+// Bounds of a weight's outputs for such rows, without the bias of its GEMM. All 0: not known.
+struct output_bound {
     float largest; // no absolute value exceeds it
     // largest power of 2 not above the median standard deviation of outputs for random rows; 0: below 2^-100
     float typical;
 };
 
 // Reads the tensor once, with the pool's threads (NULL: the calling thread). `norm` NULL: not known.
-struct output_limits limits_of_outputs(const struct tensor *tensor, const struct norm_items *norm,
-                                       struct pool *pool);
+struct output_bound output_bound_of_weight(const struct tensor *tensor, const struct norm_items *norm,
+                                           struct pool *pool);
 // The largest absolute value of a vector.
-float limit_of_items(const struct tensor *tensor);
+float output_bound_of_vector(const struct tensor *tensor);
 
 // Scale of binary16 operands: a power of 2, such that |activation(gate) * up| is always below 2^15 * scale,
-// and the largest items of typical rows keep all bits of binary16. 0: no such scale, or the limits are not
+// and the largest items of typical rows keep all bits of binary16. 0: no such scale, or the bounds are not
 // known.
-float limit_scale(enum activation_kind activation, const struct output_limits *gate,
-                  const struct output_limits *up);
+float output_bound_scale(enum activation_kind activation, const struct output_bound *gate,
+                         const struct output_bound *up);

@@ -1,4 +1,4 @@
-#include "gpu/limit.h"
+#include "gpu/output_bound.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -52,7 +52,7 @@ static float median_of_weight(const struct norm_items *norm)
     return median_power(&exponents, norm->n);
 }
 
-// The limits of a tensor, computed by a pool in tasks of `run` rows.
+// The bounds of a tensor, computed by a pool in tasks of `run` rows.
 struct limit_task {
     const struct tensor *tensor;
     const struct norm_items *norm;
@@ -127,11 +127,11 @@ static void limit_run(void *context, int index, int thread)
     task->largest[index] = (float)most;
 }
 
-struct output_limits limits_of_outputs(const struct tensor *tensor, const struct norm_items *norm,
-                                       struct pool *pool)
+struct output_bound output_bound_of_weight(const struct tensor *tensor, const struct norm_items *norm,
+                                           struct pool *pool)
 {
     if (!norm || tensor->dims[0] != (uint64_t)norm->n)
-        return (struct output_limits){0};
+        return (struct output_bound){0};
     struct limit_task task = {.tensor = tensor,
                               .norm = norm,
                               .median = (double)median_of_weight(norm),
@@ -143,14 +143,14 @@ struct output_limits limits_of_outputs(const struct tensor *tensor, const struct
     else
         for (int i = 0; i < n_runs; i++)
             limit_run(&task, i, 0);
-    struct output_limits limits = {0.0f, median_power(&task.deviations, task.n_rows)};
+    struct output_bound bound = {0.0f, median_power(&task.deviations, task.n_rows)};
     for (int i = 0; i < n_runs; i++)
-        if (task.largest[i] > limits.largest || isnan(task.largest[i]))
-            limits.largest = task.largest[i];
-    return isfinite(limits.largest) ? limits : (struct output_limits){0};
+        if (task.largest[i] > bound.largest || isnan(task.largest[i]))
+            bound.largest = task.largest[i];
+    return isfinite(bound.largest) ? bound : (struct output_bound){0};
 }
 
-float limit_of_items(const struct tensor *tensor)
+float output_bound_of_vector(const struct tensor *tensor)
 {
     float items[PIECE_ITEMS], most = 0.0f;
     uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
@@ -179,8 +179,8 @@ static double activation_limit(enum activation_kind activation, double gate)
     }
 }
 
-float limit_scale(enum activation_kind activation, const struct output_limits *gate,
-                  const struct output_limits *up)
+float output_bound_scale(enum activation_kind activation, const struct output_bound *gate,
+                         const struct output_bound *up)
 {
     bool is_clamped = activation == ACTIVATION_SWIGLU_CLAMPED;
     double factor = is_clamped ? fmin((double)up->largest, 7) + 1 : (double)up->largest,

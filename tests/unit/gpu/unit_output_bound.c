@@ -1,6 +1,6 @@
-// How large results of gated products can be (gpu/limit.h): what is computed from the weights against rows that norms
+// How large results of gated products can be (gpu/output_bound.h): what is computed from the weights against rows that norms
 // make, and the one that reaches it.
-#include "gpu/limit.h"
+#include "gpu/output_bound.h"
 #include "tests/kernel/product_data.h"
 #include "tests/support/cases.h"
 
@@ -37,7 +37,7 @@ static double output_of_own_direction(const float *w, const float *weight, const
     return sqrt((double)N_INPUTS * squares) + fabs(of_bias);
 }
 
-TEST(limits_are_reached_by_the_row_in_the_direction_of_the_weights)
+TEST(bounds_are_reached_by_the_row_in_the_direction_of_the_weights)
 {
     static const enum tensor_type types[] = {TENSOR_F32, TENSOR_BF16, TENSOR_Q8_0, TENSOR_Q4_K,
                                              TENSOR_IQ2_XXS};
@@ -59,10 +59,10 @@ TEST(limits_are_reached_by_the_row_in_the_direction_of_the_weights)
             for (int o = 0; o < N_OUTPUTS; o++)
                 most = fmax(most, output_of_own_direction(w + (size_t)o * N_INPUTS, weight,
                                                           with_bias ? bias : NULL));
-            struct output_limits limits = limits_of_outputs(&tensor, &norm, pool),
-                                 alone = limits_of_outputs(&tensor, &norm, NULL);
-            assert_true(fabs((double)limits.largest / most - 1) < 1e-6);
-            assert_true(limits.largest == alone.largest && limits.typical == alone.typical);
+            struct output_bound bound = output_bound_of_weight(&tensor, &norm, pool),
+                                alone = output_bound_of_weight(&tensor, &norm, NULL);
+            assert_true(fabs((double)bound.largest / most - 1) < 1e-6);
+            assert_true(bound.largest == alone.largest && bound.typical == alone.typical);
             free(w);
             free((void *)tensor.data);
         }
@@ -79,7 +79,7 @@ TEST(no_normed_row_exceeds_the_limit)
     for (int i = 0; i < N_INPUTS; i++)
         weight[i] = random_float(&seed);
     struct norm_items norm = {weight, NULL, N_INPUTS};
-    double limit = (double)limits_of_outputs(&tensor, &norm, NULL).largest, most = 0;
+    double limit = (double)output_bound_of_weight(&tensor, &norm, NULL).largest, most = 0;
     for (int trial = 0; trial < 200; trial++) {
         const float *toward = w + (size_t)(trial % N_OUTPUTS) * N_INPUTS;
         double squares = 0;
@@ -115,16 +115,16 @@ TEST(further_scales_of_matrices_count)
     second.dims[1] = N_OUTPUTS / 2;
     second.data = (const char *)tensor.data + N_OUTPUTS / 2 * tensor_row_bytes(&tensor);
     tensor.scales = scales;
-    struct output_limits whole = limits_of_outputs(&tensor, &norm, NULL),
-                         half = limits_of_outputs(&second, &norm, NULL);
+    struct output_bound whole = output_bound_of_weight(&tensor, &norm, NULL),
+                        half = output_bound_of_weight(&second, &norm, NULL);
     assert_true(whole.largest == 4 * half.largest && whole.typical >= half.typical);
     free((void *)tensor.data);
 }
 
-static void check_no_limits(const struct tensor *tensor, const struct norm_items *norm)
+static void check_no_bounds(const struct tensor *tensor, const struct norm_items *norm)
 {
-    struct output_limits limits = limits_of_outputs(tensor, norm, NULL);
-    assert_true(limits.largest == 0 && limits.typical == 0);
+    struct output_bound bound = output_bound_of_weight(tensor, norm, NULL);
+    assert_true(bound.largest == 0 && bound.typical == 0);
 }
 
 TEST(what_is_not_known_has_no_limit)
@@ -133,17 +133,17 @@ TEST(what_is_not_known_has_no_limit)
     uint64_t seed = 13;
     struct norm_items norm = {weight, NULL, N_INPUTS}, narrow = {weight, NULL, N_INPUTS / 2};
     struct tensor tensor = product_tensor(TENSOR_F32, N_OUTPUTS, N_INPUTS, FILL_RANDOM, &seed);
-    check_no_limits(&tensor, NULL);
-    check_no_limits(&tensor, &narrow);
+    check_no_bounds(&tensor, NULL);
+    check_no_bounds(&tensor, &narrow);
     float *items = (float *)tensor.data; // one row's item among good ones
     for (int i = 0; i < 2; i++) {
         items[3 * N_INPUTS] = i ? NAN : INFINITY;
-        check_no_limits(&tensor, &norm);
+        check_no_bounds(&tensor, &norm);
     }
     items[3 * N_INPUTS] = 1;
-    assert_true(limits_of_outputs(&tensor, &norm, NULL).largest > 0);
+    assert_true(output_bound_of_weight(&tensor, &norm, NULL).largest > 0);
     weight[5] = NAN;
-    check_no_limits(&tensor, &norm);
+    check_no_bounds(&tensor, &norm);
     free((void *)tensor.data);
 }
 
@@ -160,9 +160,9 @@ TEST(typical_outputs_are_those_of_most_rows)
     struct tensor tensor = vector_tensor(items, N_INPUTS);
     tensor.n_dims = 2;
     tensor.dims[1] = 5;
-    assert_true(limits_of_outputs(&tensor, &norm, NULL).typical == 32);
+    assert_true(output_bound_of_weight(&tensor, &norm, NULL).typical == 32);
     tensor.dims[1] = 1; // zeros
-    assert_true(limits_of_outputs(&tensor, &norm, NULL).typical == 0);
+    assert_true(output_bound_of_weight(&tensor, &norm, NULL).typical == 0);
 }
 
 TEST(a_vector_s_limit_is_its_largest_item)
@@ -172,16 +172,16 @@ TEST(a_vector_s_limit_is_its_largest_item)
         items[i] = (float)(i % 7);
     items[4321] = -9.5f;
     struct tensor vector = vector_tensor(items, 5000);
-    assert_true(limit_of_items(&vector) == 9.5f);
+    assert_true(output_bound_of_vector(&vector) == 9.5f);
     items[2] = NAN;
-    assert_true(isnan(limit_of_items(&vector)));
+    assert_true(isnan(output_bound_of_vector(&vector)));
 }
 
 TEST(scales_are_the_least_power_of_2_that_has_room)
 {
     static const struct {
         enum activation_kind activation;
-        struct output_limits gate, up;
+        struct output_bound gate, up;
         float scale;
     } cases[] = {
         {ACTIVATION_SILU, {1, 1}, {1, 1}, 0x1p-14f},   // 1 is below 2
@@ -203,7 +203,7 @@ TEST(scales_are_the_least_power_of_2_that_has_room)
         {ACTIVATION_SILU, {1, 1}, {1, 0}, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        float scale = limit_scale(cases[i].activation, &cases[i].gate, &cases[i].up);
+        float scale = output_bound_scale(cases[i].activation, &cases[i].gate, &cases[i].up);
         if (scale != cases[i].scale)
             fail_msg("case %zu: %a, expected %a", i, (double)scale, (double)cases[i].scale);
     }

@@ -1,4 +1,4 @@
-#include "batching/session_engine.h"
+#include "batching/session_executor.h"
 
 static enum status compute_step(void *context, struct step *step, struct sample_result *results,
                                 struct error *error)
@@ -27,13 +27,15 @@ static void take_findings(void *context, struct step_findings *findings)
     session_take_findings(context, findings);
 }
 
-struct engine session_engine_bind(struct session *session, bool ahead)
+struct step_executor session_executor_bind(struct session *session, bool ahead)
 {
-    struct engine engine = {.context = session, .step = compute_step, .take_findings = take_findings};
+    struct step_executor executor = {.context = session,
+                                     .step = compute_step,
+                                     .take_findings = take_findings};
     if (ahead && session_computes_ahead(session)) {
-        engine.submit = submit_step;
-        engine.submit_sampling = submit_sampling;
-        engine.collect = collect_step;
+        executor.submit = submit_step;
+        executor.submit_sampling = submit_sampling;
+        executor.collect = collect_step;
     }
-    return engine;
+    return executor;
 }

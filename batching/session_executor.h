@@ -1,4 +1,4 @@
-// Binds a session of a model (engine/session.h) as the batcher's engine.
+// Binds a session of a model (engine/session.h) as the batcher's executor.
 #pragma once
 
 #include "batching/batcher.h"
@@ -6,4 +6,4 @@
 
 // `ahead`: submits a step while the previous one runs, if the session supports it. The session must outlive
 // the batcher.
-struct engine session_engine_bind(struct session *session, bool ahead);
+struct step_executor session_executor_bind(struct session *session, bool ahead);

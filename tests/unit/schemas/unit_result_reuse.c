@@ -37,7 +37,7 @@ TEST(a_shared_answer_leaves_a_job_its_own_names)
         job->figures.attempts = 2;
         job->figures.queued_us = 5;
         job->result.reports_cached_tokens = true;
-        assert_ok(result_share(job, (struct text){record.data, record.size}, encoding, &error), &error);
+        assert_ok(result_reuse(job, (struct text){record.data, record.size}, encoding, &error), &error);
         assert_true(text_equals_string(job->job_id, "b") && text_equals_string(job->dataset, "e"));
         assert_true(text_equals_string(job->custom_id, "line 2"));
         assert_int_equal(job->index, 2);
@@ -61,21 +61,21 @@ TEST(an_answer_of_another_model_or_a_failure_is_not_shared)
     struct buffer record = answer_of(answered, ENCODING_JSON), failure = {0};
     struct text text = {record.data, record.size};
     struct error error, cause;
-    assert_int_equal(result_share(job, text, ENCODING_JSON, &error), STATUS_REJECT);
+    assert_int_equal(result_reuse(job, text, ENCODING_JSON, &error), STATUS_REJECT);
     job->result.model = TEXT("m");
     job->result.system_fingerprint = TEXT("sheaf=1 model=00 backend=cpu");
-    assert_int_equal(result_share(job, text, ENCODING_JSON, &error), STATUS_REJECT);
+    assert_int_equal(result_reuse(job, text, ENCODING_JSON, &error), STATUS_REJECT);
     job->result.system_fingerprint = answered->result.system_fingerprint;
-    assert_int_equal(result_share(job, TEXT("{"), ENCODING_JSON, &error), STATUS_REJECT);
+    assert_int_equal(result_reuse(job, TEXT("{"), ENCODING_JSON, &error), STATUS_REJECT);
     (void)error_set(&cause, STATUS_REJECT, ERROR_DEADLINE, "too late");
     job_fail(answered, &cause);
     result_encode(answered, ENCODING_JSON, &failure);
-    assert_int_equal(result_share(job, (struct text){failure.data, failure.size}, ENCODING_JSON, &error),
+    assert_int_equal(result_reuse(job, (struct text){failure.data, failure.size}, ENCODING_JSON, &error),
                      STATUS_REJECT);
     assert_true(text_equals_string(job->job_id, "b")); // unchanged by all of them
     assert_int_equal(job->result.status, RESULT_NONE);
     assert_false(job->figures.is_duplicate);
-    assert_ok(result_share(job, text, ENCODING_JSON, &error), &error);
+    assert_ok(result_reuse(job, text, ENCODING_JSON, &error), &error);
     buffer_finish(&record);
     buffer_finish(&failure);
     job_destroy(answered);
@@ -90,7 +90,7 @@ TEST(warnings_about_one_request_are_not_shared)
     assert_true(job_warn(answered, JOB_WARNING_OF_MODEL "\"gpt\", the answer is of \"m\""));
     assert_true(job_warn(answered, "the prompt begins with <s>"));
     struct buffer record = answer_of(answered, ENCODING_JSON);
-    assert_int_equal(result_share(job, (struct text){record.data, record.size}, ENCODING_JSON, &error),
+    assert_int_equal(result_reuse(job, (struct text){record.data, record.size}, ENCODING_JSON, &error),
                      STATUS_OK);
     assert_int_equal(job->result.n_warnings, 2);
     assert_true(text_equals_string(job->result.warnings[0], "unknown field \"color\" ignored"));

@@ -113,7 +113,7 @@ TEST(segments_are_shared_whole)
     }
 }
 
-TEST(pages_behind_the_first_other_one_do_not_count)
+TEST(pages_after_the_first_other_one_do_not_count)
 {
     struct shared_step *test = *state;
     add(test, 1500, 1, 0, 0);

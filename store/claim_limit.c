@@ -1,15 +1,15 @@
-#include "store/share.h"
+#include "store/claim_limit.h"
 
 #include "schemas/base/clock.h"
 #include "store/workers.h"
 
 // Counts the living workers that claim the same jobs, including this one. At most once per
-// STORE_SHARING_LOOK_US: each worker costs a system call.
+// STORE_COUNT_WORKERS_US: each worker costs a system call.
 static enum status count_workers(struct store *store, struct text dataset, struct error *error)
 {
     int64_t now_us = clock_wall_us();
-    if (store->share.n_workers && now_us - store->share.looked_us < STORE_SHARING_LOOK_US &&
-        now_us >= store->share.looked_us)
+    if (store->claiming.n_workers && now_us - store->claiming.looked_us < STORE_COUNT_WORKERS_US &&
+        now_us >= store->claiming.looked_us)
         return STATUS_OK;
     sqlite3_stmt *select = database_statement(
         &store->database,
@@ -20,13 +20,13 @@ static enum status count_workers(struct store *store, struct text dataset, struc
         return error->status;
     if (dataset.size)
         bind_text(select, 1, dataset);
-    bind_integer(select, 2, STORE_SHARING_MAX);
+    bind_integer(select, 2, STORE_COUNTED_WORKERS_MAX);
     int64_t n = 0;
     enum status status = workers_count_alive(store, select, &n, error);
-    if (n != store->share.n_workers)
-        store->share.n_free_seen = -1;
-    store->share.n_workers = status == STATUS_OK ? (int32_t)n : 0;
-    store->share.looked_us = now_us;
+    if (n != store->claiming.n_workers)
+        store->claiming.n_free_seen = -1;
+    store->claiming.n_workers = status == STATUS_OK ? (int32_t)n : 0;
+    store->claiming.looked_us = now_us;
     return status;
 }
 
@@ -88,8 +88,8 @@ static int64_t divide_up(int64_t a, int64_t b)
 // time, the first worker to commit sees the others hold theirs, which are about to end too. Counting none of
 // it, the last claims would shrink to single jobs; counting all of it, the first workers would take all the
 // rest.
-static int64_t level_share(int64_t n_free, int64_t n_held, int64_t n_others_hold, int64_t n_others,
-                           bool has_finished)
+static int64_t compute_level(int64_t n_free, int64_t n_held, int64_t n_others_hold, int64_t n_others,
+                             bool has_finished)
 {
     int64_t n_more = n_others_hold - n_others * n_held;
     if (has_finished && n_more > 0)
@@ -104,24 +104,25 @@ static enum status lower_to_level(struct store *store, struct text dataset, int6
                                   int64_t n_held, int64_t *n_most, struct error *error)
 {
     int64_t n_free = 0;
-    enum status status = count_free(store, dataset, *n_most * store->share.n_workers, &n_free, error);
+    enum status status = count_free(store, dataset, *n_most * store->claiming.n_workers, &n_free, error);
     if (status != STATUS_OK)
         return status;
-    if (store->share.has_finished || n_held == 0 || n_free > store->share.n_free_seen) {
+    if (store->claiming.has_finished || n_held == 0 || n_free > store->claiming.n_free_seen) {
         int64_t n_others_hold = n_unfinished - n_free - n_held;
-        store->share.n_held_most = level_share(n_free, n_held, n_others_hold > 0 ? n_others_hold : 0,
-                                               store->share.n_workers - 1, store->share.has_finished);
-        store->share.has_finished = false;
+        store->claiming.n_held_most =
+            compute_level(n_free, n_held, n_others_hold > 0 ? n_others_hold : 0,
+                          store->claiming.n_workers - 1, store->claiming.has_finished);
+        store->claiming.has_finished = false;
     }
-    store->share.n_free_seen = n_free;
-    *n_most = *n_most < store->share.n_held_most ? *n_most : store->share.n_held_most;
+    store->claiming.n_free_seen = n_free;
+    *n_most = *n_most < store->claiming.n_held_most ? *n_most : store->claiming.n_held_most;
     return STATUS_OK;
 }
 
-enum status share_limit(struct store *store, struct text dataset, size_t *n_max, struct error *error)
+enum status claim_limit_apply(struct store *store, struct text dataset, size_t *n_max, struct error *error)
 {
     enum status status = count_workers(store, dataset, error);
-    if (status != STATUS_OK || store->share.n_workers < 2)
+    if (status != STATUS_OK || store->claiming.n_workers < 2)
         return status;
     int64_t n_unfinished = 0, n_held = 0;
     status = count_unfinished(store, dataset, &n_unfinished, error);
@@ -129,9 +130,9 @@ enum status share_limit(struct store *store, struct text dataset, size_t *n_max,
         status = count_held(store, &n_held, error);
     if (status != STATUS_OK)
         return status;
-    int64_t share = divide_up(n_unfinished, store->share.n_workers), most = divide_up(share, 2);
+    int64_t share = divide_up(n_unfinished, store->claiming.n_workers), most = divide_up(share, 2);
     // one and a half batches: the batch remains full during a commit
-    int64_t batch = store->share.n_batch + divide_up(store->share.n_batch, 2);
+    int64_t batch = store->claiming.n_batch + divide_up(store->claiming.n_batch, 2);
     if (most < batch) {
         most = batch;
         status = lower_to_level(store, dataset, n_unfinished, n_held, &most, error);

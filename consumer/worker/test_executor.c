@@ -1,4 +1,4 @@
-#include "consumer/worker/test_engine.h"
+#include "consumer/worker/test_executor.h"
 
 #include "engine/tokenizer/tokenizer.h"
 #include "schemas/base/hash.h"
@@ -10,7 +10,7 @@
 
 enum { END_ONE_IN = 8, TRIES_MAX = 64 };
 
-struct test_engine {
+struct test_executor {
     const struct tokenizer *tokenizer;
     int64_t step_us_min, step_us_max;
     uint64_t n_steps;
@@ -27,37 +27,37 @@ static bool parse_ms(const char *text, int64_t *us)
     return true;
 }
 
-static bool parse_spec(const char *spec, struct test_engine *engine)
+static bool parse_spec(const char *spec, struct test_executor *executor)
 {
     if (strcmp(spec, "instant") == 0)
         return true;
-    if (strncmp(spec, "fixed:", 6) == 0 && parse_ms(spec + 6, &engine->step_us_max)) {
-        engine->step_us_min = engine->step_us_max;
+    if (strncmp(spec, "fixed:", 6) == 0 && parse_ms(spec + 6, &executor->step_us_max)) {
+        executor->step_us_min = executor->step_us_max;
         return true;
     }
-    return strncmp(spec, "random:", 7) == 0 && parse_ms(spec + 7, &engine->step_us_max);
+    return strncmp(spec, "random:", 7) == 0 && parse_ms(spec + 7, &executor->step_us_max);
 }
 
-enum status test_engine_create(struct test_engine **engine, const char *spec,
-                               const struct tokenizer *tokenizer, struct error *error)
+enum status test_executor_create(struct test_executor **executor, const char *spec,
+                                 const struct tokenizer *tokenizer, struct error *error)
 {
-    struct test_engine parsed = {.tokenizer = tokenizer};
-    *engine = NULL;
+    struct test_executor parsed = {.tokenizer = tokenizer};
+    *executor = NULL;
     if (!parse_spec(spec, &parsed))
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "--engine-test: expected instant, fixed:MS or random:MS with MS from 0 to %d, got \"%s\"",
             TEST_ENGINE_MS_MAX, spec);
-    *engine = malloc(sizeof **engine);
-    if (!*engine)
+    *executor = malloc(sizeof **executor);
+    if (!*executor)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "test engine: out of memory");
-    **engine = parsed;
+    **executor = parsed;
     return STATUS_OK;
 }
 
-void test_engine_destroy(struct test_engine *engine)
+void test_executor_destroy(struct test_executor *executor)
 {
-    free(engine);
+    free(executor);
 }
 
 // From the drawn token on, the first that is neither a control token nor ends generation; the drawn token
@@ -81,15 +81,15 @@ static int32_t find_allowed(const struct sample_request *request, int32_t token)
     return token;
 }
 
-static int32_t draw_token(const struct test_engine *engine, const struct sample_request *request)
+static int32_t draw_token(const struct test_executor *executor, const struct sample_request *request)
 {
     uint64_t seed = request->sampling->temperature > 0 ? request->sampling->seed : 0;
     uint64_t key[] = {hash_bytes(request->prompt, (size_t)request->n_prompt * sizeof *request->prompt, 0),
                       seed, request->choice, request->index};
     uint64_t draw = hash_bytes(key, sizeof key, 0);
-    int32_t eos = tokenizer_eos(engine->tokenizer);
+    int32_t eos = tokenizer_eos(executor->tokenizer);
     bool ends = request->index > 0 && eos >= 0 && draw % END_ONE_IN == 0;
-    int32_t token = ends ? eos : draw_word(engine->tokenizer, draw / END_ONE_IN);
+    int32_t token = ends ? eos : draw_word(executor->tokenizer, draw / END_ONE_IN);
     return request->allowed ? find_allowed(request, token) : token;
 }
 
@@ -101,14 +101,14 @@ static struct sample_result score_request(const struct sample_request *request)
     return (struct sample_result){.token = token, .logprob = -(float)(hash % 64) / 8.0f};
 }
 
-static void take_time(struct test_engine *engine)
+static void take_time(struct test_executor *executor)
 {
-    uint64_t draw = hash_bytes(&engine->n_steps, sizeof engine->n_steps, 1);
-    engine->n_steps++;
-    if (engine->step_us_max == 0)
+    uint64_t draw = hash_bytes(&executor->n_steps, sizeof executor->n_steps, 1);
+    executor->n_steps++;
+    if (executor->step_us_max == 0)
         return;
-    int64_t us =
-        engine->step_us_min + (int64_t)(draw % (uint64_t)(engine->step_us_max - engine->step_us_min + 1));
+    int64_t us = executor->step_us_min +
+                 (int64_t)(draw % (uint64_t)(executor->step_us_max - executor->step_us_min + 1));
     struct timespec left = {us / 1000000, us % 1000000 * 1000};
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         ;
@@ -117,18 +117,18 @@ static void take_time(struct test_engine *engine)
 static enum status compute_step(void *context, struct step *step, struct sample_result *results,
                                 struct error *error)
 {
-    struct test_engine *engine = context;
+    struct test_executor *executor = context;
     if (step->await_masks)
         step->await_masks(step->masks_context);
     for (int32_t i = 0; i < step->n_outputs; i++)
         results[i] = step->samples[i].scores
                          ? score_request(&step->samples[i])
-                         : (struct sample_result){.token = draw_token(engine, &step->samples[i])};
-    take_time(engine);
+                         : (struct sample_result){.token = draw_token(executor, &step->samples[i])};
+    take_time(executor);
     return STATUS_OK;
 }
 
-struct engine test_engine_bind(struct test_engine *engine)
+struct step_executor test_executor_bind(struct test_executor *executor)
 {
-    return (struct engine){.context = engine, .step = compute_step};
+    return (struct step_executor){.context = executor, .step = compute_step};
 }
