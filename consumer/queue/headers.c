@@ -140,6 +140,16 @@ bool headers_read_integer(const struct header *headers, int32_t n_headers, const
     return true;
 }
 
+struct job_identity headers_identity(const struct header *headers, int32_t n_headers)
+{
+    struct job_identity identity = {.dataset = headers_find(headers, n_headers, HEADER_DATASET),
+                                    .job_id = headers_find(headers, n_headers, HEADER_JOB_ID),
+                                    .custom_id = headers_find(headers, n_headers, HEADER_CUSTOM_ID)};
+    identity.has_index = headers_read_integer(headers, n_headers, HEADER_INDEX, &identity.index);
+    identity.has_created = headers_read_integer(headers, n_headers, HEADER_CREATED, &identity.created_s);
+    return identity;
+}
+
 static void pass_through(struct record_headers *headers, const struct job_source *source, struct text name)
 {
     struct text value = headers_find(source->headers, source->n_headers, name.data);

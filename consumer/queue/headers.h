@@ -6,7 +6,18 @@
 // the reason.
 #pragma once
 
+#include "consumer/queue/transport.h"
 #include "schemas/job.h"
+
+// Record headers with a job's identity, which is thus known even if the record cannot be decoded. Texts;
+// index and created (seconds since 1970 UTC) in decimal.
+#define HEADER_DATASET   "sheaf-dataset"
+#define HEADER_JOB_ID    "sheaf-job-id"
+#define HEADER_CUSTOM_ID "sheaf-custom-id"
+#define HEADER_INDEX     "sheaf-index"
+#define HEADER_CREATED   "sheaf-created"
+// A text: why the record holds only the beginning of what was submitted.
+#define HEADER_CUT "sheaf-cut"
 
 enum { RECORD_HEADERS_MAX = 24, RECORD_HEADER_TEXT_BYTES = 2048 };
 
@@ -27,6 +38,8 @@ void headers_of_dead_letter(struct record_headers *headers, const struct job *jo
                             int64_t now_us);
 // The value of the job's first header with that name; empty: none.
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name);
+// The identity that a submitter wrote into the headers. Invalid numbers count as not given.
+struct job_identity headers_identity(const struct header *headers, int32_t n_headers);
 // Whether it is a result of a job of this topic, or has no source topic.
 bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const char *topic);
 // Whether it is a result of a worker of this consumer group, by `ce_source`, which may lack a group.

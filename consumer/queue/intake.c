@@ -1,7 +1,5 @@
 #include "consumer/queue/intake.h"
 
-#include "consumer/queue/headers.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -28,33 +26,30 @@ static bool copy_headers(struct job *job, const struct record *record)
     return true;
 }
 
-static struct text header_value(const struct record *record, const char *name)
+// A name that is too long or not UTF-8, so that no result could have it, counts as not given.
+static struct text valid_name(struct text name, size_t bytes_max)
 {
-    return headers_find(record->headers, record->n_headers, name);
+    return name.size <= bytes_max && utf8_valid(name.data, name.size) ? name : (struct text){0};
 }
 
-// A name in the headers that is too long or not UTF-8, so that no result could have it, is ignored.
-static struct text header_name(const struct record *record, const char *name, size_t bytes_max)
-{
-    struct text value = header_value(record, name);
-    return value.size <= bytes_max && utf8_valid(value.data, value.size) ? value : (struct text){0};
-}
-
-// Headers take precedence over the record: the submitter wrote them, from the same line.
+// The identity takes precedence over the record: the submitter wrote both, from the same line.
 static bool set_identity(struct job *job, const struct record *record)
 {
-    struct text dataset = header_name(record, HEADER_DATASET, JOB_DATASET_BYTES_MAX);
-    struct text job_id = header_name(record, HEADER_JOB_ID, JOB_ID_BYTES_MAX);
-    struct text custom_id = header_name(record, HEADER_CUSTOM_ID, JOB_ID_BYTES_MAX);
-    headers_read_integer(record->headers, record->n_headers, HEADER_INDEX, &job->index);
-    headers_read_integer(record->headers, record->n_headers, HEADER_CREATED, &job->created_s);
+    const struct job_identity *identity = &record->identity;
+    struct text dataset = valid_name(identity->dataset, JOB_DATASET_BYTES_MAX);
+    struct text job_id = valid_name(identity->job_id, JOB_ID_BYTES_MAX);
+    struct text custom_id = valid_name(identity->custom_id, JOB_ID_BYTES_MAX);
+    if (identity->has_index)
+        job->index = identity->index;
+    if (identity->has_created)
+        job->created_s = identity->created_s;
     if (dataset.size && !job_set_text(job, &job->dataset, dataset))
         return false;
     if (job_id.size && !job_set_id(job, job_id))
         return false;
     if (custom_id.size && !job_set_text(job, &job->custom_id, custom_id))
         return false;
-    // the headers of `submit` may repeat the job_id as custom_id: then the line decides (job_decode)
+    // `submit` may repeat the job_id as custom_id: then the line decides (job_decode)
     if (custom_id.size && (job->index < 0 || !text_equal(custom_id, job_id)))
         job->naming = JOB_NAMED_BY_CUSTOM_ID;
     else if (job_id.size && job->naming == JOB_NAMED_BY_PLACE)
@@ -73,7 +68,7 @@ static bool set_identity(struct job *job, const struct record *record)
 
 static enum status decode_record(struct job *job, const struct record *record, struct error *error)
 {
-    struct text cut = header_name(record, HEADER_CUT, ERROR_TEXT_BYTES);
+    struct text cut = valid_name(record->cut, ERROR_TEXT_BYTES);
     enum encoding encoding = ENCODING_JSON;
     if (record->unreadable.size)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING, "%.*s", (int)record->unreadable.size,

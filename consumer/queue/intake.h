@@ -1,4 +1,4 @@
-// Converts a record to a job: identity from the headers, decoding, default names. A record that cannot be
+// Converts a record to a job: decoding, identity, default names. A record that cannot be
 // decoded becomes a failed job with its original bytes: a dead letter.
 // Thread: main.
 #pragma once

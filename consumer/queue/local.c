@@ -33,16 +33,14 @@ static struct text dataset_of(const struct local *local)
 static void receive_claimed(void *context, const struct claimed_job *job)
 {
     const struct local *local = context;
-    char index[INTEGER_TEXT_BYTES], created[INTEGER_TEXT_BYTES];
-    struct header headers[] = {{TEXT(HEADER_DATASET), job->dataset},
-                               {TEXT(HEADER_JOB_ID), job->job_id},
-                               {TEXT(HEADER_CUSTOM_ID), job->custom_id},
-                               {TEXT(HEADER_CREATED),
-                                text_from_integer(job->submitted_at_us / 1000000, created)},
-                               {TEXT(HEADER_INDEX), text_from_integer(job->index, index)}};
     struct record record = {.offset = job->id,
-                            .headers = headers,
-                            .n_headers = job->index >= 0 ? 5 : 4,
+                            .identity = {.dataset = job->dataset,
+                                         .job_id = job->job_id,
+                                         .custom_id = job->custom_id,
+                                         .has_index = job->index >= 0,
+                                         .has_created = job->submitted_at_us >= 0,
+                                         .index = job->index,
+                                         .created_s = job->submitted_at_us / 1000000},
                             .content_type = job->encoding == ENCODING_JSON ? TEXT(CONTENT_TYPE_JSON)
                                                                            : TEXT(CONTENT_TYPE_MSGPACK),
                             .value = job->record,

@@ -14,28 +14,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// Record headers with a job's identity, which is thus known even if the record cannot be decoded. Texts;
-// index and created (seconds since 1970 UTC) in decimal.
-#define HEADER_DATASET   "sheaf-dataset"
-#define HEADER_JOB_ID    "sheaf-job-id"
-#define HEADER_CUSTOM_ID "sheaf-custom-id"
-#define HEADER_INDEX     "sheaf-index"
-#define HEADER_CREATED   "sheaf-created"
-// A text: why the record holds only the beginning of what was submitted.
-#define HEADER_CUT "sheaf-cut"
+// What the submitter of a record says about its job beside the record: known even if the record cannot be
+// decoded. Zeroed: nothing.
+struct job_identity {
+    struct text dataset, job_id, custom_id; // any bytes; empty: not given
+    bool has_index, has_created;
+    int64_t index;     // position in the submitted file, from 0
+    int64_t created_s; // submission, seconds since 1970 UTC
+};
 
 // One delivered record; valid during the call of `receive`.
 struct record {
     struct text topic;
     int32_t partition;
-    int64_t offset;               // row id on the embedded queue
-    struct text key;              // data NULL: none
+    int64_t offset;  // row id on the embedded queue
+    struct text key; // data NULL: none
+    struct job_identity identity;
     const struct header *headers; // [n_headers]
     int32_t n_headers;
     bool has_more_headers;    // beyond n_headers
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
+    struct text cut;        // reason: the value is only the beginning of what was submitted; else empty
     struct text unreadable; // reason: this empty record stands for records that cannot be read; else empty
     int32_t attempts;       // earlier starts; on Kafka the number of crashes
     int32_t crashes;        // crashes of workers that may have been computing it

@@ -1,6 +1,5 @@
 #include "consumer/worker/dead_share.h"
 
-#include "consumer/queue/headers.h"
 #include "schemas/base/hash.h"
 
 #include <inttypes.h>
@@ -18,7 +17,7 @@ struct producer {
 
 static struct producer find_producer(const struct record *record)
 {
-    struct text dataset = headers_find(record->headers, record->n_headers, HEADER_DATASET);
+    struct text dataset = record->identity.dataset;
     if (dataset.size)
         return (struct producer){OF_DATASET, dataset};
     if (record->key.size)

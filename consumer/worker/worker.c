@@ -65,12 +65,16 @@ static void end_retry(struct worker *worker, struct retry *retry)
 
 // ---- intake ----
 
-// Rejects a job that was being computed when too many workers crashed.
-static bool reject_record(const struct worker *worker, struct job *job, const struct record *record)
+// Whether the job was being computed when too many workers crashed.
+static bool has_crashed_too_often(const struct worker *worker, const struct job *job)
 {
     int32_t limit = worker->config->limits.crashes;
-    if (limit == 0 || record->crashes < limit || job->result.status != RESULT_NONE)
-        return true;
+    return limit > 0 && job->source.crashes >= limit && job->result.status == RESULT_NONE;
+}
+
+// False: out of memory.
+static bool fail_crashed_job(struct job *job, const struct record *record)
+{
     struct error error;
     (void)error_set(&error, STATUS_REJECT, ERROR_CRASHED, "%d workers died while they computed this job",
                     record->crashes);
@@ -170,7 +174,7 @@ static void receive_record(void *context, const struct record *record)
 {
     struct worker *worker = context;
     struct job *job = intake_job(record, &worker->config->names, &worker->jobs.reserve);
-    if (!job || !reject_record(worker, job, record)) {
+    if (!job || (has_crashed_too_often(worker, job) && !fail_crashed_job(job, record))) {
         job_reserve_give(&worker->jobs.reserve, job);
         worker->out_of_memory = true;
         return;
@@ -265,7 +269,8 @@ static void lose_partitions(void *context, const int32_t *partitions, size_t n_p
     worker_send_order(worker, order_release_create(partitions, n_partitions));
 }
 
-static enum status take_records(struct worker *worker, struct error *error)
+// Pauses the transport while the worker has no room.
+static enum status receive_records(struct worker *worker, struct error *error)
 {
     struct transport *transport = worker->config->transport;
     int32_t n_in_flight = worker->jobs.n_in_flight - (int32_t)worker->trial.held.n_jobs;
@@ -287,6 +292,12 @@ static enum status take_records(struct worker *worker, struct error *error)
                                       lose_partitions, 1 + room_bytes / WORKER_RECORD_MEMORY};
     enum status status = transport->impl->poll(transport, 0, worker->polls.paused ? 0 : room, &events, error);
     log_suspects(worker);
+    return status;
+}
+
+static enum status receive_and_hand_over(struct worker *worker, struct error *error)
+{
+    enum status status = receive_records(worker, error);
     if (status == STATUS_OK)
         status = worker_hand_over(worker, error);
     if (status == STATUS_OK && worker->out_of_memory)
@@ -336,7 +347,7 @@ static enum status run_turn(struct worker *worker, struct error *error)
     enum status status = release_trial(worker, error);
     turn_watch_at(&worker->watch, "the transport to deliver jobs");
     if (status == STATUS_OK && clock_ms() >= retry->at_ms) {
-        status = take_records(worker, error);
+        status = receive_and_hand_over(worker, error);
         if (worker->config->transport->impl->waiting)
             worker->config->metrics->state.waiting =
                 worker->config->transport->impl->waiting(worker->config->transport);

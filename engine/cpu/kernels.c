@@ -36,6 +36,13 @@ static bool has_avx2(void)
     return __get_cpuid_count(7, 0, &a, &b, &c, &d) && b & bit_AVX2;
 }
 
+static bool has_avxvnni(void)
+{
+    enum { AVXVNNI = 1 << 4 }; // subleaf 1, EAX
+    unsigned a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & AVXVNNI;
+}
+
 static bool has_avx512(void)
 {
     const unsigned wanted = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
@@ -48,6 +55,8 @@ static bool has_avx512(void)
 static const struct level levels[CPU_LEVEL_COUNT] = {
     [CPU_PLAIN] = {"cpu/plain", NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
     [CPU_AVX2] = {"cpu/avx2", has_avx2, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
+    [CPU_AVXVNNI] = {"cpu/avxvnni", has_avxvnni, row_kernels_avx2, attention_kernels_avx2,
+                     product_kernels_avxvnni},
     [CPU_AVX512] = {"cpu/avx512", has_avx512, row_kernels_avx512, attention_kernels_avx512,
                     product_kernels_avx512},
 };

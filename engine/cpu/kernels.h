@@ -1,5 +1,5 @@
 // Dispatch table of the CPU kernels, filled once at start by the processor's features: plain C (the
-// reference); on x86-64 AVX2 and AVX-512 with VNNI; on 64-bit ARM NEON with int8 dot products, and with int8
+// reference); on x86-64 AVX2, AVX2 with AVX-VNNI, and AVX-512 with VNNI; on 64-bit ARM NEON with int8 dot products, and with int8
 // matrix products. All versions of a kernel give the same bytes, so a version is tested by equality:
 // - integer block products are exact; matrix products: product.h;
 // - a float reduction over a row keeps 16 partial sums, item i into sum i mod 16 by fused multiply-add or add
@@ -23,10 +23,11 @@
 enum cpu_level {
     CPU_PLAIN,
     CPU_AVX2,
+    CPU_AVXVNNI,
     CPU_AVX512,
     CPU_LEVEL_COUNT,
     CPU_NEON = CPU_AVX2,
-    CPU_I8MM = CPU_AVX512
+    CPU_I8MM = CPU_AVXVNNI
 };
 
 enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind, without ACTIVATION_XIELU

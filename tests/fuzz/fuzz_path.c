@@ -306,6 +306,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     records[0].key = flags & 1 ? take_text(&input, 8) : (struct text){0};
     records[0].crashes = flags >> 1 & SUSPECT_CRASHES_MAX;
     records[0].value = take_text(&input, input.size);
+    records[0].identity = headers_identity(headers, records[0].n_headers);
+    records[0].cut = headers_find(headers, records[0].n_headers, HEADER_CUT);
     records[0].content_type = headers_find(headers, records[0].n_headers, "content-type");
     enum encoding encoding = ENCODING_JSON;
     if (!encoding_detect(records[0].content_type, records[0].value, &encoding))

@@ -86,6 +86,7 @@ static const struct batch_way ways[] = {
     {"among others", 4, 7, 2, CPU_PLAIN},
     {"AVX2", 1, LENGTH_MAX, 1, CPU_AVX2},
     {"AVX2, among others", 3, 5, 2, CPU_AVX2},
+    {"AVX-VNNI, among others", 3, 5, 2, CPU_AVXVNNI},
     {"AVX-512", 1, LENGTH_MAX, 1, CPU_AVX512},
     {"AVX-512, token by token", 1, 1, 2, CPU_AVX512},
     {"AVX-512, among others", 5, 13, 2, CPU_AVX512},

@@ -54,6 +54,11 @@ enum { LOOPS = 200000, CHAINS = 12 };
 
 SPIN(spin_int8_avx512, "avx512f,avx512vnni", __m512i, _mm512_setzero_si512(), _mm512_set1_epi8(3),
      _mm512_dpbusd_epi32)
+// The tests compute AVX-VNNI in the encoding of AVX-512 where the processor has no other.
+SPIN(spin_int8_avxvnni, "avxvnni", __m256i, _mm256_setzero_si256(), _mm256_set1_epi8(3),
+     _mm256_dpbusd_avx_epi32)
+SPIN(spin_int8_as_avx512, "avx512vl,avx512vnni", __m256i, _mm256_setzero_si256(), _mm256_set1_epi8(3),
+     _mm256_dpbusd_epi32)
 SPIN(spin_single_avx512, "avx512f", __m512, _mm512_setzero_ps(), _mm512_set1_ps(1.0f), SINGLE_ADD)
 SPIN(spin_int8_avx2, "avx2", __m256i, _mm256_setzero_si256(), _mm256_set1_epi8(1), INT8_ADD_AVX2)
 SPIN(spin_single_avx2, "avx2,fma", __m256, _mm256_setzero_ps(), _mm256_set1_ps(1.0f), SINGLE_ADD_AVX2)
@@ -112,8 +117,14 @@ static struct limits measure_limits(struct pool *pool, const struct product_leve
         limits.bfloat = limits.single;
         if (!level->kernels.bfloats_apart)
             limits.bfloat = macs * 32 / best_s(pool, n_tasks, spin_bfloat_avx512, NULL);
-    } else if (strcmp(level->name, "avx2") == 0) {
-        limits.int8 = macs * 32 / best_s(pool, n_tasks, spin_int8_avx2, NULL);
+    } else {
+        const bool has_dot_products = strcmp(level->name, "avxvnni") == 0;
+        limits.int8 = macs * 32 /
+                      best_s(pool, n_tasks,
+                             !has_dot_products         ? spin_int8_avx2
+                             : processor_has_avxvnni() ? spin_int8_avxvnni
+                                                       : spin_int8_as_avx512,
+                             NULL);
         limits.single = macs * 8 / best_s(pool, n_tasks, spin_single_avx2, NULL);
         limits.bfloat = limits.single;
     }

@@ -6,6 +6,8 @@
 #if defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+#elif defined(__x86_64__)
+#include <cpuid.h>
 #endif
 
 const enum tensor_type product_types[] = {
@@ -15,6 +17,15 @@ const enum tensor_type product_types[] = {
     TENSOR_IQ2_XS, TENSOR_IQ2_S,  TENSOR_IQ3_XXS, TENSOR_IQ3_S, TENSOR_IQ1_S,   TENSOR_IQ1_M,
     TENSOR_TQ1_0,  TENSOR_TQ2_0,  TENSOR_U4_32,   TENSOR_U4_64, TENSOR_F8_E4M3, TENSOR_TYPE_COUNT,
 };
+
+#ifdef __x86_64__
+bool processor_has_avxvnni(void)
+{
+    enum { AVXVNNI = 1 << 4 }; // CPUID leaf 7, subleaf 1, EAX
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && a & AVXVNNI;
+}
+#endif
 
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
 {
@@ -27,6 +38,7 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     levels[2].name = "i8mm";
     levels[3].name = "fourth level";
     levels[4].name = "fifth level";
+    levels[5].name = "sixth level";
     levels[1].present = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
     if (levels[1].present)
         product_kernels_neon(&levels[1].kernels);
@@ -38,6 +50,7 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     levels[2].name = "avx512";
     levels[3].name = "avx512, other kernels";
     levels[4].name = "avx512, other tiles";
+    levels[5].name = "avxvnni";
 #endif
 #ifdef __x86_64__
     levels[1].present = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -57,9 +70,15 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     levels[4].present = levels[2].present;
     if (levels[4].present)
         product_kernels_avx512_tiles(&levels[4].kernels, PRODUCT_TILES_ZEN5);
+    const bool has_avxvnni = levels[1].present && processor_has_avxvnni();
+    levels[5].present = has_avxvnni || levels[2].present;
+    if (has_avxvnni)
+        product_kernels_avxvnni(&levels[5].kernels);
+    else if (levels[5].present)
+        product_kernels_avxvnni_as_avx512(&levels[5].kernels);
     for (int l = 3; l < PRODUCT_LEVELS; l++)
         for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
-            for (int before = 2; before < l; before++)
+            for (int before = 1; before < l; before++)
                 if (levels[l].kernels.product[type] == levels[before].kernels.product[type])
                     levels[l].kernels.product[type] = NULL;
 #endif

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { PRODUCT_LEVELS = 5 };
+enum { PRODUCT_LEVELS = 6 };
 
 struct product_level {
     const char *name;
@@ -15,9 +15,13 @@ struct product_level {
     struct product_kernels kernels;
 };
 
-// levels[0] is plain C; the last two are AVX-512 with the kernels that this processor does not use: without
-// VBMI, and with or without bfloat16 instructions; and with the tiles of another kind (enum product_tiles).
+// levels[0] is plain C; levels 3 and 4 are AVX-512 with the kernels that this processor does not use: without
+// VBMI, and with or without bfloat16 instructions; and with the tiles of another kind (enum product_tiles). The last
+// one is AVX-VNNI, on a processor without it in AVX-512's encoding.
 // On ARM: plain C, NEON, with int8 matrix products, none.
+#ifdef __x86_64__
+bool processor_has_avxvnni(void);
+#endif
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS]);
 
 // The types that have kernels, ended by TENSOR_TYPE_COUNT.

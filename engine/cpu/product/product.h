@@ -101,11 +101,12 @@ struct product_kernels {
                                        int64_t y_stride, const float *bias);
 };
 
-// Each fills in one level's kernels. The processor must have, for avx2: avx2, fma, f16c; for avx512: avx512f,
-// bw, dq, vl, vnni (bfloat16 instructions are detected); for neon: asimddp; for i8mm: asimddp, i8mm. Plain C
+// Each fills in one level's kernels. The processor must have, for avx2: avx2, fma, f16c; for avxvnni: these and
+// avxvnni; for avx512: avx512f, bw, dq, vl, vnni (bfloat16 instructions are detected); for neon: asimddp; for i8mm: asimddp, i8mm. Plain C
 // exists everywhere, the others on their architecture.
 void product_kernels_plain(struct product_kernels *kernels);
 void product_kernels_avx2(struct product_kernels *kernels);
+void product_kernels_avxvnni(struct product_kernels *kernels);
 void product_kernels_avx512(struct product_kernels *kernels);
 void product_kernels_neon(struct product_kernels *kernels);
 void product_kernels_i8mm(struct product_kernels *kernels);
@@ -121,6 +122,8 @@ enum product_tiles {
 // For tests on processors with other features: the AVX-512 kernels without bfloat16 instructions and VBMI,
 // with the tiles of PRODUCT_TILES_OTHER; the BF16 kernel that uses bfloat16 instructions; the kernels with
 // the tiles of one kind.
+void product_kernels_avxvnni_as_avx512(
+    struct product_kernels *kernels); // of avxvnni, with avx512vl, avx512vnni
 void product_kernels_avx512_least(struct product_kernels *kernels);
 void product_kernels_avx512_bf16(struct product_kernels *kernels);
 void product_kernels_avx512_tiles(struct product_kernels *kernels, enum product_tiles tiles);

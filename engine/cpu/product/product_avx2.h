@@ -9,11 +9,26 @@
 //   5 bits: 4 registers   4 * 2 * 31 * 127 = 31496
 //   6 bits: 2 registers   2 * 2 * 63 * 127 = 32004
 //   8 bits: 1 register    2 * 128 * 127 = 32512, by |w| and x with the sign of w
+//
+// AVX-VNNI's vpdpbusd multiplies and adds to int32 at once, unsigned quants of any size: product_avxvnni.c
+// compiles the same tiles with it.
 #pragma once
 
 #include "engine/cpu/product/packed.h"
 
 #include <immintrin.h>
+
+// vpdpbusd's spelling, in files whose processors have it.
+#ifdef VPDPBUSD
+enum { HAS_VNNI = true };
+#else
+#define VPDPBUSD "vpdpbusd"
+enum { HAS_VNNI = false };
+#endif
+// Declares a type's kernel.
+#ifndef DECLARE_KERNEL
+#define DECLARE_KERNEL(name) void product_avx2_##name
+#endif
 
 typedef void product_function(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
@@ -40,14 +55,19 @@ struct tile {
 
 // Table values of MXFP4 and NVFP4 are at most 12: with an offset of 16 they have 5 bits. IQ4 values are
 // signed bytes, like Q8_0 quants.
-ALWAYS_INLINE bool is_signed(const enum tensor_type type)
+ALWAYS_INLINE bool has_eight_bits(const enum tensor_type type)
 {
     return type == TENSOR_Q8_0 || type == TENSOR_IQ4_NL || type == TENSOR_IQ4_XS;
 }
 
+ALWAYS_INLINE bool is_signed(const enum tensor_type type)
+{
+    return has_eight_bits(type) && !HAS_VNNI;
+}
+
 ALWAYS_INLINE int offset_of(const enum tensor_type type)
 {
-    return is_signed(type)                                ? 0
+    return has_eight_bits(type)                           ? (HAS_VNNI ? 128 : 0)
            : type == TENSOR_MXFP4 || type == TENSOR_NVFP4 ? 16
                                                           : packed_format(type).offset;
 }
@@ -110,7 +130,8 @@ ALWAYS_INLINE __m256i unpack_quants(const enum tensor_type type, const uint8_t *
 {
     switch (type) {
     case TENSOR_Q8_0:
-        return _mm256_xor_si256(load_plane(planes, j, side), _mm256_set1_epi8(-128));
+        return HAS_VNNI ? load_plane(planes, j, side)
+                        : _mm256_xor_si256(load_plane(planes, j, side), _mm256_set1_epi8(-128));
     case TENSOR_Q5_0:
     case TENSOR_Q5_1:
     case TENSOR_Q5_K:
@@ -128,7 +149,7 @@ ALWAYS_INLINE __m256i unpack_quants(const enum tensor_type type, const uint8_t *
         return mask_bytes(shift_lanes(load_plane(planes, j / 4, side), -2 * (j % 4)), 3);
     case TENSOR_IQ4_NL:
     case TENSOR_IQ4_XS:
-        return look_up(packed_iq4_values, 0, load_nibbles(planes, j, side));
+        return look_up(packed_iq4_values, HAS_VNNI ? -128 : 0, load_nibbles(planes, j, side)); // modulo 256
     case TENSOR_MXFP4:
     case TENSOR_NVFP4:
         return look_up(packed_e2m1_values, 16, load_nibbles(planes, j, side));
@@ -235,69 +256,76 @@ ALWAYS_INLINE __m256i four_inputs(const struct prepared_block *x, const int row,
     return _mm256_set1_epi32(four);
 }
 
-// Dot products of registers [first, first + span) with every row, in int32.
+// Dot products of registers [first, first + span) of one side with every row, in int32.
 ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                            const struct prepared_block *x, const int first, const int span,
-                            __m256i dots[TILE_ROWS_MAX][2])
+                            const struct prepared_block *x, const int first, const int span, const int side,
+                            __m256i dots[TILE_ROWS_MAX])
 {
-    __m256i sums[TILE_ROWS_MAX][2];
+    __m256i sums[TILE_ROWS_MAX];
     UNROLL
     for (int i = 0; i < span; i++) {
         // The two halves of a nibble register are used in succession, so that it is loaded once.
         const int j = span == 8 ? i % 2 * 4 + i / 2 : first + i;
-        __m256i quants[2] = {unpack_quants(type, planes, j, 0), unpack_quants(type, planes, j, 1)};
+        const __m256i quants = unpack_quants(type, planes, j, side);
         UNROLL
         for (int r = 0; r < n_rows; r++) {
-            __m256i four = four_inputs(x, r, j);
-            UNROLL
-            for (int side = 0; side < 2; side++) {
-                __m256i product = is_signed(type) ? _mm256_maddubs_epi16(_mm256_abs_epi8(quants[side]),
-                                                                         _mm256_sign_epi8(four, quants[side]))
-                                                  : _mm256_maddubs_epi16(quants[side], four);
-                sums[r][side] = i == 0 ? product : _mm256_add_epi16(sums[r][side], product);
-            }
+            const __m256i four = four_inputs(x, r, j);
+            const __m256i product = is_signed(type) ? _mm256_maddubs_epi16(_mm256_abs_epi8(quants),
+                                                                           _mm256_sign_epi8(four, quants))
+                                                    : _mm256_maddubs_epi16(quants, four);
+            sums[r] = i == 0 ? product : _mm256_add_epi16(sums[r], product);
+            __asm__("" : "+x"(sums[r])); // gcc would keep the products and add them as a tree
         }
     }
     UNROLL
     for (int r = 0; r < n_rows; r++)
-        UNROLL
-    for (int side = 0; side < 2; side++)
-        dots[r][side] = _mm256_madd_epi16(sums[r][side], _mm256_set1_epi16(1));
+        dots[r] = _mm256_madd_epi16(sums[r], _mm256_set1_epi16(1));
 }
 
 ALWAYS_INLINE __m256i dot_start(const enum tensor_type type, int32_t minus_sum)
 {
-    if (offset_of(type) == 0)
-        return _mm256_setzero_si256();
     return _mm256_slli_epi32(_mm256_set1_epi32(minus_sum), __builtin_ctz((unsigned)offset_of(type)));
 }
 
-// Dot products of registers [first, first + n) with every row, as floats.
-ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
-                                 const struct prepared_block *x, const int first, const int n,
-                                 const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX][2])
+// The same with vpdpbusd: sums += dot products of registers [first, first + n).
+ALWAYS_INLINE void add_dots(const enum tensor_type type, const int n_rows, const uint8_t *planes,
+                            const struct prepared_block *x, const int first, const int n, const int side,
+                            __m256i sums[TILE_ROWS_MAX])
 {
-    __m256i sums[TILE_ROWS_MAX][2];
     UNROLL
-    for (int r = 0; r < n_rows; r++)
-        UNROLL
-    for (int side = 0; side < 2; side++)
-        sums[r][side] = dot_start(type, minus_sums[r]);
-    UNROLL
-    for (int at = 0; at < n; at += span_of(type)) {
-        __m256i some[TILE_ROWS_MAX][2];
-        span_dot(type, n_rows, planes, x, first + at, span_of(type), some);
+    for (int i = 0; i < n; i++) {
+        const int j = n == 8 ? i % 2 * 4 + i / 2 : first + i;
+        const __m256i quants = unpack_quants(type, planes, j, side);
         UNROLL
         for (int r = 0; r < n_rows; r++)
-            UNROLL
-        for (int side = 0; side < 2; side++)
-            sums[r][side] = _mm256_add_epi32(sums[r][side], some[r][side]);
+            __asm__(VPDPBUSD " %2, %1, %0" : "+x"(sums[r]) : "x"(quants), "x"(four_inputs(x, r, j)));
+    }
+}
+
+// Dot products of registers [first, first + n) of one side with every row, as floats.
+ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
+                                 const struct prepared_block *x, const int first, const int n, const int side,
+                                 const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX])
+{
+    __m256i sums[TILE_ROWS_MAX];
+    UNROLL
+    for (int r = 0; r < n_rows; r++)
+        sums[r] = offset_of(type) ? dot_start(type, minus_sums[r]) : _mm256_setzero_si256();
+    if (HAS_VNNI)
+        add_dots(type, n_rows, planes, x, first, n, side, sums);
+    UNROLL
+    for (int at = 0; at < n && !HAS_VNNI; at += span_of(type)) {
+        __m256i some[TILE_ROWS_MAX];
+        span_dot(type, n_rows, planes, x, first + at, span_of(type), side, some);
+        UNROLL
+        for (int r = 0; r < n_rows; r++) {
+            sums[r] = _mm256_add_epi32(sums[r], some[r]);
+            __asm__("" : "+x"(sums[r]));
+        }
     }
     UNROLL
     for (int r = 0; r < n_rows; r++)
-        UNROLL
-    for (int side = 0; side < 2; side++)
-        dots[r][side] = _mm256_cvtepi32_ps(sums[r][side]);
+        dots[r] = _mm256_cvtepi32_ps(sums[r]);
 }
 
 ALWAYS_INLINE __m256 broadcast_integer(int32_t value)
@@ -305,28 +333,29 @@ ALWAYS_INLINE __m256 broadcast_integer(int32_t value)
     return _mm256_cvtepi32_ps(_mm256_set1_epi32(value));
 }
 
-// acc += one block of every row.
+// acc += one block of every row. A side at a time: its sums and acc stay in registers.
 ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                              const uint8_t *group, int b, const struct prepared_block *x,
                              __m256 acc[TILE_ROWS_MAX][2])
 {
     const enum packed_kind kind = packed_format(type).kind;
     const bool by_halves = kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM;
-    __m256 dots[2][TILE_ROWS_MAX][2];
-    if (by_halves) {
-        dot_registers(type, n_rows, planes, x, 0, 4, x->minus_half_sums[0], dots[0]);
-        dot_registers(type, n_rows, planes, x, 4, 4, x->minus_half_sums[1], dots[1]);
-    } else {
-        dot_registers(type, n_rows, planes, x, 0, 8, x->minus_sums, dots[0]);
-    }
     UNROLL
     for (int side = 0; side < 2; side++) {
+        __asm__("" : "+r"(x)); // broadcasts of the other side would be kept in memory
+        __m256 dots[2][TILE_ROWS_MAX];
+        if (by_halves) {
+            dot_registers(type, n_rows, planes, x, 0, 4, side, x->minus_half_sums[0], dots[0]);
+            dot_registers(type, n_rows, planes, x, 4, 4, side, x->minus_half_sums[1], dots[1]);
+        } else {
+            dot_registers(type, n_rows, planes, x, 0, 8, side, x->minus_sums, dots[0]);
+        }
         struct scales s = block_scales(type, group, b, side);
         UNROLL
         for (int r = 0; r < n_rows; r++) {
-            __m256 t = _mm256_mul_ps(dots[0][r][side], s.w[0]);
+            __m256 t = _mm256_mul_ps(dots[0][r], s.w[0]);
             if (by_halves)
-                t = _mm256_fmadd_ps(dots[1][r][side], s.w[1], t);
+                t = _mm256_fmadd_ps(dots[1][r], s.w[1], t);
             if (kind == PACKED_MINIMUM)
                 t = _mm256_fmadd_ps(s.m[0], broadcast_integer(x->minus_sums[r]), t);
             for (int h = 0; kind == PACKED_HALVES_MINIMUM && h < 2; h++)
@@ -430,9 +459,9 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     TILE(run, name, type, 2)                                                                                 \
     TILE(run, name, type, 3)                                                                                 \
     TILE(run, name, type, 4)                                                                                 \
-    void product_avx2_##name(const struct packed *weight, int32_t panel_begin, int32_t panel_end,            \
-                             const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,         \
-                             int64_t y_stride, const float *bias)                                            \
+    DECLARE_KERNEL(name)                                                                                     \
+    (const struct packed *weight, int32_t panel_begin, int32_t panel_end, const struct prepared *x,          \
+     int32_t row_begin, int32_t row_end, float *y, int64_t y_stride, const float *bias)                      \
     {                                                                                                        \
         static tile_function *const tiles[TILE_ROWS_MAX + 1] = {NULL, name##_1, name##_2, name##_3,          \
                                                                 name##_4};                                   \

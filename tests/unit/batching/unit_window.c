@@ -153,7 +153,7 @@ TEST(every_eighth_place_goes_to_the_one_that_waits_longest)
 }
 
 // One that gives its pages back and returns takes no place twice.
-TEST(a_preempted_one_that_returns_does_not_count_for_the_share)
+TEST(a_preempted_one_that_returns_does_not_count_as_an_admission)
 {
     add_job('l', 0, 0);
     struct waiting_job *returns = add_job('p', 9, 0);
@@ -193,7 +193,7 @@ TEST(preempted_ones_return_in_the_order_of_their_first_admission)
     assert_order("abcde");
 }
 
-TEST(the_share_keeps_its_place_when_urgent_ones_keep_coming)
+TEST(the_oldest_keeps_its_turn_when_urgent_ones_keep_coming)
 {
     for (int i = 0; i < 10; i++)
         add_job('l', -100, 0);

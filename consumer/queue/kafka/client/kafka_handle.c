@@ -536,6 +536,8 @@ struct record kafka_message_record(const rd_kafka_message_t *message, struct tex
     int64_t written_ms = rd_kafka_message_timestamp(message, &kind);
     record.written_s = written_ms > 0 ? written_ms / 1000 : 0;
     take_headers(&record, message, headers);
+    record.identity = headers_identity(record.headers, record.n_headers);
+    record.cut = headers_find(record.headers, record.n_headers, HEADER_CUT);
     record.content_type = headers_find(record.headers, record.n_headers, "content-type");
     return record;
 }

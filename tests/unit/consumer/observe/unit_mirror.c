@@ -73,6 +73,7 @@ static struct record record_of(int topic, int at)
     return (struct record){.topic = text_from_string(topics[topic]),
                            .partition = 0,
                            .offset = at,
+                           .identity = headers_identity(from->headers, from->n_headers),
                            .headers = from->headers,
                            .n_headers = from->n_headers,
                            .content_type = TEXT("application/json"),

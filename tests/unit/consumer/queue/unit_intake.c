@@ -1,14 +1,15 @@
-// A record's place and headers become a job's.
+// A record's place, identity and headers become a job's.
 #include "consumer/queue/intake.h"
 #include "tests/support/cases.h"
 
 TEST(a_job_knows_where_its_record_was)
 {
-    const struct header headers[] = {{TEXT("own"), TEXT("kept")}, {TEXT(HEADER_DATASET), TEXT("d")}};
+    const struct header headers[] = {{TEXT("own"), TEXT("kept")}, {TEXT("other"), TEXT("too")}};
     const struct record record = {.topic = TEXT("t"),
                                   .partition = 3,
                                   .offset = 44,
                                   .key = TEXT("k"),
+                                  .identity.dataset = TEXT("d"),
                                   .headers = headers,
                                   .n_headers = 2,
                                   .has_more_headers = true,
@@ -33,6 +34,20 @@ TEST(a_job_knows_where_its_record_was)
     assert_true(text_equal(job->dataset, TEXT("d")));
     assert_int_equal(source->written_s, 1700000000); // the time that the job has where it names none
     job_destroy(job);
+}
+
+TEST(a_number_of_the_identity_takes_precedence_only_if_it_is_given)
+{
+    for (int given = 0; given < 2; given++) {
+        const struct record record = {
+            .identity = {.has_index = given, .has_created = given, .index = 0, .created_s = 1700000001},
+            .value = TEXT("{\"job_id\":\"a\",\"prompt\":\"p\",\"index\":7,\"created\":1700000002}")};
+        struct job *job = intake_job(&record, &(struct result_names){TEXT("m"), TEXT("f")}, NULL);
+        assert_non_null(job);
+        assert_int_equal(job->index, given ? 0 : 7);
+        assert_int_equal(job->created_s, given ? 1700000001 : 1700000002);
+        job_destroy(job);
+    }
 }
 
 static uint64_t seed_of(const struct record *record)
@@ -66,12 +81,12 @@ static uint64_t seed_of_line(const char *dataset, const char *custom_id, const c
 {
     char job_id[64];
     snprintf(job_id, sizeof job_id, "%s-1", dataset);
-    const struct header headers[] = {{TEXT(HEADER_DATASET), text_from_string(dataset)},
-                                     {TEXT(HEADER_JOB_ID), text_from_string(job_id)},
-                                     {TEXT(HEADER_CUSTOM_ID),
-                                      text_from_string(custom_id ? custom_id : job_id)},
-                                     {TEXT(HEADER_INDEX), TEXT("1")}};
-    const struct record record = {.headers = headers, .n_headers = 4, .value = text_from_string(line)};
+    const struct record record = {.identity = {.dataset = text_from_string(dataset),
+                                               .job_id = text_from_string(job_id),
+                                               .custom_id = text_from_string(custom_id ? custom_id : job_id),
+                                               .has_index = true,
+                                               .index = 1},
+                                  .value = text_from_string(line)};
     return seed_of(&record);
 }
 
@@ -129,14 +144,13 @@ static void check_rejected(const struct record *record, enum error_code code, co
 
 TEST(a_record_that_is_no_job_has_failed_and_is_kept)
 {
-    const struct header cut = {TEXT(HEADER_CUT), TEXT("3000 bytes")};
     struct record record = {.value = TEXT("{\"prompt\":5}")};
     check_rejected(&record, ERROR_INVALID_FIELD, "prompt");
     record = (struct record){.value = TEXT("?")};
     check_rejected(&record, ERROR_INVALID_ENCODING, "something else of 1 bytes");
     record = (struct record){.value = {0}};
     check_rejected(&record, ERROR_INVALID_ENCODING, "nothing of 0 bytes");
-    record = (struct record){.value = TEXT("{\"prompt\":\"p\"}"), .headers = &cut, .n_headers = 1};
+    record = (struct record){.value = TEXT("{\"prompt\":\"p\"}"), .cut = TEXT("3000 bytes")};
     check_rejected(&record, ERROR_LIMIT_EXCEEDED, "only the beginning of the job was submitted: 3000 bytes");
 }
 

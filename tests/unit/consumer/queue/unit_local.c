@@ -84,6 +84,40 @@ TEST(an_empty_queue_is_asked_again_when_its_log_has_changed)
     store_close(store);
 }
 
+static void check_identity(void *context, const struct record *record)
+{
+    const struct job_identity *identity = &record->identity;
+    char job_id[32], custom_id[32];
+    snprintf(job_id, sizeof job_id, "a-%d", n_received);
+    snprintf(custom_id, sizeof custom_id, "custom-%d", n_received);
+    assert_true(text_equal(identity->dataset, TEXT("a")));
+    assert_true(text_equal(identity->job_id, text_from_string(job_id)));
+    assert_true(text_equal(identity->custom_id, text_from_string(custom_id)));
+    assert_int_equal(identity->has_index, n_received != 1);
+    assert_true(!identity->has_index || identity->index == n_received);
+    assert_true(identity->has_created && identity->created_s == now_ms / 1000);
+    assert_int_equal(record->n_headers, 0);
+    n_received++;
+}
+
+TEST(a_record_has_the_identity_that_was_submitted)
+{
+    struct store *store = open_store(true);
+    struct transport *transport;
+    struct submission lines[2] = {
+        {.job_id = TEXT("a-0"), .custom_id = TEXT("custom-0"), .index = 0, .record = TEXT("{}")},
+        {.job_id = TEXT("a-1"), .custom_id = TEXT("custom-1"), .index = -1, .record = TEXT("{}")}};
+    size_t n_added;
+    assert_ok(store_submit(store, TEXT("a"), lines, 2, &n_added, &error), &error);
+    assert_ok(local_transport_open(&transport, store, (struct text){0}, &error), &error);
+    const struct transport_events some = {.receive = check_identity};
+    n_received = 0;
+    assert_int_equal(transport->impl->poll(transport, 0, 10, &some, &error), STATUS_OK);
+    assert_int_equal(n_received, 2);
+    transport->impl->close(transport);
+    store_close(store);
+}
+
 // Records of 15 bytes. The first is taken whatever its size.
 TEST(a_poll_claims_no_more_bytes_than_it_is_to_deliver)
 {

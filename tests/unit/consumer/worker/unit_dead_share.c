@@ -15,13 +15,11 @@ static int setup(void **state)
 
 static bool count(const char *dataset, const char *key, int32_t partition, bool is_dead)
 {
-    const struct header header = {TEXT(HEADER_DATASET), text_from_string(dataset)};
     struct record record = {.topic = TEXT("jobs"),
                             .partition = partition,
                             .offset = offset++,
                             .key = text_from_string(key),
-                            .headers = &header,
-                            .n_headers = dataset != NULL};
+                            .identity.dataset = text_from_string(dataset)};
     return dead_share_exceeds(&shares, &record, is_dead, 50, report);
 }
 

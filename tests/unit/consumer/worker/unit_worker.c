@@ -407,23 +407,21 @@ TEST(bad_records_beyond_their_share_are_quarantined_and_the_others_answered)
     stage_close(&stage);
 }
 
-TEST(names_in_headers_that_no_result_can_carry_count_as_not_given)
+TEST(names_of_an_identity_that_no_result_can_carry_count_as_not_given)
 {
     char longest[JOB_ID_BYTES_MAX + 1];
     memset(longest, 'n', sizeof longest);
     const struct {
         struct text given;
         const char *job_id; // NULL: as given
-    } cases[] = {{TEXT("from-header"), NULL},
+    } cases[] = {{TEXT("from-identity"), NULL},
                  {{longest, JOB_ID_BYTES_MAX}, NULL},
                  {{longest, JOB_ID_BYTES_MAX + 1}, "from-record"},
                  {TEXT("\xFF\xFE"), "from-record"},
                  {TEXT(""), "from-record"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct header headers[] = {{TEXT(HEADER_JOB_ID), cases[i].given}};
         struct record record = {.topic = TEXT("t"),
-                                .headers = headers,
-                                .n_headers = 1,
+                                .identity.job_id = cases[i].given,
                                 .value = TEXT("{\"job_id\":\"from-record\",\"prompt\":\"p\"}")};
         struct job *job = intake_job(&record, &(struct result_names){.model = TEXT("m")}, NULL);
         assert_non_null(job);

@@ -1,6 +1,7 @@
 // Results collected from topics: which records are a dataset's, their order, and what is said of those that
 // are missing (consumer/command/files/topic_collect.c). The topics are this program's.
 #include "consumer/command/files/topic_collect.h"
+#include "consumer/queue/headers.h"
 #include "consumer/queue/kafka/client/control.h"
 #include "consumer/queue/kafka/client/kafka_client.h"
 #include "consumer/queue/kafka/client/kafka_finished.h"

@@ -591,6 +591,24 @@ TEST(a_header_s_integer_is_digits_that_fit)
     }
 }
 
+TEST(an_identity_is_read_from_the_headers_of_a_submitter)
+{
+    const struct header headers[] = {
+        {TEXT(HEADER_DATASET), TEXT("d")},     {TEXT(HEADER_JOB_ID), TEXT("d-3")},
+        {TEXT(HEADER_CUSTOM_ID), TEXT("c")},   {TEXT(HEADER_INDEX), TEXT("0")},
+        {TEXT(HEADER_CREATED), TEXT("17000")}, {TEXT(HEADER_DATASET), TEXT("e")}};
+    struct job_identity identity = headers_identity(headers, 6);
+    assert_true(text_equal(identity.dataset, TEXT("d"))); // the first of the name
+    assert_true(text_equal(identity.job_id, TEXT("d-3")));
+    assert_true(text_equal(identity.custom_id, TEXT("c")));
+    assert_true(identity.has_index && identity.index == 0);
+    assert_true(identity.has_created && identity.created_s == 17000);
+    const struct header invalid[] = {{TEXT(HEADER_INDEX), TEXT("-1")}, {TEXT(HEADER_CREATED), TEXT("soon")}};
+    identity = headers_identity(invalid, 2);
+    assert_false(identity.has_index || identity.has_created);
+    assert_int_equal(identity.dataset.size + identity.job_id.size + identity.custom_id.size, 0);
+}
+
 // ---- partitions ----
 
 TEST(partitions_are_made_up_to_their_limit)
