@@ -1,4 +1,4 @@
-// /v1/chat/completions and /v1/completions: a job of the most urgent priority, for which the connection waits.
+// /v1/chat/completions, /v1/completions and /v1/embeddings: a job of the most urgent priority, for which the connection waits.
 // The result is the queue's, as of any job; the dataset is deleted when its answer was read. Thread: the
 // connection's.
 #pragma once

@@ -170,8 +170,11 @@ static bool check_members(struct call *call, const struct value *object)
 
 static bool is_endpoint(struct text endpoint)
 {
-    return text_equals_string(endpoint, "/v1/chat/completions") ||
-           text_equals_string(endpoint, "/v1/completions");
+    static const char *const endpoints[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings"};
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof endpoints / sizeof endpoints[0]; i++)
+        is_known = is_known || text_equals_string(endpoint, endpoints[i]);
+    return is_known;
 }
 
 static bool read_wanted(struct call *call, const struct value *object, struct wanted *wanted)
@@ -182,7 +185,7 @@ static bool read_wanted(struct call *call, const struct value *object, struct wa
         !read_text(call, object, "completion_window", "\"24h\"", &wanted->window))
         return false;
     if (!is_endpoint(wanted->endpoint))
-        return refuse_value(call, "endpoint", "/v1/chat/completions or /v1/completions",
+        return refuse_value(call, "endpoint", "/v1/chat/completions, /v1/completions or /v1/embeddings",
                             value_get(object, "endpoint"));
     if (!text_equals_string(wanted->window, "24h"))
         return refuse_value(call, "completion_window", "\"24h\"", value_get(object, "completion_window"));

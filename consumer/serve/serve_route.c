@@ -28,6 +28,7 @@ static const struct route routes[] = {
     {"GET", "/v1/models/", "", NULL, model_call_get},
     {"POST", "/v1/chat/completions", NULL, answer_call, NULL},
     {"POST", "/v1/completions", NULL, answer_call, NULL},
+    {"POST", "/v1/embeddings", NULL, answer_call, NULL},
 };
 
 bool serve_route_is_probe(const char *path)
