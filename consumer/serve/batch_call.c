@@ -72,9 +72,10 @@ static void add_batch(struct buffer *out, const struct served_batch *batch)
     buffer_add_byte(out, ',');
     add_text(out, "error_file_id", batch->n_refused ? batch->error_file : (struct text){0});
     add_times(out, batch);
+    // the dataset may have been deleted since
+    int64_t n_done = batch->jobs.n_done > batch->n_answered ? batch->jobs.n_done : batch->n_answered;
     buffer_add_format(out, ",\"request_counts\":{\"total\":%lld,\"completed\":%lld,\"failed\":%lld}",
-                      (long long)batch->n_requests, (long long)batch->jobs.n_done,
-                      (long long)batch->jobs.n_failed);
+                      (long long)batch->n_requests, (long long)n_done, (long long)batch->jobs.n_failed);
     buffer_add_string(out, ",\"metadata\":");
     buffer_add_text(out, batch->metadata.size ? batch->metadata : TEXT("null"));
     buffer_add_byte(out, '}');
@@ -118,6 +119,14 @@ static bool read_text(struct call *call, const struct value *object, const char 
     return true;
 }
 
+static size_t n_characters(struct text text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.size; i++)
+        n += (text.data[i] & 0xC0) != 0x80; // the decoder has checked that it is UTF-8
+    return n;
+}
+
 static bool read_metadata(struct call *call, const struct value *object, struct buffer *metadata)
 {
     const struct value *value = value_get(object, "metadata");
@@ -127,10 +136,10 @@ static bool read_metadata(struct call *call, const struct value *object, struct 
         return refuse_value(call, "metadata", "an object of at most 16 texts", value);
     for (size_t i = 0; i < value->object.n_members; i++) {
         const struct value_member *member = &value->object.members[i];
-        if (member->key.size > METADATA_KEY_MAX)
-            return refuse_value(call, "metadata", "keys of at most 64 bytes", value);
-        if (member->value.kind != VALUE_STRING || member->value.text.size > METADATA_VALUE_MAX)
-            return refuse_value(call, "metadata", "texts of at most 512 bytes", &member->value);
+        if (n_characters(member->key) > METADATA_KEY_MAX)
+            return refuse_value(call, "metadata", "keys of at most 64 characters", value);
+        if (member->value.kind != VALUE_STRING || n_characters(member->value.text) > METADATA_VALUE_MAX)
+            return refuse_value(call, "metadata", "texts of at most 512 characters", &member->value);
     }
     json_encode(value, metadata);
     return true;

@@ -184,11 +184,14 @@ def a_batch_has_the_answers_of_a_run_of_its_file(test):
         output, errors = server.lines(batch["output_file_id"]), server.lines(batch["error_file_id"])
         assert answers_of(output) == answers_of(test.answers("out.jsonl"))
         assert answers_of(errors) == answers_of(test.answers("errors.jsonl")) and len(errors) == 1
+        assert server.batch(server.create(file, metadata={"é" * 64: "é" * 512}))["metadata"] == {"é" * 64: "é" * 512}
         assert [line["custom_id"] for line in output] == [job["custom_id"] for job in jobs if job["custom_id"] != "request-12"]
         described = server.get(f"/v1/files/{batch['output_file_id']}")
         assert described["purpose"] == "batch_output" and described["bytes"] == len(server.get(f"/v1/files/{batch['output_file_id']}/content"))
         test.run("collect", "--dataset", name, "-o", "collected.jsonl", "--errors", "collected-errors.jsonl")
         assert test.read("collected.jsonl") == server.get(f"/v1/files/{batch['output_file_id']}/content")
+        test.run("dataset", "delete", name)
+        assert server.batch(name)["request_counts"]["completed"] == 13 and len(server.lines(batch["output_file_id"])) == 13
 
 
 @case
@@ -242,7 +245,7 @@ def what_does_not_exist_is_404_and_what_is_invalid_400(test):
         server.refuse(404, "POST", "/v1/batches", {**body, "input_file_id": "file-x"})
         for change, param in (({"endpoint": "/v1/none"}, "endpoint"), ({"completion_window": "1h"}, "completion_window"),
                               ({"metadata": {"a": 1}}, "metadata"), ({"metadata": {str(i): "x" for i in range(17)}}, "metadata"),
-                              ({"metadata": []}, "metadata"), ({"input_file_id": 7}, "input_file_id"), ({"endpoint": None}, "endpoint"),
+                              ({"metadata": []}, "metadata"), ({"metadata": {"é" * 65: "x"}}, "metadata"), ({"metadata": {"a": "é" * 513}}, "metadata"), ({"input_file_id": 7}, "input_file_id"), ({"endpoint": None}, "endpoint"),
                               ({"output_expires_after": {"anchor": "created_at", "seconds": 1}}, "output_expires_after.seconds")):
             assert server.refuse(400, "POST", "/v1/batches", {**body, **change})["param"] == param, change
         assert "Unrecognized" in server.refuse(400, "POST", "/v1/batches", {**body, "extra": 1})["message"]
