@@ -407,6 +407,20 @@ def pages_of_other_sites_are_not_answered_without_tokens(test):
         assert server.ask("GET", "/v1/files", headers={"Origin": "http://localhost:3000", "Authorization": "Bearer any"})[0] == 200
 
 
+@case
+def it_is_ready_when_its_worker_computes(test):
+    Server(test, "--no-work").stop()  # there is a store
+    with contextlib.closing(sqlite3.connect(test.path("sheaf.db"), isolation_level=None)) as store:
+        store.execute("BEGIN IMMEDIATE")  # the worker waits for the lock to register itself
+        server = Server(test)
+        assert server.ask("GET", "/readyz")[0] == 503 and server.ask("GET", "/healthz")[0] == 503
+        store.execute("ROLLBACK")
+    server.ready()
+    assert server.ask("GET", "/healthz")[0] == 200
+    assert server.post("/v1/chat/completions", chat(1)["body"])["choices"]
+    server.stop()
+
+
 # ---- kills and two servers ----
 
 @case
@@ -529,13 +543,13 @@ def a_completion_goes_before_a_batch(test):
 
 @case
 def a_client_that_goes_takes_its_request_with_it(test):
-    with serving(test, "--engine-test", "fixed:50", "--max-batch", "1", "--window", "1") as server:
-        body = json.dumps({**chat(1)["body"], "max_tokens": 200, "stream": True}).encode()
+    with serving(test, "--engine-test", "fixed:500", "--max-batch", "1", "--window", "1") as server:  # 100 s an answer
+        body = json.dumps({**chat(1)["body"], "max_tokens": 200}).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
             client.sendall(head + body)
             test.wait_until("its job", lambda: test.query("SELECT count(*) FROM jobs") == [(1,)])
-        test.wait_until("no job", lambda: test.query("SELECT count(*) FROM datasets") == [(0,)])
+        test.wait_until("no job", lambda: test.query("SELECT count(*) FROM datasets") == [(0,)], deadline_s=min(DEADLINE_S, 60))
         # a killed server's requests are removed by the next one
         with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
             client.sendall(head + body)
@@ -564,13 +578,15 @@ def a_stopping_server_ends_what_waits(test):
     worker = test.start("work", "--model", test.model, "--engine-test", "fixed:50", "--max-batch", "1")
     test.wait_until("a worker", lambda: server.get("/v1/models")["data"])
     body = json.dumps({**chat(1)["body"], "max_tokens": 200}).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S)
-    connection.request("POST", "/v1/chat/completions", body)
-    test.wait_until("its job", lambda: test.query("SELECT count(*) FROM jobs") == [(1,)])
+    connections = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S) for _ in range(40)]
+    for connection in connections:
+        connection.request("POST", "/v1/chat/completions", body)
+    test.wait_until("their jobs", lambda: test.query("SELECT count(*) FROM jobs") == [(len(connections),)])
     server.process.send_signal(signal.SIGTERM)
-    response = connection.getresponse()
-    assert response.status == 503 and json.loads(response.read())["error"]["code"] == "stopping", response.status
-    connection.close()
+    for connection in connections:
+        response = connection.getresponse()
+        assert response.status == 503 and json.loads(response.read())["error"]["code"] == "stopping", response.status
+        connection.close()
     assert test.wait(server.process).status == 0
     worker.send_signal(signal.SIGTERM)
     test.wait(worker)
