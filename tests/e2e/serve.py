@@ -544,7 +544,7 @@ def a_completion_goes_before_a_batch(test):
 @case
 def a_client_that_goes_takes_its_request_with_it(test):
     with serving(test, "--engine-test", "fixed:500", "--max-batch", "1", "--window", "1") as server:  # 100 s an answer
-        body = json.dumps({**chat(1)["body"], "max_tokens": 200}).encode()
+        body = json.dumps({**chat(1)["body"], "max_tokens": 200, "ignore_eos": True}).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
             client.sendall(head + body)
@@ -577,7 +577,7 @@ def a_stopping_server_ends_what_waits(test):
     server = Server(test, "--no-work").ready()
     worker = test.start("work", "--model", test.model, "--engine-test", "fixed:50", "--max-batch", "1")
     test.wait_until("a worker", lambda: server.get("/v1/models")["data"])
-    body = json.dumps({**chat(1)["body"], "max_tokens": 200}).encode()
+    body = json.dumps({**chat(1)["body"], "max_tokens": 200, "ignore_eos": True}).encode()
     connections = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S) for _ in range(40)]
     for connection in connections:
         connection.request("POST", "/v1/chat/completions", body)
