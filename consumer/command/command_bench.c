@@ -1,9 +1,9 @@
 // sheaf bench: measures prefill and decode tokens per second by batch size on the forward pass alone: no
 // queue, no text.
 #include "consumer/command/bench_embed.h"
+#include "consumer/command/bench_products.h"
 #include "consumer/command/commands.h"
 #include "consumer/observe/log.h"
-#include "consumer/worker/check_log.h"
 #include "consumer/worker/check_log.h"
 #include "consumer/worker/runtime.h"
 #include "schemas/base/clock.h"
@@ -311,10 +311,21 @@ static enum status place_model(const struct command_bench *bench, struct runtime
     return runtime_plan(runtime, &settings->engine, &wanted, error);
 }
 
+// Without a model.
+static enum status measure_products(const struct settings *settings, struct error *error)
+{
+    struct runtime runtime = {0};
+    enum status status = runtime_open_backend(&runtime, settings, error);
+    if (status == STATUS_OK)
+        status = bench_products(&runtime, settings, error);
+    runtime_close(&runtime);
+    return status;
+}
+
 static enum status measure_embeddings(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
-    enum status status = runtime_open_weights(&runtime, settings, settings->line.positionals[0], error);
+    enum status status = runtime_open_weights(&runtime, settings, settings->model.path, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     if (status == STATUS_OK)
@@ -329,12 +340,16 @@ enum status command_bench(const struct settings *settings, struct error *error)
     struct command_bench bench = {0};
     int32_t batches[OPTIONS_BATCHES_MAX], batch_max;
     int n = 0;
+    if (settings->bench.products)
+        return measure_products(settings, error);
+    if (!settings->model.path)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf bench: expected a model, or --products");
     if (settings->bench.embed)
         return measure_embeddings(settings, error);
     enum status status =
         parse_batches(settings->bench.batch ? settings->bench.batch : "1,8,32", batches, &n, error);
     if (status == STATUS_OK)
-        status = runtime_open_weights(&runtime, settings, settings->line.positionals[0], error);
+        status = runtime_open_weights(&runtime, settings, settings->model.path, error);
     bench.model = runtime.model;
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);

@@ -15,7 +15,7 @@ static const struct {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
     [GROUP_INPUT] =
         {" prompt system messages parameters schema choice json-schema regex "
-         "grammar type tokens against context generate batch embed sample table sql special pooling ",
+         "grammar type tokens against context generate batch embed products sample table sql special pooling ",
          " delimiter no-header no-quotes skip-bad-rows skip-empty input-format seed votes "
          "reorder same-draws cases spaces bos eos now dimensions prompt-name max-length normalize no-normalize plain-text add-special-tokens "},
     [GROUP_OUTPUT] =

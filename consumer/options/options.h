@@ -120,7 +120,7 @@ struct bench_options {
     int64_t prompt, generate; // tokens
     int64_t repeat;
     char *batch;
-    bool embed;
+    bool embed, products;
 };
 
 // Options of sheaf template.

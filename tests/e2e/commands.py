@@ -837,6 +837,18 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
 
 
 @case
+def bench_measures_products_of_each_weight_type_without_a_model(test):
+    found = json.loads(test.run("bench", "--products", "--backend", "cpu", "--threads", "1", "--json").out)
+    assert found["kernels"].startswith("cpu/") and found["threads"] == 1 and found["memory"] > 0, found
+    assert {rate["rows"] for rate in found["products"]} == {1, 8, 32, 512}, found
+    assert {"Q4_K", "Q8_0", "BF16", "F32"} <= {rate["type"] for rate in found["products"]}, found
+    assert len(found["products"]) == len({(rate["type"], rate["rows"]) for rate in found["products"]})
+    assert all(rate["gmacs"] > 0 and rate["gbytes"] > 0 for rate in found["products"]), found
+    refused = test.run("bench", status=2)
+    assert "expected a model, or --products" in refused.err, refused
+
+
+@case
 def a_worker_s_messages_have_the_time_but_on_a_terminal_and_in_the_journal(test):
     timed = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z sheaf: ")
     for stream, has_times in ((None, True), ("{dev}:{ino}", False), ("{dev}:1", True), ("journal", True)):

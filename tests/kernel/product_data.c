@@ -19,7 +19,7 @@ const enum tensor_type product_types[] = {
 };
 
 #ifdef __x86_64__
-bool processor_has_avxvnni(void)
+static bool processor_has_avxvnni(void)
 {
     enum { AVXVNNI = 1 << 4 }; // CPUID leaf 7, subleaf 1, EAX
     unsigned a, b, c, d;
@@ -76,6 +76,10 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
         product_kernels_avxvnni(&levels[5].kernels);
     else if (levels[5].present)
         product_kernels_avxvnni_as_avx512(&levels[5].kernels);
+    levels[1].instructions = PEAK_AVX2;
+    for (int l = 2; l <= 4; l++)
+        levels[l].instructions = levels[l].kernels.bfloats_apart ? PEAK_AVX512 : PEAK_AVX512_BF16;
+    levels[5].instructions = has_avxvnni ? PEAK_AVXVNNI : PEAK_AVXVNNI_AS_AVX512;
     for (int l = 3; l < PRODUCT_LEVELS; l++)
         for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
             for (int before = 1; before < l; before++)

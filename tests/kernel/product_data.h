@@ -1,6 +1,7 @@
 // Random weights of every type and the kernels' levels, for the product kernels' tests and benchmark.
 #pragma once
 
+#include "engine/cpu/product/peak.h"
 #include "engine/cpu/product/product.h"
 #include "tests/support/random.h"
 
@@ -12,6 +13,7 @@ enum { PRODUCT_LEVELS = 6 };
 struct product_level {
     const char *name;
     bool present; // the processor has it
+    enum peak_instructions instructions;
     struct product_kernels kernels;
 };
 
@@ -19,9 +21,6 @@ struct product_level {
 // VBMI, and with or without bfloat16 instructions; and with the tiles of another kind (enum product_tiles). The last
 // one is AVX-VNNI, on a processor without it in AVX-512's encoding.
 // On ARM: plain C, NEON, with int8 matrix products, none.
-#ifdef __x86_64__
-bool processor_has_avxvnni(void);
-#endif
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS]);
 
 // The types that have kernels, ended by TENSOR_TYPE_COUNT.
