@@ -11,7 +11,7 @@ enum { REQUEST_ID_DIGITS = 24 };
 void request_dataset(const struct serve *serve, const char *id, char dataset[SERVE_ID_BYTES]);
 // Cancels the dataset and leaves its deletion to the keeper. Thread: any; takes the store's lock.
 void request_removal_add(struct serve *serve, const char *dataset);
-// Deletes the datasets of gone clients whose jobs have ended. Thread: sheaf-keeper.
+// Deletes the datasets of gone clients whose jobs have ended. Thread: sheaf-keeper, or main before it starts.
 void request_removal_run(struct serve *serve, struct store *store);
-// Cancels the requests of killed servers and adds them. Thread: sheaf-keeper.
+// Finds the requests of killed servers and adds them. Thread: sheaf-keeper, or main before it starts.
 void request_removal_find(struct serve *serve, struct store *store);

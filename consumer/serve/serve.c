@@ -2,6 +2,7 @@
 
 #include "consumer/serve/batch_keeper.h"
 #include "consumer/serve/batch_topics.h"
+#include "consumer/serve/request_removal.h"
 #include "consumer/serve/serve_folder.h"
 #include "consumer/serve/serve_http.h"
 
@@ -54,6 +55,10 @@ enum status serve_open(struct serve **serve, const struct serve_config *config, 
         status = store_open(&s->store, config->store_path, STORE_CREATE, error);
     if (status == STATUS_OK)
         status = serve_folder_open(s, error);
+    if (status == STATUS_OK) { // before a worker of another model is refused because of them
+        request_removal_find(s, s->store);
+        request_removal_run(s, s->store);
+    }
     if (status == STATUS_OK && config->kafka)
         status = batch_topics_open(&s->topics, s, config->kafka, error);
     if (status == STATUS_OK)

@@ -30,7 +30,7 @@ static enum status fail_folder(const char *path, enum error_code code, struct er
 
 enum status serve_folder_open(struct serve *serve, struct error *error)
 {
-    char id[SERVE_ID_BYTES], path[PATH_MAX];
+    char id[SERVE_ID_BYTES], path[PATH_MAX], unlocked[PATH_MAX + 4];
     if (asprintf(&serve->folder, "%s-files", serve->config.store_path) < 0) {
         serve->folder = NULL;
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf serve: out of memory");
@@ -43,8 +43,10 @@ enum status serve_folder_open(struct serve *serve, struct error *error)
     errno = ENAMETOOLONG;
     if (!serve_folder_path(serve, text_from_string(id), path))
         return fail_folder(serve->folder, ERROR_FILE, error);
-    serve->lock_file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (serve->lock_file < 0 || flock(serve->lock_file, LOCK_EX | LOCK_NB) != 0)
+    snprintf(unlocked, sizeof unlocked, "%s/.%s", serve->folder, id); // not seen by other servers
+    serve->lock_file = open(unlocked, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (serve->lock_file < 0 || flock(serve->lock_file, LOCK_EX | LOCK_NB) != 0 ||
+        rename(unlocked, path) != 0)
         return fail_folder(path, ERROR_FILE, error);
     return STATUS_OK;
 }
@@ -87,16 +89,11 @@ void serve_folder_sweep(const struct serve *serve, struct store *store)
     closedir(folder);
 }
 
-// The lock of a living server can't be had. A file that is younger than its lock is never seen: servers create
-// it first, so an unlocked one is looked at again before it is removed.
+// The lock of a living server can't be had: it locks its file before the file has this name.
 static bool is_dead(const char *path, int *fd)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*fd < 0)
-        return false;
-    struct stat about;
-    bool is_old = fstat(*fd, &about) == 0 && time(NULL) - about.st_mtime > 1;
-    return is_old && flock(*fd, LOCK_EX | LOCK_NB) == 0;
+    return *fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) == 0;
 }
 
 void serve_folder_find_dead(const struct serve *serve, bool (*receive)(void *context, const char *name),

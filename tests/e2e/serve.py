@@ -561,6 +561,22 @@ def a_client_that_goes_takes_its_request_with_it(test):
 
 
 @case
+def what_a_killed_server_left_does_not_keep_another_model_from_starting(test):
+    server = Server(test, "--engine-test", "fixed:100", "--max-batch", "1").ready()
+    body = json.dumps({"prompt": list("abcde"), "max_tokens": 10, "ignore_eos": True}).encode()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
+        client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        test.wait_until("an answer", lambda: test.query("SELECT n_done FROM datasets WHERE n_done > 0"))  # of this arithmetic alone
+        assert test.query("SELECT n_done < 5 FROM datasets") == [(1,)]
+        server.kill()
+    server.options = ()
+    server.start()
+    assert server.ready().post("/v1/chat/completions", chat(1)["body"])["choices"]
+    test.wait_until("nothing is left", lambda: test.query("SELECT count(*) FROM datasets") == [(0,)])
+    server.stop()
+
+
+@case
 def slow_clients_harm_nobody(test):
     with serving(test) as server, contextlib.ExitStack() as open_clients:
         for i in range(64):
