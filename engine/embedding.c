@@ -1,5 +1,6 @@
 #include "engine/embedding.h"
 
+#include "engine/classifier_head.h"
 #include "engine/embedding_head.h"
 #include "engine/file/gguf.h"
 #include "engine/model/model_folder.h"
@@ -19,7 +20,7 @@ static const struct {
 } poolings[] = {{POOLING_MEAN, "mean"}, {POOLING_FIRST, "cls"},          {POOLING_LAST, "last"},
                 {POOLING_MAX, "max"},   {POOLING_SQRT, "mean_sqrt_len"}, {POOLING_WEIGHTED, "weightedmean"}};
 
-enum { N_POOLINGS = sizeof poolings / sizeof poolings[0] };
+enum { N_POOLINGS = sizeof poolings / sizeof poolings[0], POOLING_RANK = 4 }; // rank: llama.cpp's rerankers
 
 bool pooling_find(const char *name, enum pooling *pooling)
 {
@@ -114,7 +115,8 @@ enum status pooling_of_model(const struct model *model, enum pooling *pooling, s
     if (pooling_name(*pooling)[0])
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                     "%s is %u: expected 1 (mean), 2 (cls) or 3 (last)", key, type);
+                     "%s is %u%s: expected 1 (mean), 2 (cls) or 3 (last)", key, type,
+                     type == POOLING_RANK ? ", a reranker's (sheaf rerank; --pooling overrules it)" : "");
 }
 
 // ---- the embedder ----
@@ -130,7 +132,8 @@ struct embedder {
     int32_t n_free;
     int32_t *output_texts; // [n_rows_max] the output's text
     float *hidden;         // [n_rows_max, n_embd]
-    double *sum;           // [n_embd] of the current text's rows
+    int32_t n_summed;      // n_embd, or the width of what a classification head makes of a row
+    double *sum;           // [n_summed] of the current text's rows
     struct embedding_head *head;
 };
 
@@ -192,14 +195,16 @@ enum status embedder_create(struct embedder **embedder, const struct embedder_op
         created->pages = calloc((size_t)limits->n_pages, sizeof *created->pages);
         created->free_pages = calloc((size_t)limits->n_pages, sizeof *created->free_pages);
         created->hidden = calloc(n_rows * n_embd, sizeof *created->hidden);
-        created->sum = calloc(n_embd, sizeof *created->sum);
+        created->n_summed =
+            options->classifier ? classifier_head_width(options->classifier) : (int32_t)n_embd;
+        created->sum = calloc((size_t)created->n_summed, sizeof *created->sum);
     }
     enum status status = STATUS_OK;
     if (!created || !created->tokens || !created->positions || !created->types || !created->output_rows ||
         !created->output_texts || !created->sequences || !created->pages || !created->free_pages ||
         !created->hidden || !created->sum)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && !options->classifier)
         status = embedding_head_create(&created->head, options->model, options->n_dimensions,
                                        options->normalize, error);
     if (status != STATUS_OK) {
@@ -317,10 +322,12 @@ static struct step plan_step(struct embedder *embedder, const struct embedding_t
 // Adds a row to the text's sum, or compares it for the maximum. `first`: of the text's wanted rows.
 static void add_row(struct embedder *embedder, const float *row, int32_t position, bool first)
 {
+    struct classifier_head *classifier = embedder->options.classifier;
+    const double *made = classifier ? classifier_head_row(classifier, row) : NULL;
     enum pooling pooling = embedder->options.pooling;
     double weight = pooling == POOLING_WEIGHTED ? position + 1.0 : 1.0;
-    for (int32_t i = 0; i < embedder->options.model->shape.n_embd; i++) {
-        double item = (double)row[i] * weight, *sum = &embedder->sum[i];
+    for (int32_t i = 0; i < embedder->n_summed; i++) {
+        double item = (made ? made[i] : (double)row[i]) * weight, *sum = &embedder->sum[i];
         if (first)
             *sum = item;
         else if (pooling == POOLING_MAX)
@@ -345,6 +352,17 @@ static double pooling_scale(enum pooling pooling, int32_t n)
     }
 }
 
+// From a text's sum to its vector, or its scores.
+static void apply_head(struct embedder *embedder, int32_t n_ids, float *vector)
+{
+    const struct embedder_options *options = &embedder->options;
+    double scale = pooling_scale(options->pooling, n_ids);
+    if (options->classifier)
+        classifier_head_apply(options->classifier, embedder->sum, scale, vector);
+    else
+        embedding_head_apply(embedder->head, embedder->sum, scale, vector);
+}
+
 // Adds a text's outputs in the order of its tokens.
 static void take_outputs(struct embedder *embedder, const struct step *step,
                          const struct embedding_text *texts, float *vectors)
@@ -358,9 +376,7 @@ static void take_outputs(struct embedder *embedder, const struct step *step,
         const float *hidden = embedder->hidden + (ptrdiff_t)(by_row ? row : output) * n_embd;
         add_row(embedder, hidden, position, takes_one || position == 0);
         if (takes_one || position == texts[text].n_ids - 1)
-            embedding_head_apply(embedder->head, embedder->sum,
-                                 pooling_scale(options->pooling, texts[text].n_ids),
-                                 vectors + (ptrdiff_t)text * options->n_dimensions);
+            apply_head(embedder, texts[text].n_ids, vectors + (ptrdiff_t)text * options->n_dimensions);
     }
 }
 

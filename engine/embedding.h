@@ -64,10 +64,14 @@ struct embedder_options {
     bool normalize;       // to Euclidean length 1
     int32_t n_dimensions; // 1 to embedding_width: the first items of a vector are kept
     int32_t n_longest;    // texts are at most this long
+    // NULL: vectors. Else the n_dimensions of a "vector" are the head's scores; `normalize` has no effect
+    // (engine/classifier.h creates it). It must outlive the embedder.
+    struct classifier_head *classifier;
 };
 
 struct embedder;
 
+// A text's tokens.
 struct embedding_text {
     const int32_t *ids;   // within the vocabulary (asserted)
     int32_t n_ids;        // 1 to n_longest

@@ -1,21 +1,14 @@
 #include "engine/embedding_head.h"
 
 #include "engine/file/gguf.h"
+#include "engine/head_layer.h"
 #include "engine/model/family.h"
-#include "schemas/base/elementary.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct head_layer {
-    int32_t n_inputs, n_outputs;
-    float *weights; // [n_inputs, n_outputs]: the loop over outputs is the inner one, and vectorizes
-    float *biases;  // [n_outputs] or NULL
-    bool tanh;
-};
 
 struct embedding_head {
     struct head_layer layers[MODEL_DENSE_MAX];
@@ -45,8 +38,8 @@ static enum status read_activation(struct head_layer *layer, const struct model 
     struct text name = TEXT("identity");
     snprintf(key, sizeof key, "%s.dense_%d_activation", model_family_name(model), MODEL_DENSE_FIRST + index);
     enum status status = gguf_text(model->gguf, key, &name, NULL, error);
-    layer->tanh = text_equals_string(name, "tanh");
-    if (status == STATUS_OK && !layer->tanh && !text_equals_string(name, "identity"))
+    layer->activation = text_equals_string(name, "tanh") ? HEAD_TANH : HEAD_IDENTITY;
+    if (status == STATUS_OK && layer->activation == HEAD_IDENTITY && !text_equals_string(name, "identity"))
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "%s: expected identity or tanh, file has \"%.*s\"", key,
                          (int)(name.size < 64 ? name.size : 64), name.data);
@@ -56,30 +49,10 @@ static enum status read_activation(struct head_layer *layer, const struct model 
 static enum status read_layer(struct head_layer *layer, const struct model *model, int index,
                               struct error *error)
 {
-    const struct tensor *weight = &model->dense[index].weight, *bias = &model->dense[index].bias;
-    size_t n_in = (size_t)weight->dims[0], n_out = (size_t)weight->dims[1];
-    layer->n_inputs = (int32_t)n_in;
-    layer->n_outputs = (int32_t)n_out;
-    layer->weights = malloc(n_in * n_out * sizeof *layer->weights);
-    layer->biases = bias->data ? malloc(n_out * sizeof *layer->biases) : NULL;
-    float *row = malloc(n_in * sizeof *row);
     enum status status = read_activation(layer, model, index, error);
-    if (status == STATUS_OK && (!layer->weights || !row || (bias->data && !layer->biases)))
-        status = out_of_memory(error);
-    if (status == STATUS_OK)
-        status = gguf_load(model->gguf, weight, error);
-    for (size_t o = 0; status == STATUS_OK && o < n_out; o++) {
-        tensor_traits(weight->type)
-            ->dequantize((const char *)weight->data + o * tensor_row_bytes(weight), row, n_in);
-        for (size_t i = 0; i < n_in; i++)
-            layer->weights[i * n_out + o] = row[i];
-    }
-    if (status == STATUS_OK && bias->data)
-        status = gguf_load(model->gguf, bias, error);
-    if (status == STATUS_OK && bias->data)
-        tensor_traits(bias->type)->dequantize(bias->data, layer->biases, n_out);
-    free(row);
-    return status;
+    return status == STATUS_OK
+               ? head_layer_read(layer, model, &model->dense[index].weight, &model->dense[index].bias, error)
+               : status;
 }
 
 enum status embedding_head_create(struct embedding_head **out, const struct model *model,
@@ -116,29 +89,11 @@ void embedding_head_destroy(struct embedding_head *head)
 {
     if (!head)
         return;
-    for (int i = 0; i < head->n_layers; i++) {
-        free(head->layers[i].weights);
-        free(head->layers[i].biases);
-    }
+    for (int i = 0; i < head->n_layers; i++)
+        head_layer_finish(&head->layers[i]);
     free(head->items[0]);
     free(head->items[1]);
     free(head);
-}
-
-// Each output is summed in the order of the inputs.
-static void apply_layer(const struct head_layer *layer, const double *in, double *restrict out)
-{
-    for (int32_t o = 0; o < layer->n_outputs; o++)
-        out[o] = layer->biases ? (double)layer->biases[o] : 0.0;
-    for (int32_t i = 0; i < layer->n_inputs; i++) {
-        const float *weights = layer->weights + (ptrdiff_t)i * layer->n_outputs;
-        for (int32_t o = 0; o < layer->n_outputs; o++)
-            out[o] += (double)weights[o] * in[i];
-    }
-    for (int32_t o = 0; layer->tanh && o < layer->n_outputs; o++) {
-        double small = elementary_exp(-2.0 * fabs(out[o]));
-        out[o] = copysign((1.0 - small) / (1.0 + small), out[o]);
-    }
 }
 
 // Without weights: nomic-embed-text-v1.5 is trained with a layer norm between the pooling and the cut.
@@ -161,7 +116,7 @@ void embedding_head_apply(struct embedding_head *head, const double *sum, double
     for (int32_t i = 0; i < head->n_embd; i++)
         items[i] = sum[i] * scale;
     for (int i = 0; i < head->n_layers; i++) {
-        apply_layer(&head->layers[i], items, next);
+        head_layer_apply(&head->layers[i], items, next);
         double *done = items;
         items = next;
         next = done;

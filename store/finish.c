@@ -313,7 +313,7 @@ static enum status find_queued(struct store *store, struct text dataset, struct 
 }
 
 enum status store_take_results(struct store *store, struct text dataset, const struct finished_job *jobs,
-                               size_t n, int64_t *n_taken, struct error *error)
+                               size_t n, const struct job_set *rows, int64_t *n_taken, struct error *error)
 {
     *n_taken = 0;
     enum status status = database_begin(&store->database, error);
@@ -331,7 +331,7 @@ enum status store_take_results(struct store *store, struct text dataset, const s
             status = delete_queued(store, id, error);
         if (status == STATUS_OK)
             status = totals_add(&totals, jobs[i].job, false, now_us, error);
-        *n_taken += status == STATUS_OK;
+        *n_taken += status == STATUS_OK && job_set_has(rows, id);
     }
     if (status == STATUS_OK)
         status = totals_write(store, &totals, error);

@@ -35,16 +35,27 @@ void store_set_rows(struct store *store, const struct job_set *rows);
 // *n_finished: the number of these jobs that are finished.
 enum status store_count_rows(struct store *store, struct text dataset, const struct job_set *rows,
                              int64_t *n_finished, struct error *error) WARN_UNUSED;
-// Passes each job's id and record, in order of submission.
+struct stored_request {
+    int64_t id;
+    struct text job_id, record;
+    bool is_queued; // has no result yet
+};
+
+// Passes each job of the dataset, in order of submission.
 enum status store_each_record(struct store *store, struct text dataset,
-                              enum status (*receive)(void *context, struct text job_id, struct text record,
+                              enum status (*receive)(void *context, const struct stored_request *request,
                                                      struct error *error),
                               void *context, struct error *error) WARN_UNUSED;
+// Whether another process, too, holds the dataset. Called after store_hold_rows.
+bool store_others_hold_rows(const struct store *store, struct text dataset);
+enum status store_is_cancelled(struct store *store, int64_t id, bool *is_cancelled,
+                               struct error *error) WARN_UNUSED;
 // Finishes queued jobs of the dataset, found by job_id, with results that were computed elsewhere, in one
-// transaction. *n_taken: number of jobs finished by this call; the others were finished already or are not in
-// the dataset.
+// transaction. *n_taken: number of `rows` finished by this call; the others were finished already, are not in
+// the dataset, or not among the rows.
 enum status store_take_results(struct store *store, struct text dataset, const struct finished_job *jobs,
-                               size_t n, int64_t *n_taken, struct error *error) WARN_UNUSED;
+                               size_t n, const struct job_set *rows, int64_t *n_taken,
+                               struct error *error) WARN_UNUSED;
 // Begins a read transaction around many calls of store_answer, which otherwise lock and unlock the file each.
 // The write-ahead log can't be truncated meanwhile: end the transaction now and then.
 enum status store_answers_begin(struct store *store, struct error *error) WARN_UNUSED;

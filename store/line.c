@@ -31,22 +31,25 @@ enum status store_submitted(struct store *store, struct text dataset, int64_t li
 }
 
 enum status store_each_record(struct store *store, struct text dataset,
-                              enum status (*receive)(void *context, struct text job_id, struct text record,
+                              enum status (*receive)(void *context, const struct stored_request *request,
                                                      struct error *error),
                               void *context, struct error *error)
 {
-    sqlite3_stmt *select =
-        database_statement(&store->database,
-                           "SELECT job_id, record FROM jobs NOT INDEXED CROSS JOIN records ON records.job ="
-                           " jobs.id WHERE dataset = ? ORDER BY jobs.id",
-                           error);
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT jobs.id, job_id, record, status = 'queued' FROM jobs NOT INDEXED CROSS JOIN"
+        " records ON records.job = jobs.id WHERE dataset = ? ORDER BY jobs.id",
+        error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);
     enum status status = STATUS_OK;
     int code = SQLITE_DONE;
-    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW)
-        status = receive(context, column_text(select, 0), column_blob(select, 1), error);
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        struct stored_request request = {sqlite3_column_int64(select, 0), column_text(select, 1),
+                                         column_blob(select, 2), sqlite3_column_int(select, 3)};
+        status = receive(context, &request, error);
+    }
     sqlite3_reset(select);
     return status != STATUS_OK || code == SQLITE_DONE
                ? status

@@ -2,6 +2,7 @@
 
 #include "store/hashed_jobs.h"
 #include "store/removal.h"
+#include "store/workers.h"
 
 void store_set_rows(struct store *store, const struct job_set *rows)
 {
@@ -131,4 +132,23 @@ enum status store_clear_places(struct store *store, struct text dataset, const s
         return status;
     status = clear_places(store, dataset, rows, error);
     return database_end(&store->database, status, error);
+}
+
+bool store_others_hold_rows(const struct store *store, struct text dataset)
+{
+    return workers_others_hold_dataset(store, dataset);
+}
+
+enum status store_is_cancelled(struct store *store, int64_t id, bool *is_cancelled, struct error *error)
+{
+    int64_t found = 0;
+    sqlite3_stmt *select =
+        database_statement(&store->database, "SELECT status = 'cancelled' FROM jobs WHERE id = ?", error);
+    if (!select)
+        return error->status;
+    bind_integer(select, 1, id);
+    enum status status =
+        database_read_integer(&store->database, select, 0, &found, "looking for a cancelled job", error);
+    *is_cancelled = found;
+    return status;
 }

@@ -84,6 +84,10 @@ struct annotate {
 // (annotate_constraint.c).
 enum status annotate_check_constraint(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 
+// Chooses the columns that are read: columns of prompts and of --evaluate, and all that can be read if the
+// output or --errors has their values. STATUS_REFUSE: table_reader_choose.
+enum status annotate_choose_columns(struct annotate *annotate, struct error *error) WARN_UNUSED;
+
 // A pass over the table (annotate_rows.c).
 
 // Returns to the first row; resets the counts and the hash of rows.

@@ -128,7 +128,10 @@ static struct table_target make_target(const struct annotate *annotate)
                                   .header = table_reader_header(annotate->reader),
                                   .input = table_reader_columns(annotate->reader),
                                   .added = &annotate->answer.columns,
+                                  .answer = &annotate->answer,
                                   .declarations = table_reader_declarations(annotate->reader)};
+    if (annotate->source.format == TABLE_PARQUET)
+        target.parquet = annotate->reader;
     if (is_alike)
         target.style = table_reader_style(annotate->reader);
     return target;
@@ -156,6 +159,40 @@ enum status annotate_check_output(const struct annotate *annotate, struct error 
         annotate->source.format != TABLE_TSV)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: --no-quotes is for TSV");
     return table_writer_check(&target, error);
+}
+
+// Whether the output has the values of all columns. Parquet has the input's columns without reading them.
+static bool writes_values(const struct annotate *annotate)
+{
+    return annotate->settings->output.file && output_format(annotate) != TABLE_PARQUET;
+}
+
+static void warn_of_unread(const struct annotate *annotate, size_t column)
+{
+    struct text name = table_reader_columns(annotate->reader)->names[column];
+    log_write(LOG_WARNING, "%s: column \"%.*s\" is %s, which is not read: it is empty in the output",
+              table_reader_name(annotate->reader), (int)name.size, name.data,
+              table_reader_unread(annotate->reader, column));
+}
+
+enum status annotate_choose_columns(struct annotate *annotate, struct error *error)
+{
+    size_t n = table_reader_columns(annotate->reader)->n;
+    const struct row_columns *read = &annotate->prompt.read;
+    bool *is_read = calloc(n + 1, sizeof *is_read), writes = writes_values(annotate);
+    if (!is_read)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "choosing columns: out of memory");
+    for (size_t i = 0; i < n; i++) {
+        bool is_unread = table_reader_unread(annotate->reader, i) != NULL;
+        bool is_gold = annotate->settings->annotate.evaluate && i == annotate->gold.column;
+        is_read[i] =
+            read->is_used[i] || is_gold || ((writes || annotate->settings->output.errors) && !is_unread);
+        if (is_unread && !is_read[i] && writes)
+            warn_of_unread(annotate, i);
+    }
+    enum status status = table_reader_choose(annotate->reader, is_read, error);
+    free(is_read);
+    return status;
 }
 
 static enum status open_writer(struct collecting *collecting, struct error *error)
@@ -272,7 +309,10 @@ static void add_retry(const struct collecting *collecting, struct buffer *advice
 {
     const struct annotate *annotate = collecting->annotate;
     struct text dataset = annotate->dataset;
-    if (collecting->n_cancelled)
+    if (collecting->n_cancelled && annotate->settings->kafka.brokers)
+        buffer_add_format(advice, "; %lld were cancelled: the same command asks again for them",
+                          (long long)collecting->n_cancelled);
+    else if (collecting->n_cancelled)
         buffer_add_format(advice,
                           "; %lld were cancelled: \"sheaf dataset reopen %.*s --store %s\" queues them again,"
                           " for the same command",

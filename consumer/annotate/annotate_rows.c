@@ -22,10 +22,11 @@ enum status annotate_refuse_change(const struct annotate *annotate, struct error
                      table_reader_name(annotate->reader));
 }
 
-// A SQLite table has rows instead of lines.
+// SQLite and Parquet have rows instead of lines.
 static const char *line_name(const struct annotate *annotate)
 {
-    return annotate->source.format == TABLE_SQLITE ? "row" : "line";
+    bool has_rows = annotate->source.format == TABLE_SQLITE || annotate->source.format == TABLE_PARQUET;
+    return has_rows ? "row" : "line";
 }
 
 // Adds the row's bytes as they are in the file, or a query's columns as an object.

@@ -70,6 +70,27 @@ static enum status place_requests(struct row_group *group, struct error *error)
     return status == STATUS_OK ? flush_places(group, error) : status;
 }
 
+// A topic has one result for a job, and the group's workers know a cancellation: a cancelled request is asked
+// again as another job, whose name follows from the cancelled one's.
+static enum status ask_cancelled_again(struct row_group *group, size_t i, size_t *n_added,
+                                       struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    bool is_cancelled = false;
+    enum status status = store_is_cancelled(annotate->store, group->ids[i], &is_cancelled, error);
+    while (status == STATUS_OK && is_cancelled) {
+        size_t n;
+        struct digest digest = digest_of(group->names[i], DIGEST_HEX);
+        digest_write_hex(&digest, group->names[i]);
+        status = store_submit_requests(annotate->store, annotate->dataset, &group->submissions[i], 1,
+                                       &group->ids[i], &n, error);
+        *n_added += status == STATUS_OK ? n : 0;
+        if (status == STATUS_OK)
+            status = store_is_cancelled(annotate->store, group->ids[i], &is_cancelled, error);
+    }
+    return status;
+}
+
 // A group holds all votes of each of its rows, so the map is written in row order.
 static enum status queue_group(struct row_group *group, struct error *error)
 {
@@ -89,6 +110,9 @@ static enum status queue_group(struct row_group *group, struct error *error)
     }
     enum status status = store_submit_requests(annotate->store, annotate->dataset, group->submissions,
                                                group->n, group->ids, &n_added, error);
+    bool is_fleets = annotate->settings->kafka.brokers != NULL;
+    for (size_t i = 0; is_fleets && status == STATUS_OK && i < group->n; i++)
+        status = ask_cancelled_again(group, i, &n_added, error);
     if (status == STATUS_OK && !group->reorders)
         status = place_group(group, error);
     if (status == STATUS_OK && !group->reorders)
@@ -266,7 +290,7 @@ static void destroy_group(struct row_group *group)
 }
 
 // Removes queued requests of another prompt, or of rows that the table no longer has. Not called over Kafka:
-// there the requests are already on the topic.
+// there the requests are already on the topic (annotate_topics.c).
 static enum status drop_others(struct annotate *annotate, struct error *error)
 {
     int64_t n_removed;
@@ -333,7 +357,7 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
             error_set(error, STATUS_REFUSE, ERROR_STORE,
                       "%s: dataset %.*s was made from lines by sheaf submit or run: give another --dataset",
                       annotate->store_path, (int)annotate->dataset.size, annotate->dataset.data);
-    if (status == STATUS_OK && !annotate->settings->kafka.brokers)
+    if (status == STATUS_OK)
         status = store_hold_rows(annotate->store, annotate->dataset, error);
     if (status == STATUS_OK)
         status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);

@@ -3,6 +3,9 @@
 // copied from the results topic into the store until each job has one. New rows have higher ids, so a grown
 // or edited table appends to the submission. After a kill the same command resumes after the submission's
 // progress marker, with the answers that the store has. Thread: main.
+//
+// Requests of an abandoned prompt stay on the topic, because the submission's lines only grow: those without a
+// result are cancelled, and nobody waits for them. If their prompt is used again, annotate_submit.c asks again.
 #include "consumer/annotate/annotate.h"
 #include "consumer/command/files/topic_submit.h"
 #include "consumer/observe/log.h"
@@ -26,6 +29,14 @@ enum {
     GROUP_RESULTS = 1000, // stored in one transaction
     POLL_MS = 200,
     QUIET_MS = 60000, // time without an answer before a message
+    // of one run: each cancellation stays in the memory of all workers (CANCEL_SET_MAX)
+    ABANDONED_MAX = 10000,
+};
+
+// Requests on the topic that no row of the table has, without a result.
+struct abandoned {
+    int64_t lines[ABANDONED_MAX]; // numbers of their lines, from 1: part of the job ids (input.h)
+    int64_t n;                    // also of those beyond ABANDONED_MAX
 };
 
 struct topics {
@@ -33,24 +44,31 @@ struct topics {
     struct kafka_settings kafka;
     struct kafka_follow *follow;
     FILE *lines;
+    int64_t n_lines;
+    struct abandoned abandoned;
     struct job *group[GROUP_RESULTS]; // received, not yet in the store
     size_t n_group;
     int64_t n_total, n_answered;
     int64_t quiet_since_ms; // the last answer, or the last message that there was none
     struct progress_line line;
     struct worker_progress progress;
-    int stop_fd;
+    struct stop_request stop;
 };
 
 // ---- submitting ----
 
 // Writes the record with the job's id as custom_id, which identifies its result.
-static enum status write_line(void *context, struct text job_id, struct text record, struct error *error)
+static enum status write_line(void *context, const struct stored_request *request, struct error *error)
 {
     struct topics *topics = context;
+    struct text job_id = request->job_id, record = request->record;
+    topics->n_lines++;
     fprintf(topics->lines, "{\"custom_id\":\"%.*s\",", (int)job_id.size, job_id.data);
     fwrite(record.data + 1, 1, record.size - 1, topics->lines); // without the opening brace; it has members
     fputc('\n', topics->lines);
+    if (request->is_queued && !job_set_has(&topics->annotate->jobs, request->id) &&
+        topics->abandoned.n++ < ABANDONED_MAX)
+        topics->abandoned.lines[topics->abandoned.n - 1] = topics->n_lines;
     return ferror(topics->lines) ? error_set(error, STATUS_REFUSE, ERROR_FILE, "a temporary file in %s: %s",
                                              file_temporary_folder(), strerror(errno))
                                  : STATUS_OK;
@@ -95,6 +113,44 @@ static enum status submit_lines(struct topics *topics, struct error *error)
         log_write(LOG_INFO, "%lld rows: %lld requests written to topic %s, %lld were there already",
                   (long long)annotate->rows.n, (long long)submitted.n_new, config->topics.jobs,
                   (long long)submitted.n_before);
+    return status;
+}
+
+// ---- abandoned requests ----
+
+// Not while another process submits rows to the dataset, or for a sample of the table: then others may wait for
+// these requests.
+static enum status cancel_abandoned(struct topics *topics, struct error *error)
+{
+    struct annotate *annotate = topics->annotate;
+    int64_t n = topics->abandoned.n < ABANDONED_MAX ? topics->abandoned.n : ABANDONED_MAX;
+    if (n == 0 || annotate->chosen.rows || store_others_hold_rows(annotate->store, annotate->dataset))
+        return STATUS_OK;
+    struct buffer names = {0};
+    struct text *ids = calloc((size_t)n, sizeof *ids);
+    for (int64_t i = 0; i < n; i++)
+        buffer_add_format(&names, "%.*s-%lld%c", (int)annotate->dataset.size, annotate->dataset.data,
+                          (long long)topics->abandoned.lines[i], '\0');
+    enum status status = ids && !names.failed
+                             ? STATUS_OK
+                             : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to cancel");
+    const char *name = names.data;
+    for (int64_t i = 0; status == STATUS_OK && i < n; i++, name += ids[i - 1].size + 1)
+        ids[i] = text_from_string(name);
+    if (status == STATUS_OK)
+        status = kafka_cancel_jobs(&topics->kafka.config, annotate->dataset, ids, (size_t)n, error);
+    if (status == STATUS_OK)
+        log_write(LOG_INFO, "%lld request%s of other prompts or rows without an answer: cancelled",
+                  (long long)n, n == 1 ? "" : "s");
+    if (status == STATUS_OK && n < topics->abandoned.n)
+        log_write(
+            LOG_WARNING,
+            "%lld more requests of other prompts or rows stay on topic %s and are computed: to stop them,"
+            " cancel dataset %.*s and use another --dataset",
+            (long long)(topics->abandoned.n - n), topics->kafka.config.topics.jobs,
+            (int)annotate->dataset.size, annotate->dataset.data);
+    free(ids);
+    buffer_finish(&names);
     return status;
 }
 
@@ -156,7 +212,7 @@ static enum status take_group(struct topics *topics, struct error *error)
         finished[i] = (struct finished_job){topics->group[i], {records.data + start, ends[i] - start}};
     if (status == STATUS_OK && topics->n_group)
         status = store_take_results(topics->annotate->store, topics->annotate->dataset, finished,
-                                    topics->n_group, &n_taken, error);
+                                    topics->n_group, &topics->annotate->jobs, &n_taken, error);
     if (status == STATUS_OK)
         count_answers(topics, n_taken);
     buffer_finish(&records);
@@ -189,7 +245,7 @@ static enum status follow_results(struct topics *topics, struct error *error)
         topics->progress.n_done = topics->n_answered - topics->line.n_before;
         progress_line_show(&topics->line, &topics->progress);
         report_silence(topics);
-        if (status == STATUS_OK && topics->n_answered < topics->n_total && stop_fd_read(topics->stop_fd))
+        if (status == STATUS_OK && topics->n_answered < topics->n_total && stop_is_asked(&topics->stop))
             status =
                 error_set(error, STATUS_RETRY, ERROR_BROKER,
                           "stopped: %lld of %lld requests are answered and kept in %s, the others stay on"
@@ -199,13 +255,6 @@ static enum status follow_results(struct topics *topics, struct error *error)
     }
     progress_line_clear(&topics->line);
     return status;
-}
-
-static void take_progress(void *context, const struct dataset_progress *progress)
-{
-    struct topics *topics = context;
-    topics->n_total = progress->submitted;
-    topics->n_answered = progress->done + progress->failed + progress->cancelled;
 }
 
 static enum status collect_answers(struct topics *topics, struct error *error)
@@ -232,22 +281,33 @@ enum status annotate_over_topics(struct annotate *annotate, struct error *error)
     if (!topics)
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf annotate: out of memory");
     topics->annotate = annotate;
-    topics->stop_fd = stop_fd_open(); // before any thread
-    enum status status = store_progress(annotate->store, annotate->dataset, take_progress, topics, error);
+    topics->stop.fd = stop_fd_open(); // before any thread
+    topics->n_total = annotate->jobs.n;
+    enum status status =
+        store_count_rows(annotate->store, annotate->dataset, &annotate->jobs, &topics->n_answered, error);
     if (status == STATUS_OK)
         status = kafka_settings_init(&topics->kafka, &annotate->settings->kafka, annotate->store_path, error);
+    topics->kafka.config.is_stopping = stop_is_asked;
+    topics->kafka.config.stop_context = &topics->stop;
     if (status == STATUS_OK)
         status = write_lines(topics, error);
     if (status == STATUS_OK && topics->n_total)
         status = submit_lines(topics, error);
+    if (status == STATUS_OK)
+        status = cancel_abandoned(topics, error);
+    if (status != STATUS_OK && topics->stop.is_asked && error->code == ERROR_BROKER)
+        status = error_set(error, STATUS_RETRY, ERROR_BROKER,
+                           "stopped: not all requests are on topic %s, they are kept in %s; the same command"
+                           " continues from here",
+                           topics->kafka.config.topics.jobs, annotate->store_path);
     if (status == STATUS_OK && topics->n_answered < topics->n_total)
         status = collect_answers(topics, error);
     empty_group(topics);
     kafka_settings_finish(&topics->kafka);
     if (topics->lines)
         fclose(topics->lines);
-    if (topics->stop_fd >= 0)
-        close(topics->stop_fd);
+    if (topics->stop.fd >= 0)
+        close(topics->stop.fd);
     free(topics);
     return status;
 }

@@ -7,6 +7,7 @@
 #include "schemas/base/clock.h"
 #include "schemas/base/file.h"
 #include "schemas/base/nearest.h"
+#include "schemas/parquet/parquet_text.h"
 #include "schemas/schema_annotations.h"
 
 #include <stdlib.h>
@@ -412,6 +413,7 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
 {
     *prompt = (struct row_prompt){.columns = columns,
                                   .has_objects = options->has_objects,
+                                  .has_lists = options->has_lists,
                                   .seeding.is_given = options->has_seed,
                                   .seeding.value = options->seed};
     enum status status = create_variables(prompt, error);
@@ -449,14 +451,33 @@ void row_prompt_close(struct row_prompt *prompt)
     buffer_finish(&prompt->text);
     text_spans_finish(&prompt->content);
     arena_finish(&prompt->arena);
+    arena_finish(&prompt->lists);
     *prompt = (struct row_prompt){0};
 }
 
 // ---- a row ----
 
+// Booleans and lists of Parquet are texts in prompts, as in DuckDB's CSV.
+static enum status take_as_text(struct row_prompt *prompt, struct value *field, struct error *error)
+{
+    struct buffer text = {0};
+    if (field->kind == VALUE_BOOL)
+        *field = value_string(field->boolean ? TEXT("true") : TEXT("false"));
+    if (field->kind != VALUE_ARRAY)
+        return STATUS_OK;
+    parquet_list_text(field, &text);
+    const char *copy = text.failed ? NULL : arena_copy(&prompt->lists, text.data, text.size);
+    *field = value_string((struct text){copy, text.size});
+    buffer_finish(&text);
+    return copy ? STATUS_OK : refuse_memory(error);
+}
+
 static enum status take_fields(struct row_prompt *prompt, const struct table_row *row, struct error *error)
 {
-    for (size_t place = 0; place < prompt->columns->n; place++) {
+    enum status status = STATUS_OK;
+    if (prompt->lists.chunks)
+        arena_finish(&prompt->lists);
+    for (size_t place = 0; status == STATUS_OK && place < prompt->columns->n; place++) {
         size_t i = prompt->read.order ? prompt->read.order[place] : place;
         const struct value *field = &row->fields[i];
         struct text name = prompt->columns->names[i];
@@ -469,8 +490,10 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
         // an invalid field that no template reads is replaced by null
         prompt->names[place + 1].key = name;
         prompt->names[place + 1].value = fault ? (struct value){.kind = VALUE_NULL} : *field;
+        if (prompt->has_lists && prompt->read.is_used[i])
+            status = take_as_text(prompt, &prompt->names[place + 1].value, error);
     }
-    return STATUS_OK;
+    return status;
 }
 
 static enum status render_template(struct row_prompt *prompt, const struct template *template,

@@ -22,6 +22,7 @@ struct row_prompt_options {
     bool needs_seeds; // several votes per row
     bool needs_utf8;  // in all columns: the output can't carry other bytes
     bool has_objects; // fields may be JSON objects and lists; else texts, numbers and NULL
+    bool has_lists;   // fields may be booleans and lists, which templates read as texts: true, [a, b]
     bool has_seed;
     int64_t seed;
     bool scores_choices; // asks for choice_logprobs
@@ -46,6 +47,8 @@ struct row_prompt {
     const struct table_columns *columns;
     struct template *prompt, *system, *messages;
     struct row_columns read;
+    bool has_lists;             // of the options
+    struct arena lists;         // texts of the row's lists
     struct value variables;     // object: row, and the columns
     struct value_member *names; // [columns->n + 1]
     bool has_objects;           // of the options

@@ -8,8 +8,8 @@ static const struct {
     enum table_format format;
 } endings[] = {{".csv", TABLE_CSV},        {".csv.gz", TABLE_CSV},    {".tsv", TABLE_TSV},
                {".tsv.gz", TABLE_TSV},     {".tab", TABLE_TSV},       {".jsonl", TABLE_JSONL},
-               {".jsonl.gz", TABLE_JSONL}, {".ndjson", TABLE_JSONL},  {".db", TABLE_SQLITE},
-               {".sqlite", TABLE_SQLITE},  {".sqlite3", TABLE_SQLITE}};
+               {".jsonl.gz", TABLE_JSONL}, {".ndjson", TABLE_JSONL},  {".parquet", TABLE_PARQUET},
+               {".db", TABLE_SQLITE},      {".sqlite", TABLE_SQLITE}, {".sqlite3", TABLE_SQLITE}};
 
 enum table_format table_format_of(const char *path)
 {
@@ -24,8 +24,11 @@ enum table_format table_format_of(const char *path)
 
 bool table_format_parse(const char *name, enum table_format *format)
 {
-    static const char *const names[] = {
-        [TABLE_CSV] = "csv", [TABLE_TSV] = "tsv", [TABLE_JSONL] = "jsonl", [TABLE_SQLITE] = "sqlite"};
+    static const char *const names[] = {[TABLE_CSV] = "csv",
+                                        [TABLE_TSV] = "tsv",
+                                        [TABLE_JSONL] = "jsonl",
+                                        [TABLE_PARQUET] = "parquet",
+                                        [TABLE_SQLITE] = "sqlite"};
     for (int i = TABLE_CSV; i <= TABLE_SQLITE; i++)
         if (strcmp(name, names[i]) == 0) {
             *format = (enum table_format)i;

@@ -1,11 +1,11 @@
-// A table of named columns, read row by row: CSV, TSV, JSON lines, or a query of a SQLite database. Memory is
-// bounded by one row. Thread: main.
+// A table of named columns, read row by row: CSV, TSV, JSON lines, Parquet, or a query of a SQLite database.
+// Memory is bounded by one row, for Parquet by a page of each column. Thread: main.
 #pragma once
 
 #include "schemas/job.h"
 #include "schemas/value.h"
 
-enum table_format { TABLE_UNKNOWN, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_SQLITE };
+enum table_format { TABLE_UNKNOWN, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_PARQUET, TABLE_SQLITE };
 
 // How a row of CSV or TSV ends. NONE: a last row without a line end, and rows of other formats.
 enum table_line_end { TABLE_LINE_END_NONE, TABLE_LINE_END_LF, TABLE_LINE_END_CRLF };
@@ -21,23 +21,23 @@ struct table_columns {
 };
 
 // A row, valid until the next one is read. Fields of CSV and TSV are strings of any bytes. Fields of JSON
-// lines and SQLite keep their types, and numbers of JSON their digits. The columns of JSON lines are the
-// members of all lines; a member that a line lacks is null.
+// lines, Parquet and SQLite keep their types, and numbers of JSON their digits. The columns of JSON lines are
+// the members of all lines; a member that a line lacks is null.
 struct table_row {
     struct value *fields;   // [columns.n]
     const bool *is_present; // [columns.n] JSON lines: the line has the member; other formats: NULL
     int64_t number;         // among the valid rows, from 1
-    int64_t line;           // of the file where the row begins, from 1; for a query, the row's number
-    int64_t n_lines;        // after STATUS_REJECT of CSV: lines of the row; else 0
-    int64_t column;         // after STATUS_REJECT: byte of `line`, from 1; 0: the whole row, or a later line
-    struct text raw;        // TABLE_JSONL: the line; data NULL otherwise
-    struct text record;     // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
+    int64_t line;       // of the file where the row begins, from 1; for Parquet and a query, the row's number
+    int64_t n_lines;    // after STATUS_REJECT of CSV: lines of the row; else 0
+    int64_t column;     // after STATUS_REJECT: byte of `line`, from 1; 0: the whole row, or a later line
+    struct text raw;    // TABLE_JSONL: the line; data NULL otherwise
+    struct text record; // CSV, and TSV with quotes: its bytes without the line's end; data NULL otherwise
     enum table_line_end line_end;
     struct text rejected; // after STATUS_REJECT of CSV, TSV: its bytes without the line's end
 };
 
 struct table_source {
-    const char *path; // "-": standard input
+    const char *path; // "-": standard input. Parquet: also a folder (consumer/annotate/parquet_inputs.h)
     enum table_format format;
     char delimiter;            // CSV and TSV
     bool no_header;            // CSV and TSV: columns are column1, column2, ..
@@ -46,10 +46,10 @@ struct table_source {
     bool skips_bad_rows;       // JSON lines: the first line may be bad
 };
 
-// From the end of a name: .csv .tsv .tab .jsonl .ndjson .db .sqlite .sqlite3 .csv.gz .tsv.gz .jsonl.gz.
-// TABLE_UNKNOWN: none of them.
+// From the end of a name: .csv .tsv .tab .jsonl .ndjson .parquet .db .sqlite .sqlite3 .csv.gz .tsv.gz
+// .jsonl.gz. TABLE_UNKNOWN: none of them.
 enum table_format table_format_of(const char *path);
-// Parses "csv", "tsv", "jsonl" or "sqlite". False: another name.
+// Parses "csv", "tsv", "jsonl", "parquet" or "sqlite". False: another name.
 bool table_format_parse(const char *name, enum table_format *format);
 // The number of the column of that name; columns->n: there is none.
 size_t table_columns_find(const struct table_columns *columns, struct text name);

@@ -1,7 +1,9 @@
 #include "consumer/annotate/table_reader.h"
 
 #include "consumer/annotate/csv_reader.h"
+#include "consumer/annotate/parquet_inputs.h"
 #include "consumer/command/files/input_lines.h"
+#include "schemas/parquet/parquet_file.h"
 #include "store/table_query.h"
 
 #include <stdio.h>
@@ -24,8 +26,9 @@ struct table_reader {
     bool *is_present;     // [columns.n] a JSON line has the member
     size_t capacity;      // of columns.names
     struct table_style style;
-    // SQLite
-    struct table_query *query;
+    struct table_query *query;    // SQLite
+    struct parquet_inputs inputs; // Parquet
+    struct parquet_file *parquet;
 };
 
 static enum status refuse_memory(const struct table_reader *reader, struct error *error)
@@ -396,12 +399,57 @@ static enum status next_sqlite(struct table_reader *reader, struct table_row *ro
     return table_query_next(reader->query, &row->fields, error);
 }
 
+// ---- Parquet ----
+
+static enum status open_parquet(struct table_reader *reader, struct error *error)
+{
+    enum status status = parquet_inputs_open(&reader->inputs, reader->wanted.path, error);
+    if (status == STATUS_OK)
+        status = parquet_file_open(&reader->parquet, reader->inputs.items, reader->inputs.n, error);
+    if (status != STATUS_OK)
+        return status;
+    const struct parquet_schema *schema = parquet_file_schema(reader->parquet);
+    status = check_columns(reader, schema->n_columns, error);
+    for (size_t i = 0; status == STATUS_OK && i < schema->n_columns; i++)
+        status = add_column(reader, schema->columns[i].name, error);
+    return status;
+}
+
+static enum status next_parquet(struct table_reader *reader, struct table_row *row, struct error *error)
+{
+    *row = (struct table_row){.line = reader->n_rows + 1};
+    return parquet_file_next(reader->parquet, &row->fields, error);
+}
+
+enum status table_reader_choose(struct table_reader *reader, const bool *is_read, struct error *error)
+{
+    if (!reader->parquet)
+        return STATUS_OK;
+    reader->n_rows = 0;
+    enum status status = parquet_file_choose(reader->parquet, is_read, error);
+    return status == STATUS_OK ? parquet_file_check(reader->parquet, error) : status;
+}
+
+const char *table_reader_unread(const struct table_reader *reader, size_t column)
+{
+    const struct parquet_schema *schema = reader->parquet ? parquet_file_schema(reader->parquet) : NULL;
+    return schema && schema->columns[column].other[0] ? schema->columns[column].other : NULL;
+}
+
+const struct parquet_input *table_reader_parquet(const struct table_reader *reader, size_t *n)
+{
+    *n = reader->inputs.n;
+    return reader->inputs.items;
+}
+
 // ---- all of them ----
 
 static enum status open_format(struct table_reader *reader, struct error *error)
 {
     if (reader->wanted.format == TABLE_SQLITE)
         return open_sqlite(reader, error);
+    if (reader->wanted.format == TABLE_PARQUET)
+        return open_parquet(reader, error);
     enum status status = input_source_open(&reader->source, reader->wanted.path, error);
     reader->is_open = status == STATUS_OK;
     if (status != STATUS_OK)
@@ -433,6 +481,8 @@ void table_reader_close(struct table_reader *reader)
         return;
     csv_reader_close(reader->csv);
     input_lines_close(&reader->lines);
+    parquet_file_close(reader->parquet);
+    parquet_inputs_close(&reader->inputs);
     if (reader->is_open)
         input_source_close(&reader->source);
     table_query_close(reader->query);
@@ -467,6 +517,7 @@ const struct table_declaration *table_reader_declarations(const struct table_rea
 enum status table_reader_next(struct table_reader *reader, struct table_row *row, struct error *error)
 {
     enum status status = reader->query                          ? next_sqlite(reader, row, error)
+                         : reader->parquet                      ? next_parquet(reader, row, error)
                          : reader->wanted.format == TABLE_JSONL ? next_jsonl(reader, row, error)
                          : reader->wanted.no_quotes             ? next_unquoted(reader, row, error)
                                                                 : next_csv(reader, row, error);
@@ -480,6 +531,10 @@ enum status table_reader_rewind(struct table_reader *reader, struct error *error
     reader->n_rows = 0;
     if (reader->query)
         return table_query_rewind(reader->query, error);
+    if (reader->parquet) {
+        parquet_file_rewind(reader->parquet);
+        return STATUS_OK;
+    }
     if (reader->wanted.format == TABLE_JSONL)
         return input_lines_rewind(&reader->lines, error);
     if (reader->wanted.no_quotes)

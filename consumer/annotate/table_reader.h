@@ -2,6 +2,7 @@
 #pragma once
 
 #include "consumer/annotate/table.h"
+#include "schemas/parquet/parquet_parts.h"
 #include "store/table_declaration.h"
 
 struct table_reader;
@@ -24,6 +25,18 @@ struct text table_reader_header(const struct table_reader *reader);
 
 // Declarations of the columns of a SQLite table or query; NULL: the table has another format.
 const struct table_declaration *table_reader_declarations(const struct table_reader *reader);
+
+// Chooses the columns that are read ([columns.n]); fields of others may be NULL. Only Parquet uses it: the
+// pages of chosen columns are checked, and the table returns to its first row. STATUS_REFUSE: one is damaged
+// or encrypted, or a chosen column is of a type that is not read. Without this call all columns that can be
+// read are.
+enum status table_reader_choose(struct table_reader *reader, const bool *is_read,
+                                struct error *error) WARN_UNUSED;
+// Why the column's fields are always NULL: the type of a column that is not read ("a map"). NULL: they are
+// read.
+const char *table_reader_unread(const struct table_reader *reader, size_t column);
+// The table's Parquet files; *n 0: it has another format.
+const struct parquet_input *table_reader_parquet(const struct table_reader *reader, size_t *n);
 
 // Reads the next row; row->fields NULL: the end. STATUS_REJECT: a bad row; the error names its place, and the
 // next call continues after it.

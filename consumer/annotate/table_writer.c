@@ -1,7 +1,10 @@
 #include "consumer/annotate/table_writer.h"
 
+#include "consumer/annotate/answer_types.h"
 #include "consumer/command/files/output_file.h"
+#include "consumer/observe/log.h"
 #include "schemas/base/base64.h"
+#include "schemas/parquet/parquet_text.h"
 #include "store/table_insert.h"
 
 #include <errno.h>
@@ -17,9 +20,17 @@ struct table_writer {
     struct text *names;   // [n_columns]
     struct value *fields; // [n_columns] of the row
     struct output_file file;
-    struct table_insert *insert; // TABLE_SQLITE
+    struct table_insert *insert;    // TABLE_SQLITE
+    struct parquet_output *parquet; // TABLE_PARQUET
+    bool is_from_parquet;           // the input is Parquet
+    int64_t n_written;              // rows, with those that were skipped
     struct buffer line, json;
 };
+
+static enum status refuse_memory(const struct table_target *target, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory", target->path);
+}
 
 // ---- CSV, TSV ----
 
@@ -98,6 +109,8 @@ static void add_csv_value(struct table_writer *writer, const struct value *value
         buffer_add_string(&writer->json, infinity);
     else if (value->kind == VALUE_BYTES)
         base64_encode(value->text, &writer->json);
+    else if (is_input && value->kind == VALUE_ARRAY && writer->is_from_parquet)
+        parquet_list_text(value, &writer->json);
     else if (value->kind != VALUE_NULL && value->kind != VALUE_STRING)
         json_encode(value, &writer->json);
     bool is_text = value->kind == VALUE_STRING;
@@ -192,6 +205,58 @@ static void add_json_row(struct table_writer *writer, struct text raw, const boo
     buffer_add_string(line, "}\n");
 }
 
+// ---- Parquet ----
+
+// From Parquet the input's columns are copied, from other formats they are texts.
+static enum status open_parquet(struct table_writer *writer, struct error *error)
+{
+    const struct table_target *target = &writer->target;
+    size_t n_kept = writer->is_from_parquet ? writer->n_input : 0, n = writer->n_columns - n_kept;
+    struct parquet_new_column *columns = arena_allocate_array(&writer->arena, n + 1, sizeof *columns);
+    if (!columns)
+        return refuse_memory(target, error);
+    for (size_t i = 0; i < n; i++) {
+        size_t column = n_kept + i;
+        columns[i].name = writer->names[column];
+        columns[i].type = column >= writer->n_input && target->answer
+                              ? answer_type_of(target->answer, column - writer->n_input)
+                              : WRITTEN_TEXT;
+    }
+    enum status status = output_file_open(&writer->file, target->path, error);
+    if (status != STATUS_OK)
+        return status;
+    struct parquet_target parquet = {.file = writer->file.file,
+                                     .name = writer->file.name,
+                                     .columns = columns,
+                                     .n_columns = n,
+                                     .created_by = "sheaf version " SHEAF_VERSION};
+    if (target->parquet)
+        parquet.inputs = table_reader_parquet(target->parquet, &parquet.n_inputs);
+    return parquet_output_open(&writer->parquet, &parquet, error);
+}
+
+static enum status add_parquet_row(struct table_writer *writer, const struct table_row *row,
+                                   struct error *error)
+{
+    if (!writer->is_from_parquet)
+        return parquet_output_add(writer->parquet, writer->fields, error);
+    enum status status = parquet_output_skip(writer->parquet, row->number - 1 - writer->n_written, error);
+    writer->n_written = row->number;
+    return status == STATUS_OK ? parquet_output_add(writer->parquet, writer->fields + writer->n_input, error)
+                               : status;
+}
+
+static enum status complete_parquet(struct table_writer *writer, struct error *error)
+{
+    enum status status = parquet_output_complete(writer->parquet, error);
+    long long n_unfit = parquet_output_n_unfit(writer->parquet);
+    if (status == STATUS_OK && n_unfit)
+        log_write(LOG_WARNING,
+                  "%s: %lld value%s not one of the column's type (an integer of more than 64 bits): NULL",
+                  writer->file.name, n_unfit, n_unfit == 1 ? " is" : "s are");
+    return status == STATUS_OK ? output_file_complete(&writer->file, error) : status;
+}
+
 // ---- all of them ----
 
 static enum status write_line(struct table_writer *writer, struct error *error)
@@ -204,11 +269,6 @@ static enum status write_line(struct table_writer *writer, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", writer->file.name,
                          strerror(errno));
     return STATUS_OK;
-}
-
-static enum status refuse_memory(const struct table_target *target, struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory", target->path);
 }
 
 static enum status copy_names(struct table_writer *writer, struct error *error)
@@ -263,6 +323,8 @@ static enum status open_target(struct table_writer *writer, struct error *error)
         return table_insert_open(&writer->insert, target->path, target->into, writer->names,
                                  writer->n_columns, target->declarations,
                                  target->declarations ? target->input->n : 0, error);
+    if (target->format == TABLE_PARQUET)
+        return open_parquet(writer, error);
     status = output_file_open(&writer->file, target->path, error);
     if (status != STATUS_OK || target->format == TABLE_JSONL)
         return status;
@@ -277,6 +339,7 @@ enum status table_writer_open(struct table_writer **writer, const struct table_t
     if (!opened)
         return refuse_memory(target, error);
     opened->target = *target;
+    opened->is_from_parquet = target->parquet != NULL;
     enum status status = open_target(opened, error);
     if (status == STATUS_OK)
         *writer = opened;
@@ -292,6 +355,8 @@ enum status table_writer_add(struct table_writer *writer, const struct table_row
         writer->fields[i] = i < writer->n_input ? row->fields[i] : added[i - writer->n_input];
     if (writer->insert)
         return table_insert_add(writer->insert, writer->fields, error);
+    if (writer->parquet)
+        return add_parquet_row(writer, row, error);
     buffer_clear(&writer->line);
     if (writer->target.format == TABLE_JSONL)
         add_json_row(writer, row->raw, is_given);
@@ -302,6 +367,8 @@ enum status table_writer_add(struct table_writer *writer, const struct table_row
 
 enum status table_writer_complete(struct table_writer *writer, struct error *error)
 {
+    if (writer->parquet)
+        return complete_parquet(writer, error);
     return writer->insert ? table_insert_complete(writer->insert, error)
                           : output_file_complete(&writer->file, error);
 }
@@ -311,6 +378,7 @@ void table_writer_close(struct table_writer *writer)
     if (!writer)
         return;
     table_insert_close(writer->insert);
+    parquet_output_close(writer->parquet);
     output_file_close(&writer->file);
     buffer_finish(&writer->line);
     buffer_finish(&writer->json);

@@ -1,7 +1,8 @@
-// Writes a table row by row: the columns of an input, then the columns of the answers. The table gets its name when
-// it is complete (consumer/command/files/output_file.h, store/table_insert.h). Thread: main.
+// Writes a table row by row: the columns of an input, then the columns of the answers. The table gets its
+// name when it is complete (consumer/command/files/output_file.h, store/table_insert.h). Thread: main.
 #pragma once
 
+#include "consumer/annotate/row_answer.h"
 #include "consumer/annotate/table_reader.h"
 
 struct table_writer;
@@ -15,9 +16,11 @@ struct table_target {
     bool no_quotes; // TSV: a tab, CR, LF or backslash is written as \t, \r, \n or \\, as in C
     // CSV and TSV: the input has the same format, and its fields and line ends are written unchanged
     bool is_verbatim;
-    struct text header;                           // with is_verbatim: the input's, unchanged; data NULL: none
-    const char *into;                             // SQLite: the table
-    const struct table_columns *input, *added;    // copied
+    struct text header;                        // with is_verbatim: the input's, unchanged; data NULL: none
+    const char *into;                          // SQLite: the table
+    const struct table_columns *input, *added; // copied
+    const struct row_answer *answer;    // Parquet: types of `added`, used by table_writer_open; NULL: texts
+    const struct table_reader *parquet; // the input, if it is Parquet; used by table_writer_open
     const struct table_declaration *declarations; // SQLite: [input->n], used by table_writer_open; NULL: none
 };
 
@@ -28,8 +31,9 @@ enum status table_writer_open(struct table_writer **writer, const struct table_t
 enum status table_writer_check(const struct table_target *target, struct error *error) WARN_UNUSED;
 // Writes the row's fields, and a value in `added` for each added column. A value that is not given (is_given
 // NULL: all are) is left out of a JSON line; in other formats it is NULL or an empty field. The input's JSON
-// line is copied byte for byte, and so is a CSV record with is_verbatim. Bytes (SQLite's BLOB) are base64 in
-// text formats.
+// line is copied byte for byte, and so are a CSV record with is_verbatim and, from Parquet to Parquet, the
+// columns of the input: rows that are not added have NULL in the added columns. Bytes (SQLite's BLOB) are
+// base64 in text formats.
 enum status table_writer_add(struct table_writer *writer, const struct table_row *row,
                              const struct value *added, const bool *is_given,
                              struct error *error) WARN_UNUSED;

@@ -2,6 +2,7 @@
 // submits, works and collects in one process, with an embedded queue beside the output
 // (consumer/annotate/annotate.h).
 #include "consumer/annotate/annotate.h"
+#include "consumer/annotate/parquet_inputs.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
 #include "consumer/command/files/input_source.h"
@@ -40,9 +41,10 @@ static enum status check_target(const struct settings *settings, struct error *e
     const char *given = settings->annotate.output.format, *into = settings->annotate.output.into;
     enum table_format format = settings->output.file ? table_format_of(settings->output.file) : TABLE_UNKNOWN;
     if (given && !table_format_parse(given, &format))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "sheaf annotate: --output-format: expected csv, tsv, jsonl or sqlite, got \"%s\"",
-                         given);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf annotate: --output-format: expected csv, tsv, jsonl, parquet or sqlite, got \"%s\"",
+            given);
     if (into && !*into)
         return refuse_options(error, "--into: expected the name of a table, got an empty one");
     if (!settings->output.file)
@@ -93,9 +95,11 @@ static enum status check_answers(const struct settings *settings, struct error *
 static enum status check_source(const struct table_source *source, struct error *error)
 {
     struct input_source opened;
-    if (file_is_stream(source->path))
-        return STATUS_OK;
-    enum status status = input_source_open(&opened, source->path, error);
+    if (file_is_stream(source->path) || parquet_inputs_is_folder(source->path))
+        return STATUS_OK; // table_reader_open says what a folder lacks
+    enum status status = source->format == TABLE_PARQUET
+                             ? input_source_open_bytes(&opened, source->path, error)
+                             : input_source_open(&opened, source->path, error);
     if (status == STATUS_OK)
         input_source_close(&opened);
     return status;
@@ -105,11 +109,11 @@ static enum status choose_format(struct table_source *source, const struct annot
                                  struct error *error)
 {
     const char *given = options->input.format;
-    source->format = table_format_of(source->path);
+    source->format = parquet_inputs_is_folder(source->path) ? TABLE_PARQUET : table_format_of(source->path);
     if (given && !table_format_parse(given, &source->format))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "sheaf annotate: --input-format: expected csv, tsv, jsonl or sqlite, got \"%s\"",
-                         given);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf annotate: --input-format: expected csv, tsv, jsonl, parquet or sqlite, got \"%s\"", given);
     if (source->table && source->query)
         return refuse_options(error, "--table or --sql, not both");
     if (source->table || source->query)
@@ -122,7 +126,7 @@ static enum status choose_format(struct table_source *source, const struct annot
     if (source->format == TABLE_UNKNOWN)
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
-            "%s: the format of the table is not known: give --input-format csv, tsv, jsonl or sqlite",
+            "%s: the format of the table is not known: give --input-format csv, tsv, jsonl, parquet or sqlite",
             source->path);
     source->no_quotes = source->no_quotes && source->format == TABLE_TSV;
     if (source->format == TABLE_SQLITE && !source->table && !source->query)
@@ -251,6 +255,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
                   {"reasoning_effort", "reasoning-effort", settings->sampling.reasoning_effort, true}},
         .needs_seeds = annotate->n_votes > 1,
         .has_objects = annotate->source.format == TABLE_JSONL,
+        .has_lists = annotate->source.format == TABLE_PARQUET,
         .scores_choices = settings->annotate.output.probabilities};
     enum status status =
         row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
@@ -316,6 +321,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = annotate_check_output(annotate, error);
     if (status == STATUS_OK)
         status = annotate_open_evaluation(annotate, error);
+    if (status == STATUS_OK)
+        status = annotate_choose_columns(annotate, error);
     if (status == STATUS_OK)
         status = row_map_open(&annotate->map, error);
     if (status != STATUS_OK || settings->annotate.estimate.wanted)

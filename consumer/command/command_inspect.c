@@ -1,5 +1,6 @@
 // sheaf inspect: prints a model file's properties and problems.
 #include "consumer/command/commands.h"
+#include "consumer/command/inspect_head.h"
 #include "consumer/worker/runtime.h"
 #include "engine/embedding.h"
 #include "engine/embedding_head.h"
@@ -231,6 +232,7 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
            tokenizer.adds_eos ? " (added)" : "");
     print_input(runtime->tokenizer);
     print_embedding(model);
+    inspect_head_print(model);
     printf("template    %s\n", template_state(runtime));
     printf("tools       %s\n", tool_format_name(runtime));
     printf("thinking    %s\n", thinking_format_name(runtime));
@@ -268,6 +270,7 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
     struct buffer out = {0};
     buffer_add_byte(&out, '{');
     add_embedding(&out, model);
+    inspect_head_add(model, &out);
     buffer_add_string(&out, "\"name\":");
     json_encode_string(text_from_string(model->name), &out);
     buffer_add_format(

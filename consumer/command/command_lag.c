@@ -231,23 +231,24 @@ static void publish_look(struct lag_exporter *exporter, const struct lag *lag, e
         destroy_look(look);
 }
 
-static void look_until_stopped(struct lag *lag, struct lag_exporter *exporter, int stop_fd)
+static void look_until_stopped(struct lag *lag, struct lag_exporter *exporter, struct stop_request *stop)
 {
     bool has_failed = false;
-    struct pollfd stop = {stop_fd, POLLIN, 0};
-    do {
+    struct pollfd signal = {stop->fd, POLLIN, 0};
+    while (!stop_is_asked(stop)) {
         struct error error;
         enum status status = read_lag(lag, &error);
         publish_look(exporter, lag, status, &error);
-        if (status != STATUS_OK && !has_failed)
+        if (status != STATUS_OK && !has_failed && !stop->is_asked)
             log_write(LOG_WARNING, "%s; trying again", error.text);
         else if (status == STATUS_OK && has_failed)
             log_write(LOG_INFO, "working again");
         has_failed = status != STATUS_OK;
-    } while (poll(&stop, 1, INTERVAL_MS) == 0);
+        (void)poll(&signal, 1, INTERVAL_MS);
+    }
 }
 
-static enum status serve_lag(struct lag *lag, const struct worker_options *options, int stop_fd,
+static enum status serve_lag(struct lag *lag, const struct worker_options *options, struct stop_request *stop,
                              struct error *error)
 {
     struct lag_exporter exporter = {0};
@@ -260,7 +261,7 @@ static enum status serve_lag(struct lag *lag, const struct worker_options *optio
         status = http_open(&http, options->metrics, !token_path, answer_page, &exporter, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "figures at http://%s/", http_address(http));
-        look_until_stopped(lag, &exporter, stop_fd);
+        look_until_stopped(lag, &exporter, stop);
     }
     http_close(http);
     if (exporter.looks) {
@@ -290,21 +291,24 @@ enum status command_lag(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf lag: of which Kafka? give --brokers HOSTS");
     struct kafka_settings kafka = {0};
-    int stop_fd = settings->worker.metrics ? stop_fd_open() : -1; // before any thread
+    struct stop_request stop = {.fd = settings->worker.metrics ? stop_fd_open() : -1}; // before any thread
     if (!settings->worker.metrics)
         stop_release();
     enum status status = kafka_settings_init(&kafka, &settings->kafka, NULL, error);
+    kafka.config.is_stopping = stop_is_asked;
+    kafka.config.stop_context = &stop;
     struct lag lag = {.config = &kafka.config};
     const char *topic = kafka.config.topics.jobs;
     if (status == STATUS_OK)
         status = kafka_follow_open(&lag.follow, &kafka.config, &topic, 1, NULL, NULL, error);
     if (status == STATUS_OK)
-        status = settings->worker.metrics ? serve_lag(&lag, &settings->worker, stop_fd, error)
+        status = settings->worker.metrics ? serve_lag(&lag, &settings->worker, &stop, error)
                                           : print_lag(&lag, settings->output.json, error);
+    status = stop_excuse(&stop, status, error);
     kafka_follow_close(lag.follow);
     free(lag.standings);
     kafka_settings_finish(&kafka);
-    if (stop_fd >= 0)
-        close(stop_fd);
+    if (stop.fd >= 0)
+        close(stop.fd);
     return status;
 }

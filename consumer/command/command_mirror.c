@@ -32,22 +32,24 @@ enum status command_mirror(const struct settings *settings, struct error *error)
     struct store *store = NULL;
     struct kafka_settings kafka = {0};
     struct mirror_line line = {.is_terminal = isatty(STDERR_FILENO) && !settings->log.quiet};
-    int stop_fd = stop_fd_open(); // before any thread
+    struct stop_request stop = {.fd = stop_fd_open()}; // before any thread
     const char *path = named_store_path(settings);
     enum status status = store_open(&store, path, STORE_CREATE, error);
     if (status == STATUS_OK)
         status = kafka_settings_init(&kafka, &settings->kafka, path, error);
+    kafka.config.is_stopping = stop_is_asked;
+    kafka.config.stop_context = &stop;
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "mirroring topics %s and %s and group %s into %s", kafka.config.topics.jobs,
                   kafka.config.topics.results, kafka.config.group.name, path);
         struct mirror_config config = {.store = store,
                                        .kafka = &kafka.config,
                                        .until_end = settings->follow.until_end,
-                                       .stop_fd = stop_fd,
+                                       .stop_fd = stop.fd,
                                        .retain_s = settings_retain_s(settings),
                                        .progress = show_progress,
                                        .progress_context = &line};
-        status = mirror_run(&config, error);
+        status = stop_excuse(&stop, mirror_run(&config, error), error);
         if (line.is_terminal)
             fputs("\r\033[K", stderr);
         log_write(LOG_INFO, "%lld jobs and %lld results mirrored", (long long)line.n_jobs,
@@ -55,7 +57,7 @@ enum status command_mirror(const struct settings *settings, struct error *error)
     }
     kafka_settings_finish(&kafka);
     store_close(store);
-    if (stop_fd >= 0)
-        close(stop_fd);
+    if (stop.fd >= 0)
+        close(stop.fd);
     return status;
 }

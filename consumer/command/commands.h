@@ -23,5 +23,7 @@ enum status command_template(const struct settings *settings, struct error *erro
 enum status command_logits(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_perplexity(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_embed(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_classify(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_rerank(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_quantize(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_bench(const struct settings *settings, struct error *error) WARN_UNUSED;

@@ -23,13 +23,18 @@ static const struct {
     enum status (*run)(const struct settings *settings, struct error *error);
     bool is_service; // handles the signals that stop it
 } commands[] = {
-    {"work", command_work, true},   {"submit", command_submit},         {"collect", command_collect},
-    {"run", command_run},           {"status", command_status},         {"cancel", command_cancel},
-    {"inspect", command_inspect},   {"tokenize", command_tokenize},     {"template", command_template},
-    {"grammar", command_grammar},   {"logits", command_logits},         {"bench", command_bench},
-    {"quantize", command_quantize}, {"mirror", command_mirror, true},   {"dataset", command_dataset},
-    {"annotate", command_annotate}, {"report", command_report},         {"embed", command_embed},
-    {"lag", command_lag, true},     {"perplexity", command_perplexity}, {"serve", command_serve, true},
+    {"work", command_work, true},   {"submit", command_submit},
+    {"collect", command_collect},   {"run", command_run},
+    {"status", command_status},     {"cancel", command_cancel},
+    {"inspect", command_inspect},   {"tokenize", command_tokenize},
+    {"template", command_template}, {"grammar", command_grammar},
+    {"logits", command_logits},     {"bench", command_bench},
+    {"quantize", command_quantize}, {"mirror", command_mirror, true},
+    {"dataset", command_dataset},   {"annotate", command_annotate},
+    {"report", command_report},     {"embed", command_embed},
+    {"classify", command_classify}, {"rerank", command_rerank},
+    {"lag", command_lag, true},     {"perplexity", command_perplexity},
+    {"serve", command_serve, true},
 };
 
 // A supervisor may stop a service at once: that is no failure.
@@ -38,6 +43,15 @@ static void hold_signals_of_services(const char *command)
     for (size_t i = 0; command && i < sizeof commands / sizeof commands[0]; i++)
         if (commands[i].is_service && strcmp(commands[i].name, command) == 0)
             stop_hold();
+}
+
+// Whether the command runs until it is stopped.
+static bool runs_as_service(const struct settings *settings)
+{
+    const char *command = settings->line.command;
+    return command &&
+           (strcmp(command, "work") == 0 || strcmp(command, "serve") == 0 || strcmp(command, "mirror") == 0 ||
+            (strcmp(command, "lag") == 0 && settings->worker.metrics));
 }
 
 static int fail_command(const struct error *error)
@@ -121,10 +135,7 @@ static int start_process(int argc, char **argv)
     struct log_settings logs = {settings.log.quiet     ? LOG_ERROR
                                 : settings.log.verbose ? LOG_DEBUG
                                                        : LOG_INFO,
-                                settings.log.json, settings.log.file,
-                                settings.line.command && (strcmp(settings.line.command, "work") == 0 ||
-                                                          strcmp(settings.line.command, "serve") == 0 ||
-                                                          strcmp(settings.line.command, "mirror") == 0)};
+                                settings.log.json, settings.log.file, runs_as_service(&settings)};
     int exit_status = 0;
     if (log_configure(&logs, &error) != STATUS_OK) {
         exit_status = fail_command(&error);

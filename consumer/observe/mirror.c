@@ -19,6 +19,7 @@ enum {
     STANDINGS_INTERVAL_MS = 2000,
     RETRY_MS_MAX = 5000,
     COMPACT_INTERVAL_MS = 60000,
+    COMPARE_INTERVAL_MS = 30000, // between two comparisons without a doubt
     COMPARED_PARTITIONS_MAX = 8, // per topic; one suffices unless retention deleted its record
 };
 
@@ -204,8 +205,10 @@ static void clear_group(struct mirror *mirror)
 
 static bool must_leave(const struct mirror *mirror, int timeout_ms)
 {
+    const struct kafka_config *kafka = mirror->config->kafka;
     struct pollfd fd = {mirror->config->stop_fd, POLLIN, 0};
-    return poll(&fd, 1, timeout_ms) > 0;
+    (void)poll(&fd, 1, timeout_ms);
+    return kafka->is_stopping && kafka->is_stopping(kafka->stop_context);
 }
 
 // Retries until the store accepts the record: it may be busy or full for a while. STATUS_RETRY: stopped
@@ -355,7 +358,9 @@ static enum status dispel_doubt(struct mirror *mirror, struct error *error)
         mirror->is_doubtful = true;
         mirror->compared_ms = 0;
     }
-    if (!mirror->is_doubtful || clock_ms() - mirror->compared_ms < STANDINGS_INTERVAL_MS)
+    // a topic recreated at once, and as long as the old one, causes no doubt
+    int interval_ms = mirror->is_doubtful ? STANDINGS_INTERVAL_MS : COMPARE_INTERVAL_MS;
+    if (clock_ms() - mirror->compared_ms < interval_ms)
         return STATUS_OK;
     struct error away;
     enum status status = compare_topics(mirror, &away);

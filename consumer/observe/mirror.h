@@ -9,8 +9,8 @@
 struct mirror_config {
     struct store *store;
     const struct kafka_config *kafka;
-    bool until_end;   // stop when both topics were read to their ends; else run until `stop_fd`
-    int stop_fd;      // readable: stop; -1: none
+    bool until_end;   // stop when both topics were read to their ends; else run until kafka->is_stopping
+    int stop_fd;      // readable: ask kafka->is_stopping; -1: none
     int64_t retain_s; // older rows of the store are compacted to sums; 0: never
     // Called after each transaction; may be NULL.
     void (*progress)(void *context, int64_t n_jobs, int64_t n_results);

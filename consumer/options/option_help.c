@@ -15,9 +15,9 @@ static const struct {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
     [GROUP_INPUT] =
         {" prompt system messages parameters schema choice json-schema regex "
-         "grammar type tokens against context generate batch embed products sample table sql special pooling ",
+         "grammar type tokens against context generate batch embed products sample table sql special pooling activation top-n ",
          " delimiter no-header no-quotes skip-bad-rows skip-empty input-format seed votes "
-         "reorder same-draws cases spaces bos eos now dimensions prompt-name max-length normalize no-normalize plain-text add-special-tokens "},
+         "reorder same-draws cases spaces bos eos now dimensions prompt-name max-length answers instruct normalize no-normalize plain-text add-special-tokens "},
     [GROUP_OUTPUT] =
         {" errors json watch force overwrite into probabilities evaluate figures thoughts estimate ",
          " prefix output-format price-in price-out repeat "},

@@ -21,7 +21,7 @@ static const struct command commands[] = {
      "while requests are answered.\n"},
     {"annotate", ANNOTATE, 1, 2, 1,
      "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] -o OUT",
-     "Adds columns with answers to a table (CSV, TSV, JSON lines, SQLite); "
+     "Adds columns with answers to a table (CSV, TSV, JSON lines, Parquet, SQLite); "
      "resumes, and computes nothing twice.",
      "A row of CSV or TSV is a line, or several where a quoted field holds line "
      "feeds; the first line names the columns.\n"
@@ -75,6 +75,19 @@ static const struct command commands[] = {
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
      "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"},
+    {"classify", CLASSIFY, 1, 1, 0, "MODEL [--activation HOW] [-o OUT.jsonl]",
+     "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
+     "label and the probabilities of all.",
+     "The model has a classification head (*ForSequenceClassification, or a GGUF with cls.output). sheaf inspect lists "
+     "its labels.\n"
+     "Lines, ids, errors and interruptions are as of sheaf embed. {\"text\": ..., \"text_pair\": ...} is a pair.\n"},
+    {"rerank", RERANK, 1, 1, 0, "MODEL [--top-n N] [-o OUT.jsonl]",
+     "Standard input: lines {\"query\": ..., \"documents\": [...]}. Standard output: a JSON line with the documents in "
+     "the order of their relevance.",
+     "The model is a reranker with one label, or a language model that answers yes or no (Qwen3-Reranker).\n"
+     "A document is a string or an object with a string text. With \"document\" in place of documents the line has one "
+     "score.\n"
+     "Ids, errors and interruptions are as of sheaf embed; a document without a score has its error in the line.\n"},
     {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf [--type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32]",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 0, 1, 0,
@@ -124,8 +137,8 @@ static const struct option options[] = {
     {"property", 'X', PROPERTY, ON_KAFKA, 0, 0, 0, "KEY=VALUE",
      "any librdkafka property; may be repeated. Passwords: in the file of --config (property = KEY=VALUE)"},
     {"store", 's', TEXT_VALUE,
-     ALL & ~(LAG | INSPECT | TOKENIZE | TEMPLATE | LOGITS | PERPLEXITY | EMBED | BENCH | QUANTIZE | GRAMMAR |
-             RUN | ANNOTATE),
+     ALL & ~(LAG | INSPECT | TOKENIZE | TEMPLATE | LOGITS | PERPLEXITY | EMBED | CLASSIFY | RERANK | BENCH |
+             QUANTIZE | GRAMMAR | RUN | ANNOTATE),
      AT(store), 1, 0, "FILE", "SQLite file (sheaf.db)"},
     {"store", 's', TEXT_VALUE, RUN, AT(store), 1, 0, "FILE",
      "SQLite file (OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
@@ -135,8 +148,8 @@ static const struct option options[] = {
      AT(dataset), 1, ONCE, "NAME", "dataset"},
     {"dataset", 'd', TEXT_VALUE, RUN, AT(dataset), 1, ONCE, "NAME", "dataset (default run)"},
     {"dataset", 'd', TEXT_VALUE, ANNOTATE, AT(dataset), 1, ONCE, "NAME", "dataset (default annotate)"},
-    {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | EMBED | REPORT, AT(output.file), 1, 0,
-     "FILE", "where to write (- is standard output)"},
+    {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | EMBED | CLASSIFY | RERANK | REPORT,
+     AT(output.file), 1, 0, "FILE", "where to write (- is standard output)"},
     {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(output.errors), 1, 0, "FILE",
      "file for failed jobs, instead of the output"},
     {"errors", 0, TEXT_VALUE, ANNOTATE, AT(output.errors), 1, 0, "FILE",
@@ -147,8 +160,9 @@ static const struct option options[] = {
     {"force-new", 0, FLAG, WORK_ALONE | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
-    {"overwrite", 0, FLAG, RUN | ANNOTATE | COLLECT | EMBED, AT(output.overwrite), 0, 0, NULL,
-     "replace -o and --errors also if this dataset (embed: this input) did not write them, or they were edited "
+    {"overwrite", 0, FLAG, RUN | ANNOTATE | COLLECT | EMBED | CLASSIFY | RERANK, AT(output.overwrite), 0, 0,
+     NULL,
+     "replace -o and --errors also if this dataset (embed, classify, rerank: this input) did not write them, or they were edited "
      "since"},
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
      "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
@@ -195,18 +209,22 @@ static const struct option options[] = {
      "pay), off, or their number in each step of a sequence; a step has room for --max-rows less --max-batch (auto)"},
     {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.trace_steps), 1, 0, "FILE",
      "write each step's tokens and times by phase, as JSON lines"},
-    {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH | EMBED, AT(engine.kv_memory_bytes), 0, 0, "SIZE",
+    {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH | EMBED | CLASSIFY | RERANK,
+     AT(engine.kv_memory_bytes), 0, 0, "SIZE",
      "memory for KV pages, e.g. 512M or 4G (derived from the machine)"},
-    {"kv-type", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH | LOGITS | PERPLEXITY | EMBED,
-     AT(engine.kv_type), 1, 0, "TYPE",
+    {"kv-type", 0, TEXT_VALUE,
+     WORK | RUN | ANNOTATE | BENCH | LOGITS | PERPLEXITY | EMBED | CLASSIFY | RERANK, AT(engine.kv_type), 1,
+     0, "TYPE",
      "KV cache type: f16, 16 bits per item, or q8_0, 8 bits (f16; on a CPU f32 for a model in f32)"},
-    {"activation-bits", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH | LOGITS | PERPLEXITY | EMBED,
+    {"activation-bits", 0, INTEGER,
+     WORK | RUN | ANNOTATE | BENCH | LOGITS | PERPLEXITY | EMBED | CLASSIFY | RERANK,
      AT(engine.activation_bits), 8, 16, "N",
      "on a CPU, bits of the activations that are multiplied with quantized weights: 8, or 16, which answers what "
      "the weights say, for up to twice the products (8)"},
     {"max-batch", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.n_sequences_max), 1, 4096, "N",
      "sequences in one step (derived)"},
-    {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH | EMBED, AT(engine.n_tokens_max), 1, 16384, "N",
+    {"max-rows", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH | EMBED | CLASSIFY | RERANK,
+     AT(engine.n_tokens_max), 1, 16384, "N",
      "tokens in one step, prefill and decode together; at least --max-batch (derived)"},
     {"window", 0, INTEGER, WORK | RUN | ANNOTATE, AT(engine.window), 1, 16384, "N",
      "jobs read ahead, of 256 MiB at most (derived; embedded queue: two batches, more for short jobs)"},
@@ -241,8 +259,8 @@ static const struct option options[] = {
      "how the model writes calls of tools, instead of the format that its chat template implies"},
     {"special-in-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(model.special_in_content), 0, 0, NULL,
      "encode control tokens in the text of messages, as transformers and vLLM do"},
-    {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | EMBED | INSPECT, AT(model.pre), 0, 0, "NAME",
-     "the tokenizer's split pattern instead of the model's"},
+    {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | EMBED | CLASSIFY | RERANK | INSPECT,
+     AT(model.pre), 0, 0, "NAME", "the tokenizer's split pattern instead of the model's"},
     {"model-name", 0, TEXT_LIST, WORK | RUN | ANNOTATE, AT(model.names), 0, 0, "NAME",
      "the model's name in results; may be repeated: all are names in requests that are the model's"},
     {"require-model", 0, FLAG, WORK | RUN, AT(model.is_required), 0, 0, NULL,
@@ -328,10 +346,20 @@ static const struct option options[] = {
      "the model's prompt of that name before each text (sheaf inspect lists them)"},
     {"max-length", 0, INTEGER, EMBED, AT(embed.max_length), 2, INT32_MAX, "N",
      "cut texts after N tokens (the model's max_seq_length, else a longer text than its context is refused)"},
+    {"max-length", 0, INTEGER, CLASSIFY | RERANK, AT(score.max_length), 2, INT32_MAX, "N",
+     "cut texts and pairs after N tokens (one that is longer than the model's context is refused)"},
+    {"activation", 0, TEXT_VALUE, CLASSIFY | RERANK, AT(score.activation), 1, 0, "HOW",
+     "of the head's outputs: model, none (logits), sigmoid or softmax (model: as its files say, else sigmoid for one "
+     "label, softmax for several)"},
+    {"answers", 0, TEXT_VALUE, CLASSIFY | RERANK, AT(score.answers), 1, 0, "YES,NO",
+     "a language model's two answers, the relevant one first (yes,no of a Qwen3-Reranker)"},
+    {"instruct", 0, TEXT_VALUE, RERANK, AT(score.instruct), 1, 0, "TEXT",
+     "the instruction in a Qwen3-Reranker's template (web search)"},
+    {"top-n", 0, INTEGER, RERANK, AT(score.top_n), 1, 1 << 20, "N", "the N most relevant documents (all)"},
     {"normalize", 0, FLAG, EMBED, AT(embed.normalize), 0, 0, NULL,
      "vectors of Euclidean length 1 (as modules.json says, else of length 1)"},
     {"no-normalize", 0, FLAG, EMBED, AT(embed.no_normalize), 0, 0, NULL, "vectors as they are"},
-    {"plain-text", 0, FLAG, EMBED, AT(tool.plain_text), 0, 0, NULL,
+    {"plain-text", 0, FLAG, EMBED | CLASSIFY, AT(tool.plain_text), 0, 0, NULL,
      "each line is a text; default: the lines are JSON if the first is an object or all are strings"},
     {"prompt", 'p', INTEGER, BENCH, AT(bench.prompt), 1, 1 << 20, "N",
      "prompt tokens of each sequence (128)"},
@@ -376,9 +404,9 @@ static const struct option options[] = {
      "leave out rows with an empty cell, or NULL, in a column that the prompt names; default: they are asked, with a "
      "warning"},
     {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 1, 0, "NAME",
-     "csv, tsv, jsonl or sqlite (by the file's name; of standard input csv)"},
+     "csv, tsv, jsonl, parquet or sqlite (by the file's name; of standard input csv)"},
     {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.format), 1, 0, "NAME",
-     "csv, tsv, jsonl or sqlite (by the file's name, else the input's)"},
+     "csv, tsv, jsonl, parquet or sqlite (by the file's name, else the input's)"},
     {"table", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.table), 1, ONCE, "NAME",
      "table of a SQLite database to read"},
     {"sql", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.sql), 1, ONCE, "QUERY",

@@ -472,8 +472,8 @@ static void move_to_end(char **properties, int n, int n_first)
     memcpy(properties + n - n_first, first, (size_t)n_first * sizeof *first);
 }
 
-// Refuses names that promise a format which sheaf does not write.
-static enum status check_output_name(const char *option, const char *path, struct error *error)
+// Refuses names that promise a format which sheaf does not write. Only a table can be Parquet.
+static enum status check_output_name(const char *option, const char *path, bool is_table, struct error *error)
 {
     static const struct {
         const char *suffix, *advice;
@@ -482,7 +482,7 @@ static enum status check_output_name(const char *option, const char *path, struc
                  {".xz", "write to - and compress that"},
                  {".zst", "write to - and compress that"},
                  {".zip", "write to - and compress that"},
-                 {".parquet", "write CSV or JSON lines and convert that"},
+                 {".parquet", "sheaf annotate writes it, as -o; other outputs are JSON lines"},
                  {".feather", "write CSV or JSON lines and convert that"},
                  {".arrow", "write CSV or JSON lines and convert that"},
                  {".xlsx", "write CSV, which spreadsheets open"},
@@ -491,7 +491,8 @@ static enum status check_output_name(const char *option, const char *path, struc
     size_t size = path ? strlen(path) : 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         size_t n = strlen(names[i].suffix);
-        if (size > n && strcasecmp(path + size - n, names[i].suffix) == 0)
+        bool is_written = is_table && strcmp(names[i].suffix, ".parquet") == 0;
+        if (size > n && !is_written && strcasecmp(path + size - n, names[i].suffix) == 0)
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s %s: sheaf writes no %s file: %s", option,
                              path, names[i].suffix, names[i].advice);
     }
@@ -543,8 +544,10 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
                         given[option_table_find(command, "model", 5) - option_table_options(NULL)], error);
     move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
     if (status == STATUS_OK)
-        status = check_output_name("-o", settings->output.file, error);
-    return status == STATUS_OK ? check_output_name("--errors", settings->output.errors, error) : status;
+        status =
+            check_output_name("-o", settings->output.file, strcmp(command->name, "annotate") == 0, error);
+    return status == STATUS_OK ? check_output_name("--errors", settings->output.errors, false, error)
+                               : status;
 }
 
 enum status options_refuse_missing(const struct command_line *options, const char *first, const char *second,

@@ -138,7 +138,14 @@ struct embed_options {
     bool normalize, no_normalize;
 };
 
-// Options of sheaf logits, perplexity, quantize and tokenize; some also of template and embed.
+// Options of sheaf classify and rerank.
+struct score_options {
+    char *activation, *answers, *instruct;
+    int64_t max_length; // tokens of a text or a pair; 0: the model's context, which an input must fit
+    int64_t top_n;      // documents of a result; 0: all
+};
+
+// Options of sheaf logits, perplexity, quantize and tokenize; some also of template, embed and classify.
 struct tool_options {
     char *tokens, *type, *against;
     int64_t context; // tokens of a window; 0: the default
@@ -189,6 +196,7 @@ struct settings {
     struct bench_options bench;
     struct template_options template;
     struct embed_options embed;
+    struct score_options score;
     struct tool_options tool;
     struct annotate_options annotate;
     struct log_options log;

@@ -48,29 +48,16 @@ static enum status check_model_file(void *context, struct error *error)
 
 // Handles signals while the model loads and the transport opens; afterwards the worker handles them.
 struct start_watch {
-    int stop_fd;
-    bool is_stopped;
+    struct stop_request stop;
     struct exporter *exporter;
     void (*log)(void *context, int level, const char *line); // Kafka's
     void *log_context;
 };
 
-static bool is_stopping(void *context)
-{
-    struct start_watch *watch = context;
-    for (int signal; !watch->is_stopped && (signal = stop_fd_read(watch->stop_fd)) != 0;) {
-        if (signal == SIGHUP && log_has_file())
-            log_reopen();
-        else
-            watch->is_stopped = signal != SIGHUP || isatty(STDERR_FILENO);
-    }
-    return watch->is_stopped;
-}
-
 // A signal that ends the start is no failure, as for a worker that was stopped without a job.
 static enum status end_start(const struct start_watch *watch, enum status status, const struct error *error)
 {
-    if (status == STATUS_OK || !watch->is_stopped)
+    if (status == STATUS_OK || !watch->stop.is_asked)
         return status;
     log_write(LOG_INFO, "%s; no job was taken", error->text);
     return STATUS_OK;
@@ -93,8 +80,8 @@ static enum status open_kafka(struct transport **transport, struct kafka_setting
     watch->log_context = config->log_context;
     config->log = announce_warning;
     config->log_context = watch;
-    config->is_stopping = is_stopping;
-    config->stop_context = watch;
+    config->is_stopping = stop_is_asked;
+    config->stop_context = &watch->stop;
     exporter_announce_start(watch->exporter, "connecting to Kafka");
     enum status status = kafka_transport_open(transport, config, error);
     config->is_stopping = NULL;
@@ -220,8 +207,8 @@ enum status service_run(const struct service *service, const struct settings *se
     struct transport *transport = NULL;
     struct exporter *exporter = NULL;
     struct closing closing = {0};
-    struct start_watch watch = {.stop_fd = stop_fd_open()}; // before any thread
-    struct interrupt interrupt = {is_stopping, &watch};
+    struct start_watch watch = {.stop.fd = stop_fd_open()}; // before any thread
+    struct interrupt interrupt = {stop_is_asked, &watch.stop};
     // first, so that a wrong address does not cost loading the model
     enum status status =
         exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
@@ -246,7 +233,7 @@ enum status service_run(const struct service *service, const struct settings *se
         struct worker_config config = configure_worker(service, settings, &runtime);
         config.transport = transport;
         config.records.context = &finder;
-        config.stop.fd = watch.stop_fd;
+        config.stop.fd = watch.stop.fd;
         config.model_check.context = &runtime;
         config.metrics = &exporter->metrics;
         config.exporter.publish = publish_figures;
@@ -275,7 +262,7 @@ enum status service_run(const struct service *service, const struct settings *se
     if (service->attach)
         service->attach(service->attach_context, NULL);
     exporter_close(exporter);
-    if (watch.stop_fd >= 0)
-        close(watch.stop_fd);
+    if (watch.stop.fd >= 0)
+        close(watch.stop.fd);
     return status;
 }

@@ -36,7 +36,8 @@ static bool stays_float(const struct tensor *tensor)
 {
     static const char *const parts[] = {"norm",  "position_embd", "token_types", "attn_rel_b",
                                         "rope_", "ffn_gate_inp",  "ssm_conv1d",  "dense_",
-                                        ".bias", "altup",         "laurel",      "per_layer_model_proj"};
+                                        ".bias", "altup",         "laurel",      "per_layer_model_proj",
+                                        "cls."};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (has_part(tensor->name, parts[i]))
             return true;

@@ -220,6 +220,12 @@ struct model_layer {
 // Tensors of linear layers after the pooling are dense_2, dense_3, ... (their places in modules.json).
 enum { MODEL_DENSE_FIRST = 2, MODEL_DENSE_MAX = 4 };
 
+// A classification head after the pooling (engine/classifier_head.h): a layer with an activation and a norm, which
+// may be absent, then the output, a row a label. output absent: the model has no head.
+struct model_classifier {
+    struct tensor dense, dense_bias, norm, norm_bias, output, output_bias;
+};
+
 struct model {
     struct gguf *gguf;
     const struct family *family;
@@ -232,7 +238,8 @@ struct model {
     struct tensor relative_bias;
     struct {
         struct tensor weight, bias;
-    } dense[MODEL_DENSE_MAX];   // linear layers after the pooling of an embedding model, in order
+    } dense[MODEL_DENSE_MAX]; // linear layers after the pooling of an embedding model, in order
+    struct model_classifier classifier;
     struct model_layer *layers; // [n_layers]
     struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
@@ -253,6 +260,7 @@ enum {
     MODEL_TAPS_MAX = 16,
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
     MODEL_ALTUP_MAX = 16,
+    MODEL_LABELS_MAX = 1 << 16,
 };
 
 // Errors: STATUS_REFUSE. The text names an unknown family, tensor type or rope scaling, or a missing or

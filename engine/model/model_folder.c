@@ -590,7 +590,7 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
                          name.size < 128 ? (int)name.size : 128, name.data,
                          folder->config.family->model_type);
     }
-    folder->has_output = folder->config.shape.tied;
+    folder->has_output = folder->config.shape.tied && (folder->config.encoder || !folder->config.classifies);
     for (size_t i = 0; i < folder->n_made; i++)
         folder->has_output =
             folder->has_output || text_equals_string(folder->made[i].tensor.name, "output.weight");
@@ -617,6 +617,8 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
         status = add_rules(folder, folder->config.family->layers, i, error);
+    if (status == STATUS_OK)
+        status = add_rules(folder, folder_classifier_rules(&folder->config), -1, error);
     if (status == STATUS_OK)
         status = folder_add_xielu(folder->weights, &folder->config, folder->used, keys, error);
     if (status == STATUS_OK)
@@ -652,6 +654,8 @@ static enum status read_folder(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = folder_add_pooling(&files, folder->config.family->name, keys, folder->dense,
                                     &folder->n_dense, error);
+    if (status == STATUS_OK)
+        status = folder_add_classifier(&files, &folder->config, &config, keys, error);
     if (status == STATUS_OK)
         status = safetensors_open(&folder->weights, folder->path, error);
     if (status != STATUS_OK)

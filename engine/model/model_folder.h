@@ -40,6 +40,8 @@ enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 #define MODEL_FOLDER_NORMALIZES    "huggingface.embeddings_normalized"
 // All prompts by name, as a JSON object.
 #define MODEL_FOLDER_PROMPTS "huggingface.embedding_prompts"
+// A setting of a sentence-transformers' CrossEncoder that is not supported.
+#define MODEL_FOLDER_NO_SCORES "huggingface.scores_refused"
 // A decoder saved without its output matrix, as embedding models are: it has no logits.
 #define MODEL_FOLDER_NO_OUTPUT "huggingface.no_output"
 

@@ -429,7 +429,7 @@ static void read_direction(struct config *config)
         char item[96];
         value_describe(&names->array.items[i], item);
         bool has_head = strstr(item, "LMHead") || strstr(item, "DoubleHeads") || !strstr(item, "Model\"");
-        config->out->headless = !has_head && !config->out->encoder;
+        config->out->headless = (!has_head || config->out->classifies) && !config->out->encoder;
         wanted = wanted || strstr(item, "Bidirectional");
     }
     if (!wanted || config->out->encoder)
@@ -553,6 +553,7 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     if (status != STATUS_OK)
         return status;
     out->encoder = family_find(text_from_string(out->family->name))->bidirectional;
+    out->classifies = folder_classifies(json);
     gguf_writer_text(keys, "general.architecture", text_from_string(out->family->name));
     read_sizes(&config);
     out->n_layers_used =

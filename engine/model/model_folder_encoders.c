@@ -77,27 +77,38 @@ const struct folder_rule folder_jina_layers[] = {BERT_ATTENTION("bert."), JINA_M
                                                  BERT_ATTENTION(""), JINA_MLP(""), END};
 
 // The authors' names, then the names of transformers' NomicBertModel.
-const struct folder_rule folder_nomic_globals[] = {EMBEDDINGS(""),
-                                                   {"emb_ln", "token_embd_norm", FORM_AS_IS},
-                                                   END};
+#define NOMIC_GLOBALS(prefix)                                                                                \
+    EMBEDDINGS(prefix),                                                                                      \
+    {                                                                                                        \
+        prefix "emb_ln", "token_embd_norm", FORM_AS_IS                                                       \
+    }
+#define NOMIC_AUTHORS_LAYER(prefix)                                                                          \
+    {prefix "encoder.layers.*.attn.Wqkv", "attn_qkv", FORM_AS_IS},                                           \
+        {prefix "encoder.layers.*.attn.out_proj", "attn_output", FORM_AS_IS},                                \
+        {prefix "encoder.layers.*.norm1", "attn_output_norm", FORM_AS_IS},                                   \
+        {prefix "encoder.layers.*.mlp.fc11", "ffn_up", FORM_AS_IS},                                          \
+        {prefix "encoder.layers.*.mlp.fc12", "ffn_gate", FORM_AS_IS},                                        \
+        {prefix "encoder.layers.*.mlp.fc2", "ffn_down", FORM_AS_IS},                                         \
+    {                                                                                                        \
+        prefix "encoder.layers.*.norm2", "layer_output_norm", FORM_AS_IS                                     \
+    }
+#define NOMIC_LAYER(prefix)                                                                                  \
+    {prefix "layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},                                              \
+        {prefix "layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},                                          \
+        {prefix "layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                          \
+        {prefix "layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},                                     \
+        {prefix "layers.*.post_attention_layernorm", "attn_output_norm", FORM_AS_IS},                        \
+        {prefix "layers.*.mlp.gate_proj", "ffn_gate", FORM_AS_IS},                                           \
+        {prefix "layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},                                               \
+        {prefix "layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},                                           \
+    {                                                                                                        \
+        prefix "layers.*.post_mlp_layernorm", "layer_output_norm", FORM_AS_IS                                \
+    }
+const struct folder_rule folder_nomic_globals[] = {NOMIC_GLOBALS(""), NOMIC_GLOBALS("bert."),
+                                                   NOMIC_GLOBALS("nomic_bert."), END};
 const struct folder_rule folder_nomic_layers[] = {
-    {"encoder.layers.*.attn.Wqkv", "attn_qkv", FORM_AS_IS},
-    {"encoder.layers.*.attn.out_proj", "attn_output", FORM_AS_IS},
-    {"encoder.layers.*.norm1", "attn_output_norm", FORM_AS_IS},
-    {"encoder.layers.*.mlp.fc11", "ffn_up", FORM_AS_IS},
-    {"encoder.layers.*.mlp.fc12", "ffn_gate", FORM_AS_IS},
-    {"encoder.layers.*.mlp.fc2", "ffn_down", FORM_AS_IS},
-    {"encoder.layers.*.norm2", "layer_output_norm", FORM_AS_IS},
-    {"layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},
-    {"layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},
-    {"layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},
-    {"layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},
-    {"layers.*.post_attention_layernorm", "attn_output_norm", FORM_AS_IS},
-    {"layers.*.mlp.gate_proj", "ffn_gate", FORM_AS_IS},
-    {"layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
-    {"layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
-    {"layers.*.post_mlp_layernorm", "layer_output_norm", FORM_AS_IS},
-    END};
+    NOMIC_AUTHORS_LAYER(""), NOMIC_AUTHORS_LAYER("bert."), NOMIC_AUTHORS_LAYER("nomic_bert."),
+    NOMIC_LAYER(""),         NOMIC_LAYER("nomic_bert."),   END};
 
 const struct folder_rule folder_modernbert_globals[] = {
     {"model.embeddings.tok_embeddings", "token_embd", FORM_AS_IS},
@@ -118,7 +129,7 @@ bool folder_is_head(struct text name)
     static const char *const prefixes[] = {
         "pooler.",          "classifier.",       "pre_classifier.", "cls.", "lm_head.", "head.", "decoder.",
         "vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
-    static const char *const models[] = {"bert.", "roberta.", "mpnet."};
+    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert."};
     static const char positions[] = "embeddings.position_ids";
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         size_t size = strlen(models[i]);

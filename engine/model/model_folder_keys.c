@@ -42,6 +42,9 @@ static const struct folder_key keys[] = {
 
     {"config_sentence_transformers.json", KEY_READ, "prompts default_prompt_name truncate_dim", NULL},
     {"config_sentence_transformers.json", KEY_REFUSED, "model_type", "\"SentenceTransformer\""},
+    // of a CrossEncoder (model_folder_classifier.c)
+    {"config_sentence_transformers.json", KEY_READ, "activation_fn", NULL},
+    {"config_sentence_transformers.json", KEY_NO_PART, "keep_in_fp32_modules", NULL},
     // similarities are computed by the consumer of the vectors
     {"config_sentence_transformers.json", KEY_NO_PART, "similarity_fn_name __version__ requirements", NULL},
 
@@ -122,16 +125,21 @@ static const struct folder_key keys[] = {
      "use_cache cache_implementation attn_implementation _attn_implementation pretraining_tp "
      "tp_parallel gradient_checkpointing slow_but_exact reorder_and_upcast_attn attention_softmax_in_fp32 "
      "scale_attention_softmax_in_fp32 return_dict output_attentions output_hidden_states "
-     "output_router_logits torchscript id2label label2id problem_type prefix task_specific_params "
+     "output_router_logits torchscript label2id prefix task_specific_params "
      "experts_per_token initial_context_length ep_size transformers.js_config is_llama_config "
      "use_parallel_embedding use_embedding_sharing unsloth_fixed unsloth_version cls_token_id reference_compile "
      "repad_logits_with_grad deterministic_flash_attn sparse_prediction sparse_pred_ignore_index use_flash_attn "
      "fused_bias_fc fused_dropout_add_ln use_xentropy last_layer_subset dense_seq_output pad_vocab_size_multiple "
      "max_trained_positions output_past",
      NULL},
+    // of a classification head (model_folder_classifier.c)
+    {"config.json", KEY_READ,
+     "id2label problem_type sentence_transformers sbert_ce_default_activation_function "
+     "classifier_pooling classifier_activation",
+     NULL},
     // of what may follow an encoder
     {"config.json", KEY_NO_PART,
-     "classifier_pooling classifier_activation directionality pooler_fc_size pooler_num_attention_heads "
+     "num_labels function_to_apply directionality pooler_fc_size pooler_num_attention_heads "
      "pooler_num_fc_layers pooler_size_per_head pooler_type emb_pooler tie_weights_",
      NULL},
     // used in training only

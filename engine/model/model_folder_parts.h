@@ -110,6 +110,7 @@ struct folder_config {
     int64_t n_layers_used;                   // layers from this one on are for speculation; INT64_MAX: none
     bool encoder;                            // bidirectional attention; no output matrix
     bool headless;                           // a decoder may lack its output matrix
+    bool classifies;                         // a classification head is in its place
     bool language_part;                      // a vision-language model: tensor names have another prefix
     bool nvfp4;                              // matrices may be stored in NVFP4
     struct folder_quantization quantization; // or otherwise quantized
@@ -193,6 +194,14 @@ enum status folder_put_name(const char *path, bool language_part, struct arena *
 // A JSON object; `json` is null if the file does not exist.
 enum status folder_read_json(const struct folder_files *files, const char *name, struct value *json,
                              bool *found, struct error *error) WARN_UNUSED;
+
+// model_folder_classifier.c: a classification head. Whether config.json names one; the tensors of it, none if it does
+// not; the keys NAME.classifier.* (engine/classifier_head.h).
+bool folder_classifies(const struct value *config);
+const struct folder_rule *folder_classifier_rules(const struct folder_config *config);
+enum status folder_add_classifier(const struct folder_files *files, const struct folder_config *config,
+                                  const struct value *json, struct gguf_writer *keys,
+                                  struct error *error) WARN_UNUSED;
 
 enum status folder_refuse_adapter(const struct folder_files *files, struct error *error) WARN_UNUSED;
 

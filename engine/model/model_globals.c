@@ -1,5 +1,5 @@
-// The tensors of no layer: embeddings and their norm, inputs of the layers, the output, linear layers after the
-// pooling.
+// The tensors of no layer: embeddings and their norm, inputs of the layers, the output, linear layers and a
+// classification head after the pooling.
 #include "engine/model/tensor_search.h"
 
 #include <stdio.h>
@@ -84,6 +84,45 @@ static enum status take_dense(struct tensor_search *search)
     return status;
 }
 
+// A matrix [n_inputs, its own number of rows, at most n_rows_max] and its bias; absent: *n_rows is unchanged.
+static enum status take_head_layer(struct tensor_search *search, const char *name, int64_t n_inputs,
+                                   int64_t n_rows_max, struct tensor *weight, struct tensor *bias,
+                                   int64_t *n_rows)
+{
+    char whole[NAME_BYTES];
+    snprintf(whole, sizeof whole, "%s.weight", name);
+    const struct tensor *found = gguf_tensor(search->model->gguf, whole);
+    if (!found)
+        return STATUS_OK;
+    const int64_t dims[3] = {n_inputs, (int64_t)found->dims[1], 1};
+    if (dims[1] < 1 || dims[1] > n_rows_max)
+        return error_set(search->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                         "tensor %s: expected 1 to %lld rows, file has %llu", whole, (long long)n_rows_max,
+                         (unsigned long long)found->dims[1]);
+    enum status status = take_matrix(search, whole, true, dims, weight);
+    snprintf(whole, sizeof whole, "%s.bias", name);
+    if (status == STATUS_OK)
+        status = take_vector(search, whole, false, dims[1], bias);
+    *n_rows = dims[1];
+    return status;
+}
+
+static enum status take_classifier(struct tensor_search *search)
+{
+    struct model_classifier *head = &search->model->classifier;
+    int64_t width = search->widths[EMBD], n_labels = 0;
+    enum status status =
+        take_head_layer(search, "cls", width, MODEL_WIDTH_MAX, &head->dense, &head->dense_bias, &width);
+    if (status == STATUS_OK)
+        status = take_vector(search, "cls.norm.weight", false, width, &head->norm);
+    if (status == STATUS_OK)
+        status = take_vector(search, "cls.norm.bias", false, width, &head->norm_bias);
+    if (status != STATUS_OK)
+        return status;
+    return take_head_layer(search, "cls.output", width, MODEL_LABELS_MAX, &head->output, &head->output_bias,
+                           &n_labels);
+}
+
 enum status take_globals(struct tensor_search *search)
 {
     struct model *model = search->model;
@@ -108,6 +147,8 @@ enum status take_globals(struct tensor_search *search)
         status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
     if (status == STATUS_OK)
         status = take_dense(search);
+    if (status == STATUS_OK)
+        status = take_classifier(search);
     if (status == STATUS_OK && !family->bidirectional)
         status = take_matrix(search, "output.weight", false, table, &model->output);
     if (status == STATUS_OK && !family->bidirectional)

@@ -354,6 +354,21 @@ static enum status read_pieces(struct vocabulary_source *source)
                                : status;
 }
 
+// Encoders with byte-level BPE: a file has no key for the tokens between a pair. RoBERTa and JinaBERT have two eos,
+// ModernBERT one; other families are completed as decoders.
+static enum status read_pair(struct vocabulary_source *source)
+{
+    struct vocabulary *vocabulary = source->vocabulary;
+    struct text family = {0};
+    enum status status = gguf_text(source->gguf, "general.architecture", &family, NULL, source->error);
+    bool twice = text_equals_string(family, "bert") || text_equals_string(family, "jina-bert-v2");
+    bool is_known = twice || text_equals_string(family, "modern-bert");
+    if (status == STATUS_OK && is_known && vocabulary->rules.byte_level && vocabulary->rules.adds_bos &&
+        vocabulary->rules.adds_eos)
+        gguf_set_templates(vocabulary, twice, 0);
+    return status;
+}
+
 static enum status open_splitter(struct vocabulary_source *source, const char *pre)
 {
     struct text name = {0};
@@ -440,6 +455,8 @@ enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct ggu
         status = read_additions(&source);
     if (status == STATUS_OK)
         status = read_pieces(&source);
+    if (status == STATUS_OK)
+        status = read_pair(&source);
     if (status == STATUS_OK)
         status = flag_stripping(&source);
     if (status == STATUS_OK && source.is_gemma4)

@@ -68,8 +68,7 @@ static void add_item(struct token_template *template, int32_t text, int32_t toke
     template->items[template->n_items++] = (struct template_item){text, token, type};
 }
 
-// bos A eos; and B eos, of `type`, with eos before B too if `twice`.
-static void set_templates(struct vocabulary *vocabulary, bool twice, int32_t type)
+void gguf_set_templates(struct vocabulary *vocabulary, bool twice, int32_t type)
 {
     for (size_t n_texts = 1; n_texts <= 2; n_texts++) {
         struct token_template *template = &vocabulary->templates[n_texts - 1];
@@ -113,7 +112,7 @@ static enum status read_word_pieces(struct vocabulary *vocabulary, const struct 
                                  .options = (unsigned)BERT_CLEAN | BERT_CHINESE |
                                             (lowercase ? BERT_LOWERCASE : 0) | (accents ? BERT_ACCENTS : 0)};
     vocabulary->normalizer.n_steps = 1;
-    set_templates(vocabulary, false, n_types > 1);
+    gguf_set_templates(vocabulary, false, n_types > 1);
     return splitter_create(&vocabulary->splitter, &bert, "bert", error);
 }
 
@@ -185,7 +184,7 @@ static enum status read_unigram(struct vocabulary *vocabulary, const struct gguf
     step->sentencepiece.adds_blank = vocabulary->rules.adds_space;
     vocabulary->pieces.is_sentencepiece = true;
     // XLM-R and its relatives have bos, and two eos between a pair; T5 has neither
-    set_templates(vocabulary, vocabulary->rules.adds_bos && vocabulary->rules.adds_eos, 0);
+    gguf_set_templates(vocabulary, vocabulary->rules.adds_bos && vocabulary->rules.adds_eos, 0);
     return status;
 }
 

@@ -430,7 +430,7 @@ def a_table_that_is_packed_or_of_another_format_is_refused_with_the_way_out(test
                                  ("in.csv.bz2", bz2.compress(text), "no bzip2: decompress it"),
                                  ("in.csv.zst", b"\x28\xb5\x2f\xfd" + text, "no zstd: decompress it"),
                                  ("in.xlsx", b"PK\3\4" + text, "no zip (as .xlsx and .ods are): unpack it"),
-                                 ("in.parquet", b"PAR1\x15" + text, "no Parquet: convert it")):
+                                 ("in.csv", b"PAR1\x15" + text, "no Parquet here: sheaf annotate reads it, by a name that ends in .parquet")):
         write(test, name, content)
         for options in ([], ["--input-format", "csv"]):
             done = annotate(test, name, *options, status=1)

@@ -2,7 +2,9 @@
 import json
 import os
 import random
+import re
 import signal
+import socket
 
 from commands import stop_while_it_reads_its_options
 from kafka import SEED, Topics, ask, commit_offset, delete_below, finish, kcat, served_at  # noqa: F401  (finish stops the suite's broker)
@@ -193,6 +195,19 @@ def a_mirror_of_topics_that_were_made_again_ends_and_a_rebuild_counts_right(test
 
 
 @case
+def a_live_mirror_of_topics_that_were_made_again_with_as_many_records_ends(test):
+    """Its positions are the new topics' ends: it never read their records."""
+    topics = Topics(test, 1)
+    topics.produce(jobs_of(20))
+    live = mirror(test, topics)
+    test.wait_until("it mirrors", lambda: test.query("SELECT total(n_submitted) FROM datasets", "fleet.db") == [(20,)])
+    topics.make_again("jobs", n_partitions=1)
+    topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(20)])
+    ended = test.wait(live)
+    assert ended.status == 1 and "was recreated" in ended.err and "status --rebuild" in ended.err, ended
+
+
+@case
 def a_mirror_whose_last_records_retention_deleted_goes_on(test):
     topics = Topics(test, 1)
     submit(test, topics, "a", jobs_of(20))
@@ -246,6 +261,24 @@ def a_mirror_and_a_lag_that_are_stopped_at_once_end_cleanly(test):
 
 
 @case
+def a_mirror_a_lag_and_an_annotation_end_at_once_when_they_are_stopped_while_no_broker_answers(test):
+    """They gave up after 10 s, with that as their error."""
+    test.write("table.csv", ["word", "one", "two"])
+    test.write("prompt.jinja", ["say {{ word }}"])
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # and does not listen
+        brokers = ["--brokers", "127.0.0.1:%d" % closed.getsockname()[1]]
+        for status, command in ((0, ["mirror", "--store", "fleet.db"]), (0, ["lag", "--metrics", "127.0.0.1:0"]),
+                                (1, ["annotate", "table.csv", "--prompt", "prompt.jinja", "--max-tokens", "2", "-o", "out.csv"])):
+            started = test.start(*command, *brokers)
+            test.wait_until("it asks", lambda started=started: "refused" in test.stderr_of(started) or started.poll() is not None)
+            started.send_signal(signal.SIGTERM)
+            ended = test.wait(started)
+            assert ended.status == status and "stopped" in ended.err and "no answer" not in ended.err, ended
+    assert "the same command continues" in ended.err, ended
+
+
+@case
 def a_lag_that_is_not_known_is_not_served_as_none(test):
     finished = test.run("lag", status=2)
     assert "--brokers" in finished.err, finished
@@ -257,6 +290,7 @@ def a_lag_that_is_not_known_is_not_served_as_none(test):
     assert "--metrics-token" in finished.err, finished
     served = test.start("lag", "--metrics", "127.0.0.1:0", "--metrics-token", "secret", *topics.options[:4])
     where = served_at(test, served)
+    assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z sheaf: figures at", test.stderr_of(served)), test.stderr_of(served)
     assert ask(where, "/")[0] == ask(where, "/metrics")[0] == 401
     assert ask(where, "/healthz")[0] == 200 and ask(where, "/other")[0] == 404
 

@@ -784,6 +784,43 @@ def an_annotation_over_the_topics_that_is_killed_goes_on_and_submits_no_job_twic
 
 
 @case
+def requests_of_an_abandoned_prompt_are_cancelled_and_asked_again_when_it_is_used_again(test):
+    """They were computed, and waited for: 59 answers for a table of 30 rows."""
+    topics = Topics(test)
+    test.write("in.csv", ["text", *(f"{text_of(i, 4)} {i}" for i in range(29)), "same"])
+    test.write("first.jinja", ["{{ text }}"])
+    test.write("second.jinja", ["{{ text }}{% if text != 'same' %}!{% endif %}"])
+    table = ["annotate", "in.csv", "--max-tokens", "4"]
+    for prompt in ("first", "second"):
+        test.run(*table, "--prompt", f"{prompt}.jinja", "-o", f"reference-{prompt}.csv", "--model", test.model)
+
+    def annotate(prompt):
+        return test.start(*table, "--prompt", f"{prompt}.jinja", "-o", "out.csv", *topics.options)
+    stopped = annotate("first")
+    test.wait_until("all are submitted", lambda: len(topics.read("jobs")) == 30)
+    stopped.send_signal(signal.SIGTERM)
+    test.wait(stopped)
+    running = annotate("second")
+    test.wait_until("the others are cancelled", lambda: running.poll() is not None or
+                    "29 requests of other prompts or rows without an answer: cancelled" in test.stderr_of(running))
+    topics.work_to_the_end("--store", "worker.db")
+    assert test.wait(running).status == 0
+    assert test.read("out.csv") == test.read("reference-second.csv")
+
+    def n_of_status():
+        return collections.Counter(json.loads(record["payload"])["status"] for record in topics.read("results"))
+    assert n_of_status() == {"done": 30, "cancelled": 29}
+    running = annotate("first")
+    test.wait_until("they are asked again", lambda: running.poll() is not None or len(topics.read("jobs")) == 59 + 29)
+    topics.work_to_the_end("--store", "worker.db")
+    ended = test.wait(running)
+    assert ended.status == 0 and test.read("out.csv") == test.read("reference-first.csv"), ended
+    assert n_of_status() == {"done": 59, "cancelled": 29}
+    test.run(*table, "--prompt", "first.jinja", "-o", "out.csv", *topics.options)  # nothing is left to do
+    assert len(topics.read("jobs")) == 88 and test.read("out.csv") == test.read("reference-first.csv")
+
+
+@case
 def the_store_follows_what_was_committed(test):
     topics = Topics(test)
     topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(50)] + ["no job"])
@@ -917,6 +954,18 @@ def two_groups_over_one_topic_give_results_of_different_identities(test):
         headers = dict(zip(record["headers"][::2], record["headers"][1::2]))
         identities.add((headers["ce_source"], headers["ce_id"]))
     assert identities == {(f"/sheaf/{group}/{topics.prefix}jobs", "0-0") for group in ("a", "b")}, identities
+
+
+@case
+def a_fleet_that_shares_its_group_with_another_one_of_other_results_is_told(test):
+    topics = Topics(test, 2)
+    protocol.create_and_wait(protocol.Connection(address()), {topics.prefix + "other": (2, {})})
+    topics.produce([{"custom_id": f"{i}", "prompt": "the", "max_tokens": 2} for i in range(20)])
+    topics.work_to_the_end("--store", "ours.db")
+    other = [topics.prefix + "other" if option == topics.prefix + "results" else option for option in topics.options]
+    for options, is_told in ((topics.options, False), (other, True)):
+        ended = test.run("work", "--model", test.model, "--group", topics.group, "--exit-when-idle", "1", "--store", "other.db", *options)
+        assert ("if two fleets share this --group" in ended.err) == is_told, ended
 
 
 @case
@@ -1072,6 +1121,21 @@ def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_s
     restart_broker()
     topics.work_to_the_end()
     assert list(topics.results()) == ["a"]
+
+
+@case
+def a_jobs_topic_that_is_made_again_under_a_worker_is_answered_whole(test):
+    """With as many jobs as before: the worker's position was their end, and none of them was answered."""
+    topics = Topics(test, 2)
+    topics.produce([{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 2} for i in range(30)])
+    worker = topics.work("--engine-test", "instant")
+    test.wait_until("the first are answered", lambda: len(topics.read("results")) == 30)
+    topics.make_again("jobs", n_partitions=2)
+    topics.produce([{"custom_id": f"{i}", "job_id": f"again-{i}", "prompt": text_of(i, 6), "max_tokens": 2} for i in range(30)])
+    ended = test.wait(worker)
+    assert ended.status == 1 and f"topic {topics.prefix}jobs was deleted or recreated" in ended.err, ended
+    topics.work_to_the_end("--engine-test", "instant")
+    assert collections.Counter(json.loads(record["payload"])["job_id"].startswith("again-") for record in topics.read("results")) == {False: 30, True: 30}
 
 
 @case

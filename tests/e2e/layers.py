@@ -13,6 +13,7 @@ QUEUE = {"consumer/queue", "consumer/queue/kafka", "consumer/queue/kafka/client"
 LAYERS = {  # folder: the folders of ours that it may include, besides itself, and single headers of others
     "schemas/base": set(),
     "schemas": {"schemas/base"},
+    "schemas/parquet": {"schemas", "schemas/base"},
     "store": {"schemas", "schemas/base"},
     "engine/unicode": {"schemas/base"},
     "engine/template": {"schemas", "schemas/base", "engine/unicode"},
@@ -37,7 +38,7 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "consumer/options": BASE | QUEUE | {"store", "batching", "consumer/observe"},
     "consumer/worker": BASE | QUEUE | ENGINE | {"store", "gpu", "batching", "consumer/observe", "consumer/options"},
     "consumer/command/files": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options"},
-    "consumer/annotate": BASE | QUEUE | {"store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
+    "consumer/annotate": BASE | QUEUE | {"schemas/parquet", "store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
     "consumer/serve": BASE | QUEUE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/command/files"},
     "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
                                                  "consumer/annotate", "consumer/serve"},
@@ -53,8 +54,12 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "sqlite3.h": (r"store/\w+\.[ch]", 9),
     "librdkafka/rdkafka.h": (r"consumer/queue/kafka/(client/)?\w+\.[ch]", 19),
     "setjmp.h": (r"engine/template/(lexer|rendering)\.h", 2),
-    "zlib.h": (r"consumer/command/files/input_source\.c", 1),
-    "microhttpd.h": (r"consumer/(observe/http|serve/serve_http)\.c", 2),
+    "zlib.h": (r"consumer/command/files/input_source\.c|schemas/parquet/parquet_codec\.c", 2),
+    "snappy-c.h": (r"schemas/parquet/parquet_codec\.c", 1),
+    "zstd.h": (r"schemas/parquet/parquet_codec\.c", 1),
+    "lz4.h": (r"schemas/parquet/parquet_codec\.c", 1),
+    "brotli/decode.h": (r"schemas/parquet/parquet_codec\.c", 1),
+    "microhttpd.h": (r"consumer/observe/http\.c", 1),
     "sanitizer/asan_interface.h": (r"schemas/base/arena\.c", 1),
 }
 SYSTEM = set("""arpa/inet assert ctype dirent errno fcntl float inttypes immintrin arm_neon asm/hwcap sys/auxv libgen limits malloc math netdb poll pthread sched signal stdalign

@@ -377,6 +377,47 @@ static void a_worker_ends_at_the_end_of_a_recreated_topic(void **state)
     member_finish(&first);
 }
 
+// All jobs were finished; the new topic has n_jobs before this worker asks for more. It must not skip those at
+// the old topic's offsets.
+static void assert_recreated_topic_is_answered(const char *name, int n_jobs)
+{
+    struct error error = {0};
+    enum status status = STATUS_OK;
+    member_init_with_jobs(&first, brokers, name, 1, N_JOBS);
+    member_open(&first);
+    member_receive(&first, N_JOBS);
+    member_commit(&first, NULL);
+    probe_delete_topic(brokers, first.config.topics.jobs);
+    probe_create_topic(brokers, first.config.topics.jobs, 1, NULL, NULL);
+    probe_produce_jobs(brokers, first.config.topics.jobs, 0, N_JOBS, n_jobs);
+    for (int64_t until_ms = clock_ms() + PATIENCE_MS; status == STATUS_OK || status == STATUS_RETRY;) {
+        status = member_poll(&first, N_JOBS, &error);
+        if (status == STATUS_OK && first.n_jobs > 0)
+            status = member_commit_once(&first, NULL, &error);
+        if (clock_ms() > until_ms)
+            fail_msg("still working: %s", error.text);
+    }
+    assert_int_equal(status, STATUS_RESTART);
+    assert_non_null(strstr(error.text, "was deleted or recreated"));
+    assert_int_equal(count_records(first.config.topics.results), N_JOBS);
+    member_close(&first);
+    member_open(&first);
+    member_receive(&first, (size_t)n_jobs);
+    member_commit(&first, NULL);
+    probe_assert_one_each(brokers, first.config.topics.results, "job-", N_JOBS + n_jobs);
+    member_finish(&first);
+}
+
+static void a_recreated_topic_that_is_longer_than_the_old_one_is_answered_whole(void **state)
+{
+    assert_recreated_topic_is_answered("longer", 2 * N_JOBS);
+}
+
+static void a_recreated_topic_of_the_same_length_is_answered_whole(void **state)
+{
+    assert_recreated_topic_is_answered("same", N_JOBS);
+}
+
 // ---- what the broker forbids ----
 
 static bool needs_rules(void)
@@ -477,6 +518,8 @@ int main(void)
         BROKER_TEST(a_partition_that_is_not_fetched_any_more_gets_a_new_consumer),
         BROKER_TEST(a_worker_whose_topic_is_deleted_ends_and_the_next_one_answers_the_new_topic),
         BROKER_TEST(a_worker_ends_at_the_end_of_a_recreated_topic),
+        BROKER_TEST(a_recreated_topic_that_is_longer_than_the_old_one_is_answered_whole),
+        BROKER_TEST(a_recreated_topic_of_the_same_length_is_answered_whole),
         BROKER_TEST(a_worker_that_may_not_write_results_says_so_and_ends),
         BROKER_TEST(a_worker_that_may_not_write_dead_letters_names_their_topic_and_ends),
         BROKER_TEST(a_worker_that_may_not_read_jobs_says_so_and_waits),

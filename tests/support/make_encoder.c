@@ -73,6 +73,14 @@ static void add_keys(struct encoder_maker *maker)
         put_key_string(&maker->keys, key, "tanh");
         maker->n_keys++;
     }
+    const char *const head[][2] = {{"pooling", r->head_pooling}, {"activation", r->head_activation}};
+    for (int i = 0; i < 2; i++)
+        if (head[i][1]) {
+            char key[64];
+            snprintf(key, sizeof key, "%s.classifier.%s", r->family, head[i][0]);
+            put_key_string(&maker->keys, key, head[i][1]);
+            maker->n_keys++;
+        }
     if (r->text_key)
         put_key_string(&maker->keys, r->text_key, r->text);
     maker->n_keys += r->text_key != NULL;
@@ -160,6 +168,21 @@ static void add_layer(struct encoder_maker *maker, int i)
         add_layer_norm(maker, i, "layer_output_norm", true);
 }
 
+static void add_head(struct encoder_maker *maker)
+{
+    const struct encoder_recipe *r = &maker->recipe;
+    bool deep = !is_of(maker, "gemma-embedding qwen2");
+    float deviation = 1.2f / sqrtf((float)r->n_embd);
+    if (deep) {
+        add_tensor(maker, "cls.weight", TENSOR_F32, r->n_embd, r->n_embd, 0.0f, deviation);
+        add_tensor(maker, "cls.bias", TENSOR_F32, r->n_embd, 1, 0.0f, 0.2f);
+        add_tensor(maker, "cls.output.bias", TENSOR_F32, r->n_labels, 1, 0.0f, 0.2f);
+    }
+    if (is_of(maker, "modern-bert"))
+        add_norm(maker, "cls.norm", false);
+    add_tensor(maker, "cls.output.weight", TENSOR_F32, r->n_embd, r->n_labels, 0.0f, deviation);
+}
+
 static void add_tensors(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
@@ -186,6 +209,8 @@ static void add_tensors(struct encoder_maker *maker)
         if (i % 2 == 0)
             add_tensor(maker, name, TENSOR_F32, 20 + i, 1, 0.0f, 0.2f);
     }
+    if (r->n_labels)
+        add_head(maker);
     if (r->extra_tensor)
         add_tensor(maker, r->extra_tensor, TENSOR_F32, r->n_embd, 1, 0.0f, 1.0f);
 }

@@ -16,6 +16,10 @@ struct encoder_recipe {
     const char *drop_tensor, *extra_tensor; // left out; added
     const char *text_key, *text;            // a further key
     bool causal;                            // in attention.causal
+    // A classification head with these labels, [0]: none; its layers are those of the family. Keys
+    // NAME.classifier.*; NULL: absent.
+    int32_t n_labels;
+    const char *head_pooling, *head_activation;
 };
 
 // Ends the test when the file can't be written.

@@ -12,7 +12,7 @@ struct double_encoder {
     char family[32];
     int n, n_layers, n_embd, n_heads, n_kv, head_dim, n_ff, window;
     double epsilon;
-    bool rms;
+    bool rms, causal;
 };
 
 static void give_up(const char *what)
@@ -167,7 +167,7 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
                 double dot = 0.0;
                 for (int i = 0; i < d; i++)
                     dot += q[(p * e->n_heads + h) * d + i] * k[(j * e->n_kv + h / group) * d + i];
-                bool seen = !is_local(e, layer) || abs(j - p) <= e->window / 2;
+                bool seen = (!is_local(e, layer) || abs(j - p) <= e->window / 2) && (!e->causal || j <= p);
                 scores[j] = seen ? dot / sqrt(d) + bias_of(e, buckets, h, j, p) : -INFINITY;
                 largest = fmax(largest, scores[j]);
             }
@@ -255,25 +255,34 @@ static void run_layer(const struct double_encoder *e, int layer, double *x)
     free(input);
 }
 
+static void open_encoder(struct double_encoder *e, const char *path)
+{
+    struct error error;
+    struct text family = {0};
+    char key[128];
+    if (gguf_open(&e->gguf, path, &error) != STATUS_OK ||
+        gguf_text(e->gguf, "general.architecture", &family, NULL, &error) != STATUS_OK)
+        give_up(error.text);
+    snprintf(e->family, sizeof e->family, "%.*s", (int)family.size, family.data);
+    e->n_layers = (int)read_key(e, "block_count", 0);
+    e->n_embd = (int)read_key(e, "embedding_length", 0);
+    e->n_heads = (int)read_key(e, "attention.head_count", 1);
+    e->n_kv = (int)read_key(e, "attention.head_count_kv", e->n_heads);
+    e->head_dim = e->n_embd / e->n_heads;
+    e->n_ff = (int)read_key(e, "feed_forward_length", 0);
+    e->window = (int)read_key(e, "attention.sliding_window", 0);
+    e->rms = is_of(e, "eurobert gemma-embedding qwen2");
+    e->epsilon = read_key(e, e->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 0);
+    snprintf(key, sizeof key, "%s.attention.causal", e->family);
+    if (gguf_bool(e->gguf, key, &e->causal, NULL, &error) != STATUS_OK)
+        give_up(error.text);
+}
+
 void reference_hidden(const char *path, const int32_t *ids, const int32_t *types, int32_t n_ids,
                       double *hidden)
 {
     struct double_encoder e = {.n = n_ids};
-    struct error error;
-    struct text family = {0};
-    if (gguf_open(&e.gguf, path, &error) != STATUS_OK ||
-        gguf_text(e.gguf, "general.architecture", &family, NULL, &error) != STATUS_OK)
-        give_up(error.text);
-    snprintf(e.family, sizeof e.family, "%.*s", (int)family.size, family.data);
-    e.n_layers = (int)read_key(&e, "block_count", 0);
-    e.n_embd = (int)read_key(&e, "embedding_length", 0);
-    e.n_heads = (int)read_key(&e, "attention.head_count", 1);
-    e.n_kv = (int)read_key(&e, "attention.head_count_kv", e.n_heads);
-    e.head_dim = e.n_embd / e.n_heads;
-    e.n_ff = (int)read_key(&e, "feed_forward_length", 0);
-    e.window = (int)read_key(&e, "attention.sliding_window", 0);
-    e.rms = is_of(&e, "eurobert gemma-embedding qwen2");
-    e.epsilon = read_key(&e, e.rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 0);
+    open_encoder(&e, path);
     double *table = load(&e, -1, "token_embd", "weight"),
            *positions = load(&e, -1, "position_embd", "weight"),
            *type_rows = load(&e, -1, "token_types", "weight");
@@ -290,5 +299,71 @@ void reference_hidden(const char *path, const int32_t *ids, const int32_t *types
     free(table);
     free(positions);
     free(type_rows);
+    gguf_close(e.gguf);
+}
+
+// --- Classification ---
+
+static double activate_head(const char *name, double x)
+{
+    if (strcmp(name, "tanh") == 0)
+        return tanh(x);
+    if (strcmp(name, "relu") == 0)
+        return fmax(x, 0.0);
+    if (strcmp(name, "gelu") == 0)
+        return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
+    if (strcmp(name, "gelu_tanh") == 0)
+        return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    if (strcmp(name, "silu") == 0)
+        return x / (1.0 + exp(-x));
+    return x;
+}
+
+// The head of one vector, in the order of transformers' classes.
+static void apply_head(struct double_encoder *e, const double *vector, const char *activation, double *logits)
+{
+    const struct tensor *weight = gguf_tensor(e->gguf, "cls.output.weight");
+    if (!weight)
+        give_up("cls.output");
+    int n_labels = (int)weight->dims[1];
+    bool deep = gguf_tensor(e->gguf, "cls.weight") != NULL;
+    e->n = 1;
+    double *inner = deep ? multiply(e, -1, "cls", vector, e->n_embd, 0, e->n_embd) : NULL;
+    for (int i = 0; deep && i < e->n_embd; i++)
+        inner[i] = activate_head(activation, inner[i]);
+    if (deep)
+        normalize(e, -1, "cls.norm", inner, 1, e->n_embd);
+    double *out = multiply(e, -1, "cls.output", deep ? inner : vector, e->n_embd, 0, n_labels);
+    memcpy(logits, out, (size_t)n_labels * sizeof *logits);
+    free(inner);
+    free(out);
+}
+
+void reference_logits(const char *path, const double *hidden, int32_t n_ids, const char *pooling,
+                      const char *activation, double *logits)
+{
+    struct double_encoder e = {0};
+    open_encoder(&e, path);
+    size_t n_labels = (size_t)gguf_tensor(e.gguf, "cls.output.weight")->dims[1], n = (size_t)e.n_embd;
+    if (strcmp(pooling, "first") == 0) {
+        apply_head(&e, hidden, activation, logits);
+    } else if (strcmp(pooling, "last") == 0) {
+        apply_head(&e, hidden + (size_t)(n_ids - 1) * n, activation, logits);
+    } else if (strcmp(pooling, "mean") == 0) {
+        double *mean = allocate(n);
+        for (size_t i = 0; i < n * (size_t)n_ids; i++)
+            mean[i % n] += hidden[i] / n_ids;
+        apply_head(&e, mean, activation, logits);
+        free(mean);
+    } else { // late: the mean of each token's logits
+        double *each = allocate(n_labels);
+        memset(logits, 0, n_labels * sizeof *logits);
+        for (int32_t p = 0; p < n_ids; p++) {
+            apply_head(&e, hidden + (size_t)p * n, activation, each);
+            for (size_t i = 0; i < n_labels; i++)
+                logits[i] += each[i] / n_ids;
+        }
+        free(each);
+    }
     gguf_close(e.gguf);
 }

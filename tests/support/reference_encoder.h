@@ -9,3 +9,8 @@
 // can't be read.
 void reference_hidden(const char *path, const int32_t *ids, const int32_t *types, int32_t n_ids,
                       double *hidden);
+
+// The logits of the classification head over these states, [n labels of the head]: `pooling` is "first", "mean", "last" or
+// "late", `activation` "tanh", "relu", "gelu", "gelu_tanh", "silu" or "identity", of the head's first layer.
+void reference_logits(const char *path, const double *hidden, int32_t n_ids, const char *pooling,
+                      const char *activation, double *logits);

@@ -23,12 +23,16 @@ static enum status add_id(const struct value *object, const char *name, struct b
     return STATUS_OK;
 }
 
+enum status embed_line_add_ids(const struct value *object, struct buffer *ids, struct error *error)
+{
+    enum status status = add_id(object, "id", ids, error);
+    return status == STATUS_OK ? add_id(object, "custom_id", ids, error) : status;
+}
+
 static enum status read_members(const struct value *object, struct text *text, struct buffer *ids,
                                 struct error *error)
 {
-    enum status status = add_id(object, "id", ids, error);
-    if (status == STATUS_OK)
-        status = add_id(object, "custom_id", ids, error);
+    enum status status = embed_line_add_ids(object, ids, error);
     if (status != STATUS_OK)
         return status;
     const struct value *member = value_get(object, "text");

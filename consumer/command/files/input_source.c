@@ -85,7 +85,8 @@ static enum status refuse_packed(const struct input_source *source, struct error
                    {"bzip2", "1AY&", 4, 4, "decompress it, as with bzip2 -dc, or use gzip"}, // after "BZh9"
                    {"lz4", "\x04\x22\x4d\x18", 4, 0, "decompress it, as with lz4 -dc, or use gzip"},
                    {"zip (as .xlsx and .ods are)", "PK\3\4", 4, 0, "unpack it, or save the sheet as CSV"},
-                   {"Parquet", "PAR1\x15", 5, 0, "convert it to CSV or JSON lines"},
+                   {"Parquet here", "PAR1\x15", 5, 0,
+                    "sheaf annotate reads it, by a name that ends in .parquet or --input-format parquet"},
                    {"Arrow", "ARROW1", 7, 0, "convert it to CSV or JSON lines"}};
     char bytes[8];
     ssize_t n = pread(source->fd, bytes, sizeof bytes, 0);
@@ -181,7 +182,7 @@ static bool is_endless(int fd, const struct stat *about)
     return S_ISBLK(about->st_mode) || (S_ISCHR(about->st_mode) && !is_null && !isatty(fd));
 }
 
-enum status input_source_open(struct input_source *source, const char *path, struct error *error)
+enum status input_source_open_bytes(struct input_source *source, const char *path, struct error *error)
 {
     bool standard = strcmp(path, "-") == 0;
     *source = (struct input_source){.name = standard ? "standard input" : path};
@@ -200,8 +201,17 @@ enum status input_source_open(struct input_source *source, const char *path, str
                            source->name);
     else if (!S_ISREG(about.st_mode) || (own >= 0 && lseek(source->fd, 0, SEEK_CUR) != 0))
         status = copy_source(source, error); // the rest of a partly read file
-    if (status == STATUS_OK)
-        status = refuse_packed(source, error);
+    if (status != STATUS_OK)
+        input_source_close(source);
+    return status;
+}
+
+enum status input_source_open(struct input_source *source, const char *path, struct error *error)
+{
+    enum status status = input_source_open_bytes(source, path, error);
+    if (status != STATUS_OK)
+        return status;
+    status = refuse_packed(source, error);
     if (status == STATUS_OK)
         status = gzip_open(source, error);
     if (status == STATUS_OK)

@@ -20,6 +20,10 @@ struct input_source {
 // "-" is standard input. STATUS_REFUSE: the file is absent, a folder, a device without an end, or can't be
 // read.
 enum status input_source_open(struct input_source *source, const char *path, struct error *error) WARN_UNUSED;
+// The same for a file of any format, whose bytes the caller reads from `fd`, by offset. It is not
+// decompressed.
+enum status input_source_open_bytes(struct input_source *source, const char *path,
+                                    struct error *error) WARN_UNUSED;
 void input_source_close(struct input_source *source);
 enum status input_source_rewind(struct input_source *source, struct error *error) WARN_UNUSED;
 // Reads the next n_max bytes, fewer at the end. STATUS_REFUSE also if compressed data are damaged or end too

@@ -288,6 +288,8 @@ static enum status kafka_poll(struct transport *transport, int timeout_ms, int n
         kafka_stall_look(kafka);
         if (kafka_gaps_look(kafka, &fault) != STATUS_OK)
             status = fault.status;
+        if (kafka_outdated_look(kafka, &fault) != STATUS_OK)
+            status = fault.status;
         if ((kafka->watch.is_stuck || kafka->watch.is_outdated) &&
             kafka_group_renew(kafka, &fault) != STATUS_OK)
             status = fault.status;

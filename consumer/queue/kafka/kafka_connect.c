@@ -144,6 +144,7 @@ enum status kafka_connect(struct kafka_transport *kafka, struct error *error)
              kafka->identity.slot.id);
     if (getrandom(&kafka->identity.owner, sizeof kafka->identity.owner, 0) != sizeof kafka->identity.owner)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "getrandom: %s", strerror(errno));
+    kafka->identity.owner = kafka_fleet_owner(config, kafka->identity.owner);
     kafka->intake.wake_file = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (kafka->intake.wake_file < 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "eventfd: %s", strerror(errno));

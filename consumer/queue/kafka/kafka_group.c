@@ -132,6 +132,8 @@ enum status kafka_check_committed(struct kafka_transport *kafka, int timeout_ms,
         offset_map_init(&map);
         if (list->elems[i].offset >= 0)
             status = kafka_restart_map(kafka, &map, &suspects, &list->elems[i], error);
+        if (status == STATUS_OK && list->elems[i].offset >= 0)
+            kafka_fleet_compare(kafka, &list->elems[i]);
     }
     rd_kafka_topic_partition_list_destroy(list);
     return status;
@@ -146,22 +148,19 @@ static enum status begin_partition(struct kafka_transport *kafka, rd_kafka_topic
         return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory for partition %" PRId32,
                          committed->partition);
     bool is_committed = committed->offset >= 0;
-    enum status status = STATUS_OK;
-    // coordinators delete the committed offsets of a deleted topic
-    if (!is_committed && partition->committed >= 0) {
-        char how[96];
-        snprintf(how, sizeof how, "partition %" PRId32 " had the committed offset %" PRId64 " and has none",
-                 partition->id, partition->committed);
-        return kafka_stop_outdated(kafka, how, error);
-    }
+    enum status status = kafka_outdated_judge(kafka, partition, committed, error);
+    if (status != STATUS_OK)
+        return status;
     if (is_committed)
         status = kafka_restart_map(kafka, &partition->map, &partition->suspects, committed, error);
     else if (partition->map.watermark == OFFSET_UNKNOWN)
         committed->offset = RD_KAFKA_OFFSET_INVALID; // auto.offset.reset decides
     else                                             // owned before, and nothing was finished yet
         offset_map_restart_empty(&partition->map, committed->offset = partition->map.watermark);
-    if (is_committed && status == STATUS_OK)
+    if (is_committed && status == STATUS_OK) {
         kafka_gaps_warn_of_others(kafka, committed);
+        kafka_fleet_compare(kafka, committed);
+    }
     partition->committed = is_committed ? committed->offset : -1;
     partition->saved_crc = kafka_saved_crc(committed);
     partition->n_past_covered = -1;

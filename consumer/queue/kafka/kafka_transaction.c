@@ -297,6 +297,7 @@ static void apply_entries(struct kafka_transport *kafka)
         suspects_prune(&partition->suspects, &partition->map);
     }
     kafka->figures.n_commits++;
+    kafka->watch.committed_seen_ms = clock_ms();
     transaction->phase = TRANSACTION_NONE;
 }
 
@@ -582,6 +583,11 @@ static enum status run_transaction(struct kafka_transport *kafka, struct job *co
     enum status status = is_between_owners(kafka) ? STATUS_OK : collect_offsets(kafka, error);
     if (status != STATUS_OK || !kafka->publishing.transaction.offsets ||
         kafka->publishing.transaction.offsets->cnt == 0) {
+        clear_transaction(&kafka->publishing.transaction);
+        return status;
+    }
+    status = kafka_outdated_check(kafka, error);
+    if (status != STATUS_OK) {
         clear_transaction(&kafka->publishing.transaction);
         return status;
     }

@@ -2,6 +2,8 @@
 //   kafka_state.c        state that all files query, and stopping
 //   kafka_throttle.c     brokers' quotas
 //   kafka_committed.c    reads the group's offsets
+//   kafka_outdated.c     a jobs topic that was recreated
+//   kafka_fleet.c        another fleet with this worker's group
 //   kafka_membership.c   bounds the time without a place in the group
 //   kafka_control.c      follows the control topic
 //   kafka_gaps.c         offsets that retention deleted
@@ -114,7 +116,8 @@ struct kafka_control {
 struct kafka_identity {
     struct slot slot;
     char id[SLOT_GROUP_BYTES_MAX + SLOT_NAME_BYTES_MAX + 16]; // client.id, transactional.id
-    uint64_t owner; // id of this process in the suspects' metadata (suspects.h)
+    uint64_t owner; // id of this process in the suspects' metadata (kafka_fleet.c)
+    bool is_fleet_reported;
 };
 
 // The topics of results and dead letters.
@@ -187,6 +190,8 @@ struct kafka_watch {
     int held_unready_ms;    // one open for longer keeps a worker without jobs from being ready
     int64_t held_looked_ms; // last search for held records
     int64_t stalls_looked_ms;
+    int64_t committed_seen_ms;      // the group's offsets were read or committed (kafka_outdated.c)
+    int64_t committed_look_from_ms; // they are not queried before
 };
 
 // Indices of the topics in kafka_hindrance's metadata.
@@ -293,6 +298,24 @@ enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_p
 enum status kafka_restart_map(const struct kafka_transport *kafka, struct offset_map *map,
                               struct suspects *suspects, const rd_kafka_topic_partition_t *committed,
                               struct error *error) WARN_UNUSED;
+
+// ---- kafka_outdated.c ----
+
+// STATUS_RESTART: the group had a committed offset of the partition and has none, so the jobs topic was
+// recreated.
+enum status kafka_outdated_judge(struct kafka_transport *kafka, const struct partition *partition,
+                                 const rd_kafka_topic_partition_t *committed,
+                                 struct error *error) WARN_UNUSED;
+// The same for all owned partitions. Called in each poll; queries the coordinator at intervals.
+enum status kafka_outdated_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+// The same before a commit, which would restore the offset, so at shorter intervals.
+enum status kafka_outdated_check(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
+
+// ---- kafka_fleet.c ----
+
+uint64_t kafka_fleet_owner(const struct kafka_config *config, uint64_t random);
+// Warns, once, if the process that committed the offset writes to another results topic.
+void kafka_fleet_compare(struct kafka_transport *kafka, const rd_kafka_topic_partition_t *committed);
 
 // ---- kafka_group.c ----
 

@@ -288,3 +288,14 @@ bool suspects_are_computed(int64_t offset, struct text metadata)
     (void)get_integer(&bytes, OWNER_BYTES);
     return (get_integer(&bytes, 1) & FLAG_COMPUTING) != 0;
 }
+
+uint64_t suspects_owner(int64_t offset, struct text metadata)
+{
+    const char *dot = metadata.size ? memchr(metadata.data, '.', metadata.size) : NULL;
+    struct bytes bytes = {0};
+    struct error error;
+    if (!dot || read_bytes(&bytes, offset, (struct text){dot, (size_t)(metadata.data + metadata.size - dot)},
+                           &error) != STATUS_OK)
+        return 0;
+    return get_integer(&bytes, OWNER_BYTES);
+}

@@ -8,7 +8,7 @@
 //     group is committed before it starts;
 //   - suspects of more crashes, by offset, with their number of crashes. They are computed alone, each
 //     committed before it starts;
-//   - the owner: the id of a process. A worker that leaves or releases a partition commits that it computes
+//   - the owner: the id of a process (kafka_fleet.c). A worker that leaves or releases a partition commits that it computes
 //     nothing there, so its successor counts no crash.
 //
 // The text is ".S1:" and the base64 of these fields (little-endian; a varint has 7 bits a byte, low bits
@@ -60,6 +60,8 @@ enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct
 // Whether jobs may have been computed when the metadata was committed. True also if the metadata cannot be
 // read.
 bool suspects_are_computed(int64_t offset, struct text metadata);
+// The owner that committed the metadata; 0: none, or it cannot be read.
+uint64_t suspects_owner(int64_t offset, struct text metadata);
 // Number of crashes at which the job may have been running.
 int32_t suspects_crashes(const struct suspects *suspects, int64_t offset);
 // Marks the job as being computed, among few others or alone.

@@ -235,8 +235,9 @@ TEST(the_model_says_how_to_pool)
         if (rows[i].status == STATUS_OK)
             assert_int_equal(pooling, rows[i].pooling);
         else
-            assert_string_equal(error.text,
-                                "llama.pooling_type is 4: expected 1 (mean), 2 (cls) or 3 (last)");
+            assert_string_equal(
+                error.text, "llama.pooling_type is 4, a reranker's (sheaf rerank; --pooling overrules it): "
+                            "expected 1 (mean), 2 (cls) or 3 (last)");
         embedding_bench_close(&bench);
     }
     enum pooling pooling = 0;

@@ -127,10 +127,13 @@ TEST(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once)
         made[i]->figures.is_duplicate = i == 1;
         finished[i] = (struct finished_job){made[i], text_from_string(names[i])};
     }
+    struct job_set rows = {0}; // the dataset's jobs but the last
+    bool is_new;
+    assert_true(job_set_add(&rows, 1, &is_new) && job_set_add(&rows, 2, &is_new));
     for (int again = 0; again < 2; again++) {
         int64_t n_taken = -1;
-        assert_ok(store_take_results(store, TEXT("d"), finished, 4, &n_taken, &error), &error);
-        assert_int_equal(n_taken, again ? 0 : 2);
+        assert_ok(store_take_results(store, TEXT("d"), finished, 4, &rows, &n_taken, &error), &error);
+        assert_int_equal(n_taken, again ? 0 : 1);
         struct dataset_progress progress = progress_of(store, "d"), other = progress_of(store, "other");
         assert_int_equal(progress.done, 2);
         assert_int_equal(progress.submitted, 3);
@@ -144,6 +147,48 @@ TEST(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once)
     }
     for (int i = 0; i < 4; i++)
         job_destroy(made[i]);
+    job_set_finish(&rows);
+    store_close(store);
+}
+
+static enum status note_request(void *context, const struct stored_request *request, struct error *fault)
+{
+    buffer_add_format(context, "%lld %.*s%s\n", (long long)request->id, (int)request->job_id.size,
+                      request->job_id.data, request->is_queued ? " queued" : "");
+    assert_true(request->record.size > 0);
+    return STATUS_OK;
+}
+
+TEST(each_request_of_a_table_is_passed_in_the_order_of_submission_with_its_state)
+{
+    struct store *store = open_store(false);
+    struct buffer noted = {0};
+    assert_int_equal(submit(store, "d", 0, 2), 2);
+    assert_int_equal(submit(store, "other", 3, 1), 1);
+    assert_int_equal(submit(store, "d", 5, 2), 2);
+    struct job *job = job_create();
+    assert_true(job && job_set_id(job, TEXT("d-1")) && job_set_text(job, &job->dataset, TEXT("d")));
+    job->result.status = RESULT_CANCELLED;
+    struct finished_job finished = {job, TEXT("d-1")};
+    struct job_set rows = {0};
+    int64_t n_taken;
+    bool is_cancelled;
+    assert_ok(store_take_results(store, TEXT("d"), &finished, 1, &rows, &n_taken, &error), &error);
+    assert_int_equal(n_taken, 0);
+    assert_ok(store_each_record(store, TEXT("d"), note_request, &noted, &error), &error);
+    assert_string_equal(noted.data, "1 d-0 queued\n2 d-1\n4 d-5 queued\n5 d-6 queued\n");
+    for (int64_t id = 1; id <= 6; id++) {
+        assert_ok(store_is_cancelled(store, id, &is_cancelled, &error), &error);
+        assert_int_equal(is_cancelled, id == 2);
+    }
+    assert_ok(store_hold_rows(store, TEXT("d"), &error), &error);
+    assert_false(store_others_hold_rows(store, TEXT("d")));
+    struct store *other = open_store(false);
+    assert_ok(store_hold_rows(other, TEXT("d"), &error), &error);
+    assert_true(store_others_hold_rows(store, TEXT("d")));
+    store_close(other);
+    job_destroy(job);
+    buffer_finish(&noted);
     store_close(store);
 }
 

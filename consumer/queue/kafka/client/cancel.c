@@ -208,6 +208,8 @@ enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, 
             item->at_s = CANCEL_NEVER;
         return STATUS_OK;
     }
+    if (!item->was_cancelled && !has_room(set, true) && cancel->job_id.size)
+        return STATUS_OK; // the job is computed for nothing
     if (!item->was_cancelled && !has_room(set, true))
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "the control topic holds more than %d cancellations; delete old ones",

@@ -64,7 +64,8 @@ struct cancel_set {
 };
 
 // Adds a cancellation, which replaces an earlier one of the same name. Its ends must belong to the jobs topic
-// of this set, or be empty. STATUS_REFUSE: CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
+// of this set, or be empty. Cancellations of single jobs beyond CANCEL_SET_MAX are ignored. STATUS_REFUSE:
+// CANCEL_SET_MAX is reached. STATUS_RESTART: no memory.
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
                            struct error *error) WARN_UNUSED;
 // Records when the jobs of a dataset's submission were created; CANCEL_NEVER: its marker was withdrawn.

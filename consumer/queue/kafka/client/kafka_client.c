@@ -440,6 +440,39 @@ static void find_ends(const struct kafka_config *config, struct cancel *cancel, 
     rd_kafka_topic_partition_list_destroy(list);
 }
 
+static enum status send_cancel(struct kafka_producer *producer, const struct cancel *cancel,
+                               struct buffer *key, struct buffer *value, struct error *error)
+{
+    buffer_clear(key);
+    buffer_clear(value);
+    cancel_encode(cancel, key, value);
+    if (key->failed || value->failed)
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to cancel");
+    struct kafka_record record = {.key = {key->data, key->size}, .value = {value->data, value->size}};
+    return kafka_producer_send(producer, &record, error);
+}
+
+// One record, or for each of the n job_ids one like `cancel`.
+static enum status write_cancels(const struct kafka_config *config, const struct cancel *cancel,
+                                 const struct text *job_ids, size_t n, struct error *error)
+{
+    struct buffer key = {0}, value = {0};
+    struct kafka_producer *producer = NULL;
+    enum status status = kafka_producer_open(&producer, config, config->topics.control, error);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        struct cancel one = *cancel;
+        if (job_ids)
+            one.job_id = job_ids[i];
+        status = send_cancel(producer, &one, &key, &value, error);
+    }
+    if (status == STATUS_OK)
+        status = kafka_producer_flush(producer, CANCEL_TIMEOUT_MS, error);
+    kafka_producer_close(producer);
+    buffer_finish(&key);
+    buffer_finish(&value);
+    return status;
+}
+
 enum status kafka_cancel(const struct kafka_config *config, struct text dataset, struct text job_id,
                          int64_t created_s, struct error *error)
 {
@@ -448,19 +481,12 @@ enum status kafka_cancel(const struct kafka_config *config, struct text dataset,
     if (cancel.at_s < created_s)
         cancel.at_s = created_s;
     find_ends(config, &cancel, ends);
-    struct buffer key = {0}, value = {0};
-    struct kafka_producer *producer = NULL;
-    cancel_encode(&cancel, &key, &value);
-    enum status status = key.failed || value.failed
-                             ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to cancel")
-                             : kafka_producer_open(&producer, config, config->topics.control, error);
-    struct kafka_record record = {.key = {key.data, key.size}, .value = {value.data, value.size}};
-    if (status == STATUS_OK)
-        status = kafka_producer_send(producer, &record, error);
-    if (status == STATUS_OK)
-        status = kafka_producer_flush(producer, CANCEL_TIMEOUT_MS, error);
-    kafka_producer_close(producer);
-    buffer_finish(&key);
-    buffer_finish(&value);
-    return status;
+    return write_cancels(config, &cancel, NULL, 1, error);
+}
+
+enum status kafka_cancel_jobs(const struct kafka_config *config, struct text dataset,
+                              const struct text *job_ids, size_t n, struct error *error)
+{
+    struct cancel cancel = {.dataset = dataset, .at_s = clock_wall_us() / 1000000};
+    return write_cancels(config, &cancel, job_ids, n, error);
 }

@@ -59,3 +59,6 @@ enum status kafka_topic_start(const struct kafka_config *config, const char *top
 // created up to now, or up to created_s if that is later, because another host's clock is ahead.
 enum status kafka_cancel(const struct kafka_config *config, struct text dataset, struct text job_id,
                          int64_t created_s, struct error *error) WARN_UNUSED;
+// Cancels n jobs of a dataset that were created up to now.
+enum status kafka_cancel_jobs(const struct kafka_config *config, struct text dataset,
+                              const struct text *job_ids, size_t n, struct error *error) WARN_UNUSED;

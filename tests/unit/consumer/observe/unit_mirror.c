@@ -37,7 +37,14 @@ static struct {
 } world;
 
 static const char *const topics[N_TOPICS] = {"jobs", "results"};
+
+static bool is_stopped(void *context)
+{
+    return world.is_stopped;
+}
+
 static const struct kafka_config kafka = {.brokers = "broker:9092",
+                                          .is_stopping = is_stopped,
                                           .topics = {.jobs = "jobs", .results = "results"},
                                           .group.name = "g"};
 
@@ -494,6 +501,15 @@ TEST(a_doubt_is_dispelled_by_the_record_that_is_still_there)
     assert_int_equal(run_mirror(), STATUS_OK);
     assert_int_equal(world.n_stores, 3); // as without it
     assert_int_equal(world.n_looks, 4);  // two at the start
+}
+
+TEST(without_a_doubt_topics_are_compared_every_half_minute)
+{
+    mirror_one_of_each();
+    config.until_end = false;
+    world.stop_at_poll = world.n_polls + 320; // of 200 ms
+    assert_int_equal(run_mirror(), STATUS_OK);
+    assert_int_equal(world.n_looks, 6); // both topics at the start, after 30 and 60 s
 }
 
 TEST(a_topic_made_again_meanwhile_ends_a_live_mirror)

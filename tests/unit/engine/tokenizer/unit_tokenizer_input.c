@@ -2,6 +2,7 @@
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "tests/support/cases.h"
+#include "tests/support/vocabulary_file.h"
 
 // Tokens: 0 [C], 1 [S], 2 a, 3 b.
 static struct tokenizer *create_tokenizer(const char *processor, const char *config, struct error *error)
@@ -157,5 +158,40 @@ TEST(post_processors_that_cannot_be_followed_are_refused)
         assert_null(create_tokenizer(cases[i].processor, "", &error));
         if (!strstr(error.text, cases[i].part))
             fail_msg("%s: got \"%s\"", cases[i].processor, error.text);
+    }
+}
+
+// Tokens: 0 to 255 bytes, 256 [C], 257 [S].
+static struct tokenizer *open_bpe(const char *family)
+{
+    struct vocabulary_file file = {0};
+    struct error error;
+    add_byte_alphabet(&file);
+    if (family)
+        add_key_string(&file, "general.architecture", family);
+    add_key_u32(&file, "tokenizer.ggml.bos_token_id", (uint32_t)add_token(&file, "[C]", 0, TYPE_CONTROL));
+    add_key_u32(&file, "tokenizer.ggml.eos_token_id", (uint32_t)add_token(&file, "[S]", 0, TYPE_CONTROL));
+    add_key_bool(&file, "tokenizer.ggml.add_bos_token", true);
+    add_key_bool(&file, "tokenizer.ggml.add_eos_token", true);
+    struct tokenizer *tokenizer = vocabulary_file_open(&file, "gpt2", "gpt-2", &error);
+    if (!tokenizer)
+        fail_msg("%s", error.text);
+    return tokenizer;
+}
+
+TEST(a_gguf_file_of_an_encoder_with_bpe_joins_a_pair_as_its_authors_do)
+{
+    static const struct {
+        const char *family, *pair;
+    } rows[] = {{"bert", "256:0 97:0 257:0 257:0 98:0 257:0"},
+                {"jina-bert-v2", "256:0 97:0 257:0 257:0 98:0 257:0"},
+                {"modern-bert", "256:0 97:0 257:0 98:0 257:0"},
+                {"qwen2", "256:0 97:0 257:0 256:1 98:1 257:1"},
+                {NULL, "256:0 97:0 257:0 256:1 98:1 257:1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct tokenizer *tokenizer = open_bpe(rows[i].family);
+        assert_input(tokenizer, "a", NULL, 0, "256:0 97:0 257:0", 0);
+        assert_input(tokenizer, "a", "b", 0, rows[i].pair, 0);
+        tokenizer_close(tokenizer);
     }
 }

@@ -39,6 +39,7 @@ static struct {
     char sent_as[64]; // the group metadata's bytes
     size_t sent_as_size;
     enum status publishing, flushing, topics, gaps, opening;
+    bool is_outdated; // the topic was recreated
     const char *lost;
     int n_fenced;
     enum status settling;
@@ -213,6 +214,11 @@ enum status __wrap_kafka_gaps_explain(struct kafka_transport *of, struct error *
 {
     add_step('g');
     return world.gaps == STATUS_OK ? STATUS_OK : error_set(fault, world.gaps, ERROR_BROKER, "gaps");
+}
+
+enum status __wrap_kafka_outdated_check(struct kafka_transport *of, struct error *fault)
+{
+    return world.is_outdated ? kafka_stop_outdated(of, "no offset", fault) : STATUS_OK;
 }
 
 void __wrap_kafka_refresh_membership(struct kafka_transport *of)

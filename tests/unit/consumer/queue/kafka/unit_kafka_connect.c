@@ -227,7 +227,7 @@ TEST(all_steps_are_done_in_their_order)
     assert_ok(kafka_connect(&kafka, &error), &error);
     assert_string_equal(world.steps, all);
     assert_string_equal(kafka.identity.id, "sheaf-workers-0123");
-    assert_true(kafka.identity.owner == 0x5a5a5a5a5a5a5a5aull);
+    assert_true(kafka.identity.owner == kafka_fleet_owner(&config, 0x5a5a5a5aull));
     assert_int_equal(kafka.intake.wake_file, WAKE_FILE);
     assert_int_equal(kafka.publishing.outputs.results_bytes_max, ROOM);
     assert_int_equal(kafka.publishing.outputs.dead_bytes_max, ROOM + 1);

@@ -215,6 +215,16 @@ TEST(a_commit_needs_brokers_and_topics)
     assert_int_equal(kafka_transaction_resolve(&kafka, world.now_ms + 1, &error), STATUS_RESTART);
 }
 
+TEST(nothing_is_published_for_a_topic_that_was_recreated)
+{
+    world.is_outdated = true;
+    assert_int_equal(commit_jobs(0, 1), STATUS_RESTART);
+    assert_non_null(strstr(error.text, "was deleted or recreated"));
+    assert_string_equal(world.steps, "m");
+    assert_false(committed[0]);
+    assert_no_transaction();
+}
+
 TEST(a_transaction_that_does_not_begin_is_none)
 {
     for (enum kind kind = RETRIABLE; kind <= PLAIN; kind++) {

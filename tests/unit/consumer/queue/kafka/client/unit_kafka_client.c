@@ -592,6 +592,15 @@ TEST(a_cancellation_says_below_which_ends_it_applies)
     assert_memory_equal(world.value, "{\"dataset\":\"d\",\"job_id\":\"j\",\"at\":5007,", 38);
 }
 
+TEST(jobs_are_cancelled_with_one_producer)
+{
+    const struct text jobs[] = {TEXT("d-1"), TEXT("d-2")};
+    assert_ok(kafka_cancel_jobs(&config, TEXT("d"), jobs, 2, &error), &error);
+    assert_string_equal(world.key, "[\"cancel\",\"d\",\"d-2\"]");
+    assert_string_equal(world.value, "{\"dataset\":\"d\",\"job_id\":\"d-2\",\"at\":5000}");
+    assert_string_equal(world.steps, "producer send send flush close ");
+}
+
 TEST(without_known_ends_clocks_decide)
 {
     static const char *const names[] = {"admin", "find", "written"};

@@ -1,0 +1,135 @@
+#include "consumer/annotate/parquet_inputs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+static const char pattern[] = "*.parquet", ending[] = ".parquet";
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t size = strlen(text), n = strlen(end);
+    return size >= n && strcasecmp(text + size - n, end) == 0;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+// The length of the folder's name before "*.parquet"; 0: the path is no such pattern.
+static size_t pattern_folder(const char *path)
+{
+    size_t size = strlen(path), n = sizeof pattern - 1;
+    bool is_pattern = size > n && path[size - n - 1] == '/' && strcmp(path + size - n, pattern) == 0;
+    return is_pattern ? size - n : 0;
+}
+
+bool parquet_inputs_is_folder(const char *path)
+{
+    return is_folder(path) || pattern_folder(path);
+}
+
+static enum status refuse_memory(const char *path, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory", path);
+}
+
+// ---- a folder ----
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+// Names of hidden files, as of unfinished ones, are left out.
+static bool is_wanted(const char *name)
+{
+    return name[0] != '.' && name[0] != '_' && ends_in(name, ending);
+}
+
+static enum status add_names(struct parquet_inputs *inputs, DIR *folder, const char *path, const char **names,
+                             size_t *n, struct error *error)
+{
+    const struct dirent *entry;
+    struct buffer name = {0};
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && (entry = readdir(folder)) != NULL) {
+        if (!is_wanted(entry->d_name))
+            continue;
+        buffer_clear(&name);
+        buffer_add_format(&name, "%s%s%s", path, path[strlen(path) - 1] == '/' ? "" : "/", entry->d_name);
+        if (*n == PARQUET_INPUTS_MAX)
+            status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: more than %d Parquet files",
+                               path, PARQUET_INPUTS_MAX);
+        else if (name.failed || !(names[*n] = arena_copy(&inputs->arena, name.data, name.size)))
+            status = refuse_memory(path, error);
+        *n += status == STATUS_OK;
+    }
+    buffer_finish(&name);
+    return status;
+}
+
+static enum status list_folder(struct parquet_inputs *inputs, const char *path, const char **names, size_t *n,
+                               struct error *error)
+{
+    DIR *folder = opendir(path);
+    if (!folder)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
+    enum status status = add_names(inputs, folder, path, names, n, error);
+    closedir(folder);
+    if (status == STATUS_OK && !*n)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: expected a file, or a folder with files *.parquet", path);
+    qsort(names, *n, sizeof *names, compare_names);
+    return status;
+}
+
+// ---- opening ----
+
+static enum status find_names(struct parquet_inputs *inputs, const char *path, const char **names, size_t *n,
+                              struct error *error)
+{
+    size_t size = pattern_folder(path);
+    const char *folder = size ? arena_copy(&inputs->arena, path, size) : path;
+    if (!folder)
+        return refuse_memory(path, error);
+    if (size || is_folder(path))
+        return list_folder(inputs, folder, names, n, error);
+    names[(*n)++] = path;
+    return STATUS_OK;
+}
+
+enum status parquet_inputs_open(struct parquet_inputs *inputs, const char *path, struct error *error)
+{
+    const char **names = calloc(PARQUET_INPUTS_MAX, sizeof *names);
+    size_t n = 0;
+    *inputs = (struct parquet_inputs){0};
+    enum status status = names ? find_names(inputs, path, names, &n, error) : refuse_memory(path, error);
+    if (status == STATUS_OK) {
+        inputs->items = arena_allocate_array(&inputs->arena, n, sizeof *inputs->items);
+        inputs->sources = arena_allocate_array(&inputs->arena, n, sizeof *inputs->sources);
+        status = inputs->items && inputs->sources ? STATUS_OK : refuse_memory(path, error);
+    }
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        status = input_source_open_bytes(&inputs->sources[i], names[i], error);
+        if (status != STATUS_OK)
+            break;
+        inputs->items[inputs->n++] = (struct parquet_input){inputs->sources[i].fd, inputs->sources[i].name};
+    }
+    free(names);
+    if (status != STATUS_OK)
+        parquet_inputs_close(inputs);
+    return status;
+}
+
+void parquet_inputs_close(struct parquet_inputs *inputs)
+{
+    for (size_t i = 0; i < inputs->n; i++)
+        input_source_close(&inputs->sources[i]);
+    arena_finish(&inputs->arena);
+    *inputs = (struct parquet_inputs){0};
+}

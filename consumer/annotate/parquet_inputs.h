@@ -1,0 +1,22 @@
+// The Parquet files that a path names: one file, or all files of a folder whose names end in .parquet, in the
+// order of their names ("data", "data/*.parquet"). Thread: main.
+#pragma once
+
+#include "consumer/command/files/input_source.h"
+#include "schemas/parquet/parquet_parts.h"
+
+enum { PARQUET_INPUTS_MAX = 500 }; // all are open at once
+
+struct parquet_inputs {
+    struct parquet_input *items;  // [n]
+    struct input_source *sources; // [n] their descriptors
+    size_t n;
+    struct arena arena;
+};
+
+// Whether the path is a folder, or such a pattern.
+bool parquet_inputs_is_folder(const char *path);
+// STATUS_REFUSE: a file can't be read, or a folder has none or more than PARQUET_INPUTS_MAX.
+enum status parquet_inputs_open(struct parquet_inputs *inputs, const char *path,
+                                struct error *error) WARN_UNUSED;
+void parquet_inputs_close(struct parquet_inputs *inputs);
