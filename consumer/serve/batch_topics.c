@@ -136,6 +136,21 @@ enum status batch_topics_collect(struct batch_topics *topics, struct text datase
 
 // ---- start and stop ----
 
+static bool is_stopping(void *context)
+{
+    const struct serve *serve = context;
+    return atomic_load(&serve->is_closing);
+}
+
+static enum status init_settings(struct batch_topics *topics, struct kafka_settings *kafka,
+                                 struct error *error)
+{
+    enum status status = kafka_settings_init(kafka, &topics->settings->kafka, NULL, error);
+    kafka->config.is_stopping = is_stopping;
+    kafka->config.stop_context = topics->serve;
+    return status;
+}
+
 enum status batch_topics_open(struct batch_topics **topics, struct serve *serve,
                               const struct settings *settings, struct error *error)
 {
@@ -146,9 +161,9 @@ enum status batch_topics_open(struct batch_topics **topics, struct serve *serve,
                                .settings = settings,
                                .leader_file = -1,
                                .mirror.stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
-    enum status status = kafka_settings_init(&t->kafka, &settings->kafka, NULL, error);
+    enum status status = init_settings(t, &t->kafka, error);
     if (status == STATUS_OK)
-        status = kafka_settings_init(&t->mirror.kafka, &settings->kafka, NULL, error);
+        status = init_settings(t, &t->mirror.kafka, error);
     if (status == STATUS_OK)
         status = store_open(&t->mirror.store, serve->config.store_path, STORE_EXISTING, error);
     if (status == STATUS_OK && t->mirror.stop_fd < 0)
