@@ -128,8 +128,8 @@ static enum status is_empty(struct database *database, bool *empty, struct error
     return STATUS_OK;
 }
 
-// Creates the schema in an empty file, in one transaction; a second process that does it at the same time
-// finds nothing left to do. A file of another version is refused.
+// Creates the schema in an empty file, or adds what version 14 lacks, in one transaction; a second process
+// that does it at the same time finds nothing left to do. A file of another version is refused.
 static enum status create_schema(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
@@ -144,31 +144,42 @@ static enum status create_schema(struct database *database, struct error *error)
     if (status == STATUS_OK && version == 0 && !empty)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: a SQLite file, but not a sheaf store",
                            database->path);
-    if (status == STATUS_OK && version != STORE_VERSION && !empty)
+    if (status == STATUS_OK && version != STORE_VERSION && version != STORE_VERSION_RELEASED && !empty)
         status = refuse_version(database, version, error);
     if (status == STATUS_OK && empty)
         status = database_execute(database, store_sql, error);
+    bool lacks_15 = empty || version == STORE_VERSION_RELEASED;
+    if (status == STATUS_OK && lacks_15)
+        status = database_execute(database, store_15_sql, error);
     snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", STORE_VERSION);
-    if (status == STATUS_OK && empty)
+    if (status == STATUS_OK && lacks_15)
         status = database_execute(database, pragma, error);
     return database_end(database, status, error);
 }
 
-// The store contains prompts: only its owner may read it. SQLite would create the file with the umask.
+// The store contains prompts: only its owner may read it. SQLite would create the file with the umask. An
+// existing file is not opened here: closing a descriptor of it would release the locks that SQLite holds for
+// another open store of this process (https://sqlite.org/howtocorrupt.html, 2.2), and a process that closes
+// its own store would then delete the log.
 static enum status create_file(const char *path, enum store_mode mode, struct error *error)
 {
     bool creates = mode == STORE_CREATE || mode == STORE_CREATE_SOON;
-    int flags = (creates ? O_CREAT | O_RDWR : mode == STORE_EXISTING ? O_RDWR : O_RDONLY) | O_CLOEXEC;
-    int fd = open(path, flags, 0600);
-    if (fd < 0)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path,
-                         strerror(errno));
     struct stat about;
-    bool is_file = fstat(fd, &about) != 0 || S_ISREG(about.st_mode);
-    close(fd);
-    return is_file ? STATUS_OK
-                   : error_set(error, STATUS_REFUSE, ERROR_STORE,
-                               "%s: opening the store: expected a file, got a device or a pipe", path);
+    bool is_found = stat(path, &about) == 0;
+    int fd = creates && !is_found && errno == ENOENT ? open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0) {
+        close(fd);
+        return STATUS_OK;
+    }
+    if (is_found && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode))
+        return error_set(error, STATUS_REFUSE, ERROR_STORE,
+                         "%s: opening the store: expected a file, got a device or a pipe", path);
+    if (is_found && S_ISDIR(about.st_mode))
+        errno = EISDIR;
+    else if (is_found &&
+             faccessat(AT_FDCWD, path, mode == STORE_READ_ONLY ? R_OK : R_OK | W_OK, AT_EACCESS) == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: opening the store: %s", path, strerror(errno));
 }
 
 // Retries until `patience_ms` has passed. Processes that open a new file at the same time all hold a read
@@ -288,7 +299,8 @@ enum status database_open(struct database *database, const char *path, enum stor
         status = open_version(database, mode, &version, error);
     if (status == STATUS_OK)
         status = prepare_rollback(database, error);
-    if (status == STATUS_OK && version != STORE_VERSION && mode == STORE_READ_ONLY)
+    bool is_known = version == STORE_VERSION || version == STORE_VERSION_RELEASED;
+    if (status == STATUS_OK && !is_known && mode == STORE_READ_ONLY)
         status = refuse_version(database, version, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
         status = create_schema(database, error);

@@ -1,6 +1,7 @@
 // The store: one SQLite file (schemas/store.sql). Opening creates it. Several processes may have it open: each
 // writes in short transactions and waits for the others. The file is created with mode 0600, because it contains
-// prompts. A file of another version is refused.
+// prompts. A file of version 14 is changed to this version, unless it is only read; one of another version is
+// refused.
 //
 // Errors: STATUS_RETRY if the file is busy or the disk is full (the text says which; the transaction is
 // rolled back), STATUS_REFUSE if the store cannot be used. Thread: the thread that opened it.
@@ -16,7 +17,8 @@
 struct store;
 
 enum {
-    STORE_VERSION = 14,
+    STORE_VERSION = 15,
+    STORE_VERSION_RELEASED = 14,     // the oldest that is opened: for writing it is changed to STORE_VERSION
     STORE_BUSY_MS = 10000,           // waiting time for a lock
     STORE_TURN_MS = 500,             // the same for a member of a Kafka group, which must not block
     STORE_STEPS_KEPT = 100000,       // the newest steps; older ones are compacted

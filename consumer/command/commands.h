@@ -5,6 +5,7 @@
 #include "consumer/options/options.h"
 
 enum status command_work(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_serve(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_submit(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_collect(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_run(const struct settings *settings, struct error *error) WARN_UNUSED;

@@ -34,6 +34,7 @@ static const struct {
     {"report", command_report},     {"embed", command_embed},
     {"classify", command_classify}, {"rerank", command_rerank},
     {"lag", command_lag, true},     {"perplexity", command_perplexity},
+    {"serve", command_serve, true},
 };
 
 // A supervisor may stop a service at once: that is no failure.
@@ -48,8 +49,9 @@ static void hold_signals_of_services(const char *command)
 static bool runs_as_service(const struct settings *settings)
 {
     const char *command = settings->line.command;
-    return command && (strcmp(command, "work") == 0 || strcmp(command, "mirror") == 0 ||
-                       (strcmp(command, "lag") == 0 && settings->worker.metrics));
+    return command &&
+           (strcmp(command, "work") == 0 || strcmp(command, "serve") == 0 || strcmp(command, "mirror") == 0 ||
+            (strcmp(command, "lag") == 0 && settings->worker.metrics));
 }
 
 static int fail_command(const struct error *error)

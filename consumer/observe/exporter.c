@@ -49,7 +49,7 @@ static void copy_state(struct exporter *exporter)
 
 void exporter_publish(struct exporter *exporter)
 {
-    if (!exporter->http)
+    if (!exporter->http && !exporter->is_shared)
         return;
     struct exporter_copy *copy = &exporter->copy;
     uint64_t count;
@@ -197,6 +197,11 @@ static void handle_request(void *context, const char *path, const char *authoriz
     pthread_mutex_unlock(&exporter->copy.lock);
 }
 
+void exporter_answer(struct exporter *exporter, const char *path, struct http_answer *answer)
+{
+    handle_request(exporter, path, NULL, answer);
+}
+
 // ---- opening and closing ----
 
 static void init_copy(struct exporter_copy *copy)
@@ -250,6 +255,11 @@ void exporter_attach(struct exporter *exporter, struct transport *transport, con
     pthread_mutex_lock(&exporter->copy.lock);
     exporter->copy.is_attached = true;
     pthread_mutex_unlock(&exporter->copy.lock);
+}
+
+void exporter_share(struct exporter *exporter)
+{
+    exporter->is_shared = true;
 }
 
 void exporter_announce_start(struct exporter *exporter, const char *what)

@@ -57,6 +57,7 @@ struct exporter {
     struct partition_figures *partitions; // [EXPORTER_PARTITIONS_MAX]
     int64_t looked_ms;                    // when the transport's figures were last read
     int wanted_fd;                        // eventfd: readable when new figures are wanted
+    bool is_shared;                       // exporter_share
     int ready_ms, live_ms;                // EXPORTER_READY_MS, EXPORTER_LIVE_MS; tests set others
     struct exporter_copy copy;
 };
@@ -71,6 +72,10 @@ void exporter_attach(struct exporter *exporter, struct transport *transport, con
 // Copies main's state; also the figures, if they are wanted or EXPORTER_FIGURES_MS old.
 void exporter_publish(struct exporter *exporter);
 int exporter_fd(const struct exporter *exporter); // -1: not served
+// Another server answers probes: exporter_publish copies main's state for it too. Before exporter_attach.
+void exporter_share(struct exporter *exporter);
+// The answer to /healthz or /readyz, for that server. Thread: any.
+void exporter_answer(struct exporter *exporter, const char *path, struct http_answer *answer);
 // Before exporter_attach: what the start does or waits for; all pages answer with it.
 void exporter_announce_start(struct exporter *exporter, const char *what);
 // From here on every page answers 503 with the reason; transport and metrics are not accessed any more.

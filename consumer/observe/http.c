@@ -1,8 +1,8 @@
 #include "consumer/observe/http.h"
 
+#include "consumer/observe/http_address.h"
 #include "schemas/base/clock.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <microhttpd.h>
@@ -41,12 +41,11 @@ struct http {
     http_handler *handler;
     void *context;
     int file;
-    char address[NI_MAXHOST + 16];
+    struct bound_address address;
     pthread_t thread;
     bool has_thread;
     atomic_bool is_over;
-    int wake_fd;           // eventfd: wakes the thread to end
-    char name[NI_MAXHOST]; // the host of the address as it was given
+    int wake_fd; // eventfd: wakes the thread to end
     bool only_loopback;
 };
 
@@ -174,37 +173,6 @@ static enum MHD_Result queue_answer(struct MHD_Connection *connection, struct ht
     return result;
 }
 
-static bool is_loopback(const struct sockaddr_storage *address)
-{
-    if (address->ss_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)address)->sin_addr.s_addr) >> 24 == 127;
-    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(v6) || (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == 127);
-}
-
-// Whether the request's Host is a name of the loopback. A page of another site whose name was made to resolve
-// to the loopback (DNS rebinding) sends its own name. Browsers always send a Host; without it (NULL) the
-// client is not a browser.
-static bool is_local_host(const struct http *http, const char *header)
-{
-    char host[NI_MAXHOST];
-    struct sockaddr_storage address = {0};
-    if (!header)
-        return true;
-    bool is_v6 = header[0] == '[';
-    size_t size = strcspn(header + is_v6, is_v6 ? "]" : ":");
-    if (size >= sizeof host)
-        return false;
-    memcpy(host, header + is_v6, size);
-    host[size] = '\0';
-    if (!is_v6 && (strcasecmp(host, "localhost") == 0 || strcasecmp(host, http->name) == 0))
-        return true;
-    void *bytes = is_v6 ? (void *)&((struct sockaddr_in6 *)&address)->sin6_addr
-                        : (void *)&((struct sockaddr_in *)&address)->sin_addr;
-    address.ss_family = is_v6 ? AF_INET6 : AF_INET;
-    return inet_pton(address.ss_family, host, bytes) == 1 && is_loopback(&address);
-}
-
 // libmicrohttpd calls this for the request's head, then for each part of its body. The first call answers, so
 // no body is ever read. libmicrohttpd omits the answer's body if the method is HEAD.
 static enum MHD_Result answer_request(void *context, struct MHD_Connection *connection, const char *url,
@@ -214,8 +182,9 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
     (void)version, (void)upload_data, (void)upload_data_size, (void)connection_context;
     const struct http *http = context;
     struct http_answer answer = {.status = MHD_HTTP_OK, .content_type = "text/plain; charset=utf-8"};
-    if (http->only_loopback && !is_local_host(http, MHD_lookup_connection_value(connection, MHD_HEADER_KIND,
-                                                                                MHD_HTTP_HEADER_HOST))) {
+    if (http->only_loopback &&
+        !http_host_is_local(&http->address,
+                            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST))) {
         answer.status = MHD_HTTP_FORBIDDEN;
         buffer_add_string(&answer.body, "without --metrics-token, the loopback's names alone\n");
     } else if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0) {
@@ -229,81 +198,9 @@ static enum MHD_Result answer_request(void *context, struct MHD_Connection *conn
     return queue_answer(connection, &answer);
 }
 
-// ---- the address ----
-
-struct parts {
-    char host[NI_MAXHOST], port[8];
-};
-
-static bool is_port(const char *text)
-{
-    return *text && strspn(text, "0123456789") == strlen(text) && strlen(text) <= 5 && atoi(text) <= 65535;
-}
-
-static bool split_address(const char *address, struct parts *parts)
-{
-    const char *colon = strrchr(address, ':');
-    const char *port = colon ? colon + 1 : address;
-    size_t size = colon ? (size_t)(colon - address) : 0;
-    bool brackets = size >= 2 && address[0] == '[' && address[size - 1] == ']';
-    if (!is_port(port) || (colon && size == 0) || size >= sizeof parts->host)
-        return false;
-    snprintf(parts->port, sizeof parts->port, "%s", port);
-    if (!colon)
-        strcpy(parts->host, "127.0.0.1");
-    else
-        snprintf(parts->host, sizeof parts->host, "%.*s", (int)size - 2 * brackets, address + brackets);
-    return brackets || !strchr(parts->host, ':');
-}
-
 static enum status fail_start(struct error *error, const char *address, const char *why)
 {
     return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--metrics %s: %s", address, why);
-}
-
-static enum status bind_socket(struct http *http, const char *address, struct error *error)
-{
-    struct parts parts;
-    if (!split_address(address, &parts))
-        return fail_start(error, address, "expected HOST:PORT, [HOST]:PORT or a port");
-    snprintf(http->name, sizeof http->name, "%s", parts.host);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV},
-                    *found = NULL;
-    int code = getaddrinfo(parts.host, parts.port, &hints, &found);
-    if (code != 0)
-        return fail_start(error, address, gai_strerror(code));
-    http->file = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int one = 1;
-    bool bound = http->file >= 0 && setsockopt(http->file, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
-                 bind(http->file, found->ai_addr, found->ai_addrlen) == 0 &&
-                 listen(http->file, HTTP_CONNECTIONS_MAX) == 0;
-    int bind_error = errno;
-    freeaddrinfo(found);
-    return bound ? STATUS_OK : fail_start(error, address, strerror(bind_error));
-}
-
-static enum status check_loopback(const struct http *http, const char *address, struct error *error)
-{
-    struct sockaddr_storage bound;
-    socklen_t size = sizeof bound;
-    if (getsockname(http->file, (struct sockaddr *)&bound, &size) == 0 && is_loopback(&bound))
-        return STATUS_OK;
-    return fail_start(
-        error, address,
-        "other machines reach this address: give --metrics-token FILE, or a port alone for the loopback");
-}
-
-static void read_address(struct http *http)
-{
-    struct sockaddr_storage address;
-    socklen_t size = sizeof address;
-    char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
-    if (getsockname(http->file, (struct sockaddr *)&address, &size) == 0)
-        getnameinfo((struct sockaddr *)&address, size, host, sizeof host, port, sizeof port,
-                    NI_NUMERICHOST | NI_NUMERICSERV);
-    bool is_v6 = strchr(host, ':') != NULL;
-    snprintf(http->address, sizeof http->address, "%s%.1024s%s:%.10s", is_v6 ? "[" : "", host,
-             is_v6 ? "]" : "", port);
 }
 
 // ---- the thread ----
@@ -351,11 +248,13 @@ enum status http_open(struct http **http, const char *address, bool only_loopbac
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--metrics: out of memory");
     *h = (struct http){
         .handler = handler, .context = context, .file = -1, .wake_fd = -1, .only_loopback = only_loopback};
-    enum status status = bind_socket(h, address, error);
-    if (status == STATUS_OK && only_loopback)
-        status = check_loopback(h, address, error);
+    enum status status =
+        http_address_bind(&h->address, "--metrics", address, HTTP_CONNECTIONS_MAX, &h->file, error);
+    if (status == STATUS_OK && only_loopback && !h->address.is_loopback)
+        status = fail_start(
+            error, address,
+            "other machines reach this address: give --metrics-token FILE, or a port alone for the loopback");
     if (status == STATUS_OK) {
-        read_address(h);
         h->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, answer_request, h,
                                      MHD_OPTION_LISTEN_SOCKET, h->file, MHD_OPTION_CONNECTION_LIMIT,
                                      (unsigned)PLACES, MHD_OPTION_NOTIFY_CONNECTION, note_connection, h,
@@ -377,7 +276,7 @@ enum status http_open(struct http **http, const char *address, bool only_loopbac
 
 const char *http_address(const struct http *http)
 {
-    return http->address;
+    return http->address.text;
 }
 
 void http_close(struct http *http)

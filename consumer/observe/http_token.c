@@ -8,6 +8,18 @@
 
 enum { FILE_BYTES_MAX = 4096 };
 
+bool http_token_set(struct http_token *token, struct text text)
+{
+    *token = (struct http_token){0};
+    size_t n_printable = 0;
+    while (n_printable < text.size && text.data[n_printable] > ' ' && text.data[n_printable] <= '~')
+        n_printable++;
+    if (n_printable < text.size || text.size < HTTP_TOKEN_BYTES_MIN || text.size > HTTP_TOKEN_BYTES_MAX)
+        return false;
+    memcpy(token->text, text.data, text.size);
+    return true;
+}
+
 enum status http_token_read(struct http_token *token, const char *path, struct error *error)
 {
     struct buffer content = {0};
@@ -18,14 +30,10 @@ enum status http_token_read(struct http_token *token, const char *path, struct e
         error->code = ERROR_USAGE;
         return error_prefix(error, "--metrics-token");
     }
-    size_t size = content.size, n_printable = 0;
-    while (size && strchr(" \t\r\n", content.data[size - 1]))
-        size--;
-    while (n_printable < size && content.data[n_printable] > ' ' && content.data[n_printable] <= '~')
-        n_printable++;
-    if (n_printable == size && size >= HTTP_TOKEN_BYTES_MIN && size <= HTTP_TOKEN_BYTES_MAX)
-        memcpy(token->text, content.data, size);
-    else
+    struct text text = {content.data, content.size};
+    while (text.size && strchr(" \t\r\n", text.data[text.size - 1]))
+        text.size--;
+    if (!http_token_set(token, text))
         status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
                            "--metrics-token %s: expected %d to %d printable characters without blanks", path,
                            HTTP_TOKEN_BYTES_MIN, HTTP_TOKEN_BYTES_MAX);

@@ -2,9 +2,7 @@
 // password of Basic authentication (RFC 7617) with any user name. Thread: any.
 #pragma once
 
-#include "schemas/base/error.h"
-
-#include <stdbool.h>
+#include "schemas/base/text.h"
 
 enum {
     HTTP_TOKEN_BYTES_MIN = 16,
@@ -15,6 +13,8 @@ struct http_token {
     char text[HTTP_TOKEN_BYTES_MAX + 1]; // "": none
 };
 
+// False, and no token: another length or other characters than printable ASCII without blanks.
+bool http_token_set(struct http_token *token, struct text text) WARN_UNUSED;
 // The file's content without blanks and line feeds at its end: printable ASCII without blanks. STATUS_REFUSE:
 // the file cannot be read, or the token has another length or other characters.
 enum status http_token_read(struct http_token *token, const char *path, struct error *error) WARN_UNUSED;

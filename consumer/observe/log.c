@@ -21,7 +21,7 @@ enum { WRITABLE_MS_MAX = 1000 }; // the wait for a full pipe; then lines are dro
 static struct log_settings current = {.level = LOG_INFO}; // set once at start, before any other thread
 static int log_fd = -1;                                   // -1: standard error
 static bool has_times;                                    // on standard error
-static long n_lost;                                       // lines since the last one that was written
+static _Atomic long n_lost;                               // lines since the last one that was written
 
 // Refuses to append to a file that is not a log: a model or an input given by mistake would be damaged.
 static enum status check_is_log(int fd, struct error *error)
@@ -50,9 +50,12 @@ static enum status open_file(struct error *error)
     }
     if (fd < 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "--log %s: %s", current.path, strerror(errno));
-    if (log_fd >= 0)
-        close(log_fd);
-    log_fd = fd;
+    if (log_fd < 0) {
+        log_fd = fd;
+    } else { // the number stays the log's: another thread may be about to write to it
+        dup3(fd, log_fd, O_CLOEXEC);
+        close(fd);
+    }
     return STATUS_OK;
 }
 

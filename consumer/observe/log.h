@@ -8,7 +8,7 @@
 //   (*) unless it is a terminal, or systemd's journal, which adds times itself
 //
 // A reader that stops reading must not stop the work: after a second lines are dropped, and the next line
-// that is written has their number. Thread: main.
+// that is written has their number. Thread: any, from log_configure on; log_reopen: main.
 #pragma once
 
 #include "schemas/base/error.h"

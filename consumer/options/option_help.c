@@ -21,8 +21,9 @@ static const struct {
     [GROUP_OUTPUT] =
         {" errors json watch force overwrite into probabilities evaluate figures thoughts estimate ",
          " prefix output-format price-in price-out repeat "},
-    [GROUP_QUEUE] = {" exit-when-idle retry-failed force-new retain ",
-                     " no-reuse require-arithmetic crash-limit dead-share model-failures until-end rebuild "},
+    [GROUP_QUEUE] =
+        {" exit-when-idle retry-failed force-new retain listen token no-work ",
+         " no-reuse require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
     [GROUP_KAFKA] = {" jobs results dead control group create-topics property ",
                      " member-name dynamic-member group-protocol membership-timeout partitions refuse-deleted"
                      " skip-unreadable ignore-offset-map "},

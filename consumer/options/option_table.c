@@ -4,7 +4,7 @@
 #include <string.h>
 
 static const struct command commands[] = {
-    {"work", WORK, 0, 1, 0, "MODEL [--brokers HOSTS | --store FILE]",
+    {"work", WORK | WORK_ALONE, 0, 1, 0, "MODEL [--brokers HOSTS | --store FILE]",
      "The worker: computes jobs from the queue."},
     {"submit", SUBMIT, 1, 1, -1, "FILE.jsonl --dataset NAME [--brokers HOSTS | --store FILE]",
      "Queues the lines of a file (- is standard input): OpenAI batch lines, or "
@@ -14,6 +14,11 @@ static const struct command commands[] = {
      "Writes a dataset's results in input order, in the OpenAI batch output format."},
     {"run", RUN, 1, 2, 1, "IN.jsonl MODEL -o OUT.jsonl",
      "Submit, work and collect in one process; resumes after an interruption."},
+    {"serve", SERVE | WORK, 0, 1, 0,
+     "MODEL [--listen HOST:PORT] [--store FILE] | --no-work [--listen HOST:PORT] [--store FILE]",
+     "A worker with OpenAI's files, batches and completions over HTTP in front of it.",
+     "A batch is a dataset of the store, answered by this worker and by any other one of the same store. /readyz is 200 "
+     "while requests are answered.\n"},
     {"annotate", ANNOTATE, 1, 2, 1,
      "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] -o OUT",
      "Adds columns with answers to a table (CSV, TSV, JSON lines, Parquet, SQLite); "
@@ -143,8 +148,8 @@ static const struct option options[] = {
      "SQLite file (OUT.jsonl.db, or IN.jsonl.db where OUT is no file of its own)"},
     {"store", 's', TEXT_VALUE, ANNOTATE, AT(store), 1, 0, "FILE",
      "SQLite file (OUT.csv.db, or IN.csv.db where OUT is no file of its own)"},
-    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK | DATASET | REPORT, AT(dataset), 1,
-     ONCE, "NAME", "dataset"},
+    {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK_ALONE | DATASET | REPORT,
+     AT(dataset), 1, ONCE, "NAME", "dataset"},
     {"dataset", 'd', TEXT_VALUE, RUN, AT(dataset), 1, ONCE, "NAME", "dataset (default run)"},
     {"dataset", 'd', TEXT_VALUE, ANNOTATE, AT(dataset), 1, ONCE, "NAME", "dataset (default annotate)"},
     {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | EMBED | CLASSIFY | RERANK | REPORT,
@@ -158,7 +163,7 @@ static const struct option options[] = {
     {"until-end", 0, FLAG, MIRROR, AT(follow.until_end), 0, 0, NULL, "exit at the end of the topics"},
     {"force", 0, FLAG, COLLECT, AT(output.force), 0, 0, NULL, "even if some jobs have not finished"},
     {"force", 0, FLAG, DATASET, AT(output.force), 0, 0, NULL, "delete: even if jobs are running"},
-    {"force-new", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
+    {"force-new", 0, FLAG, WORK_ALONE | RUN | ANNOTATE, AT(worker.force_new), 0, 0, NULL,
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
     {"overwrite", 0, FLAG,
@@ -171,7 +176,7 @@ static const struct option options[] = {
     {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 1, 0, "PARTS",
      "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. "
      "\"backend=cuda-sm90 kv-type=f16\""},
-    {"retry-failed", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.retry_failed), 0, 0, NULL,
+    {"retry-failed", 0, FLAG, WORK_ALONE | RUN | ANNOTATE, AT(worker.retry_failed), 0, 0, NULL,
      "first queue the failed jobs again (embedded queue)"},
     {"model-failures", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.model_failures), 0, 1024, "N",
      "end once N or more jobs have failed because of the model, e.g. by NaN logits, and none was answered, "
@@ -268,9 +273,17 @@ static const struct option options[] = {
      "refuse a job that names another model (\"model\"); default: a warning in its result"},
     {"engine-test", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.test), 0, 0, "SPEC",
      "mock engine for tests, with random words; time per step: instant, fixed:MS or random:MS"},
-    {"exit-when-idle", 0, INTEGER, WORK, AT(worker.exit_when_idle_s), 0, 1 << 30, "SECONDS",
+    {"exit-when-idle", 0, INTEGER, WORK_ALONE, AT(worker.exit_when_idle_s), 0, 1 << 30, "SECONDS",
      "exit after this time without a job; on Kafka: in the worker's own "
      "partitions, when each partition has an owner"},
+    {"listen", 0, TEXT_VALUE, SERVE, AT(serve.address), 1, 0, "HOST:PORT",
+     "where to answer; a port alone: on the loopback (127.0.0.1:8000)"},
+    {"token", 0, TEXT_VALUE, SERVE, AT(serve.token), 1, 0, "FILE",
+     "tokens of clients, one a line, each an owner of files and batches; needed where other machines reach the server"},
+    {"no-work", 0, FLAG, SERVE, AT(serve.no_work), 0, 0, NULL,
+     "compute nothing: workers of the same store do (sheaf work --store FILE)"},
+    {"file-size", 0, SIZE, SERVE, AT(serve.file_bytes_max), 0, 0, "SIZE",
+     "largest file that is accepted (512M)"},
     {"metrics", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | LAG, AT(worker.metrics), 1, 0, "HOST:PORT",
      "serve Prometheus metrics and a status page; a port alone: on the loopback"},
     {"metrics-token", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | LAG, AT(worker.metrics_token), 1, 0, "FILE",

@@ -99,6 +99,12 @@ struct worker_options {
     bool metrics_content;
 };
 
+struct serve_options {
+    char *address, *token; // token: a file
+    uint64_t file_bytes_max;
+    bool no_work;
+};
+
 // Options of sheaf status and sheaf mirror.
 struct follow_options {
     bool watch, rebuild, until_end;
@@ -188,6 +194,7 @@ struct settings {
     struct engine_options engine;
     struct sampling_options sampling;
     struct worker_options worker;
+    struct serve_options serve;
     struct follow_options follow;
     struct grammar_options grammar;
     struct bench_options bench;

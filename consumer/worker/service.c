@@ -217,6 +217,10 @@ enum status service_run(const struct service *service, const struct settings *se
     enum status status =
         exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
     watch.exporter = exporter;
+    if (status == STATUS_OK && service->attach) {
+        exporter_share(exporter);
+        service->attach(service->attach_context, exporter);
+    }
     if (status == STATUS_OK) {
         exporter_announce_start(exporter, "loading the model");
         status = task_runtime_open(&tasks, settings, settings->model.path, &interrupt, error);
@@ -261,6 +265,8 @@ enum status service_run(const struct service *service, const struct settings *se
     closing_at(&closing, "the model and its memory");
     task_runtime_close(&tasks);
     closing_end(&closing);
+    if (service->attach)
+        service->attach(service->attach_context, NULL);
     exporter_close(exporter);
     if (watch.stop.fd >= 0)
         close(watch.stop.fd);

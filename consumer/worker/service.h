@@ -6,6 +6,8 @@
 #include "consumer/worker/runtime.h"
 #include "consumer/worker/worker.h"
 
+struct exporter;
+
 struct service {
     struct store *store;        // of the embedded queue; NULL with `late`
     struct late_store *late;    // for Kafka's figures; NULL: embedded queue
@@ -13,6 +15,10 @@ struct service {
     bool requests_differ;       // no two jobs of the dataset are equal (annotate)
     int exit_when_idle_s;       // -1: never
     struct progress_line *line; // NULL: no progress line
+    // Called with the exporter before the model loads, and with NULL before the exporter closes; NULL: no one
+    // else answers probes.
+    void (*attach)(void *context, struct exporter *exporter);
+    void *attach_context;
 };
 
 // The caller owns the stores. Errors: as of task_runtime_open, the transport and worker_run.

@@ -40,8 +40,9 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "consumer/worker": BASE | QUEUE | ENGINE | {"store", "gpu", "batching", "batching/embedding", "consumer/observe", "consumer/options"},
     "consumer/command/files": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options"},
     "consumer/annotate": BASE | QUEUE | {"schemas/parquet", "store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
+    "consumer/serve": BASE | QUEUE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/command/files"},
     "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "batching/embedding", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
-                                                 "consumer/annotate"},
+                                                 "consumer/annotate", "consumer/serve"},
 }
 THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack.h": (r"schemas/msgpack\.c", 1),
@@ -59,7 +60,7 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "zstd.h": (r"schemas/parquet/parquet_codec\.c", 1),
     "lz4.h": (r"schemas/parquet/parquet_codec\.c", 1),
     "brotli/decode.h": (r"schemas/parquet/parquet_codec\.c", 1),
-    "microhttpd.h": (r"consumer/observe/http\.c", 1),
+    "microhttpd.h": (r"consumer/(observe/http|serve/serve_http)\.c", 2),
     "sanitizer/asan_interface.h": (r"schemas/base/arena\.c", 1),
 }
 SYSTEM = set("""arpa/inet assert ctype dirent errno fcntl float inttypes immintrin arm_neon asm/hwcap sys/auxv libgen limits malloc math netdb poll pthread sched signal stdalign
@@ -209,7 +210,7 @@ def no_file_is_longer_than_its_limit_or_named_after_nothing(test):
 
 
 @case
-def no_lock_is_taken_outside_the_queue_the_pool_and_the_exporter(test):
-    may = re.compile(r"batching/queue\.[ch]|schemas/base/pool\.[ch]|consumer/observe/exporter\.[ch]")
+def no_lock_is_taken_outside_the_queue_the_pool_the_exporter_and_the_server(test):
+    may = re.compile(r"batching/queue\.[ch]|schemas/base/pool\.[ch]|consumer/observe/exporter\.[ch]|consumer/serve/serve_state\.[ch]")
     none([f"{path}: {match.group(0)}" for path, text in sources() if not may.fullmatch(path)
           for match in re.finditer(r"\bpthread_(mutex|cond|rwlock|spin|barrier)\w*|\bmtx_\w+", code_of(text))])

@@ -549,7 +549,7 @@ TEST(a_store_of_another_version_is_refused_unchanged)
         int version;
         const char *why;
     } others[] = {{1, "got 1, from before sheaf 0.1.0: finish it"},
-                  {STORE_VERSION - 1, "from before sheaf 0.1.0"},
+                  {STORE_VERSION_RELEASED - 1, "from before sheaf 0.1.0"},
                   {99, "got 99, of a newer sheaf"}};
     static const enum store_mode modes[] = {STORE_CREATE, STORE_EXISTING, STORE_READ_ONLY};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++, fresh_path(NULL)) {
@@ -561,7 +561,7 @@ TEST(a_store_of_another_version_is_refused_unchanged)
         for (size_t mode = 0; mode < sizeof modes / sizeof modes[0]; mode++) {
             assert_int_equal(store_open(&store, path, modes[mode], &error), STATUS_REFUSE);
             assert_non_null(strstr(error.text, others[i].why));
-            assert_non_null(strstr(error.text, "expected a store of version 14"));
+            assert_non_null(strstr(error.text, "expected a store of version 15"));
         }
     }
 }

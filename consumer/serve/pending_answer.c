@@ -1,0 +1,117 @@
+#include "consumer/serve/pending_answer.h"
+
+#include "consumer/serve/request_removal.h"
+#include "consumer/serve/answer_merge.h"
+#include "schemas/base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+enum { NAME_BYTES = SERVE_ID_BYTES + 8 };
+
+enum status pending_answer_submit(struct pending_answer *pending, const struct text *records, size_t n,
+                                  struct error *error)
+{
+    struct submission *submissions = calloc(n, sizeof *submissions);
+    char(*names)[NAME_BYTES] = calloc(n, sizeof *names);
+    enum status status = STATUS_OK;
+    size_t n_added;
+    if (!submissions || !names)
+        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "submitting a request: out of memory");
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        snprintf(names[i], sizeof names[i], n > 1 ? "%s-%zu" : "%s", pending->id, i);
+        submissions[i] = (struct submission){.job_id = text_from_string(names[i]),
+                                             .custom_id = text_from_string(names[i]),
+                                             .index = (int64_t)i,
+                                             .record = records[i],
+                                             .encoding = ENCODING_JSON,
+                                             .priority = JOB_PRIORITY_MAX};
+    }
+    request_dataset(pending->serve, pending->id, pending->dataset);
+    if (status == STATUS_OK) {
+        status = store_submit(serve_lock(pending->serve), text_from_string(pending->dataset), submissions, n,
+                              &n_added, error);
+        serve_unlock(pending->serve);
+        pending->is_submitted = status == STATUS_OK;
+    }
+    free(names);
+    free(submissions);
+    return status;
+}
+
+static enum status take_record(void *context, struct text record, struct error *error)
+{
+    return answer_merge_add(context, record)
+               ? STATUS_OK
+               : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
+}
+
+// The record is copied under the lock; what is made of it, after.
+static enum status look_for_answer(struct pending_answer *pending, struct answer_merge *merge,
+                                   bool *is_answered, struct error *error)
+{
+    struct text dataset = text_from_string(pending->dataset);
+    int64_t n_missing = 0, n_submitted, n_unfinished;
+    bool exists = false;
+    struct store *store = serve_lock(pending->serve);
+    enum status status = store_dataset_count(store, dataset, &exists, &n_submitted, &n_unfinished, error);
+    *is_answered = status == STATUS_OK && exists && n_unfinished == 0;
+    if (status == STATUS_OK && !exists)
+        status = error_set(error, STATUS_REFUSE, ERROR_STORE, "the request was deleted from the store");
+    if (status == STATUS_OK && *is_answered)
+        status = store_collect(store, dataset, take_record, merge, &n_missing, error);
+    if (status == STATUS_OK && *is_answered)
+        status = store_dataset_delete(store, dataset, false, error);
+    serve_unlock(pending->serve);
+    if (status == STATUS_OK && *is_answered)
+        pending->is_submitted = false;
+    return status;
+}
+
+static enum status look(struct pending_answer *pending, bool *is_answered, struct error *error)
+{
+    struct answer_merge merge = {0};
+    enum status status = look_for_answer(pending, &merge, is_answered, error);
+    if (status == STATUS_OK && *is_answered && !answer_merge_write(&merge, &pending->body, &pending->status))
+        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the answer can't be written");
+    answer_merge_finish(&merge);
+    return status;
+}
+
+static bool client_is_gone(const struct pending_answer *pending)
+{
+    char byte;
+    return recv(pending->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_ms, struct error *error)
+{
+    const int64_t began_ms = clock_ms();
+    for (;;) {
+        uint64_t seen = store_watch_now(&pending->serve->watch);
+        bool is_answered = false;
+        enum status status = look(pending, &is_answered, error);
+        if (status != STATUS_OK && status != STATUS_RETRY)
+            return PENDING_FAULT;
+        if (status == STATUS_OK && is_answered)
+            return PENDING_ANSWERED;
+        if (client_is_gone(pending))
+            return PENDING_GONE;
+        if (atomic_load(&pending->serve->is_closing))
+            return PENDING_CLOSING;
+        int64_t left_ms = limit_ms < 0 ? SERVE_LOOK_MS : began_ms + limit_ms - clock_ms();
+        if (left_ms <= 0)
+            return PENDING_LATE;
+        store_watch_wait(&pending->serve->watch, seen,
+                         left_ms < SERVE_LOOK_MS ? (int)left_ms : SERVE_LOOK_MS);
+    }
+}
+
+void pending_answer_finish(struct pending_answer *pending)
+{
+    if (pending->is_submitted)
+        request_removal_add(pending->serve, pending->dataset);
+    pending->is_submitted = false;
+    buffer_finish(&pending->body);
+}
