@@ -130,8 +130,8 @@ static struct job *texts_job(const char *id, int n, int length, const char *more
     for (int i = 0; i < n; i++)
         buffer_add_format(
             &list, "%s'%.*s'", i ? "," : "", length,
-            "the winter is cold and the water is deep, another thing within the earth rather then in it " +
-                i % 5);
+            &"the winter is cold and the water is deep, another thing within the earth rather then in it "
+                [i % 5]);
     struct job *job = job_of(id, "{'input':[%s]%s}", list.data, more);
     buffer_finish(&list);
     return job;
