@@ -1,6 +1,6 @@
-// From the pooled hidden states of a text to its vector, in double precision:
+// Converts the pooled hidden states of a text to its vector, in double precision:
 //
-//   scaled sum -> linear layers (model->dense) -> layer norm, where the family has one before a cut
+//   scaled sum -> linear layers (model->dense) -> layer norm, if the family has one before a cut
 //     -> the first n_dimensions -> Euclidean length 1
 //
 // Thread: engine.
@@ -9,15 +9,15 @@
 #include "engine/model/model.h"
 #include "schemas/base/error.h"
 
-// Items of a vector before it is cut: the last linear layer's outputs, else n_embd.
+// Number of items of a vector before it is cut: the outputs of the last linear layer, else n_embd.
 int32_t embedding_width(const struct model *model);
 
 struct embedding_head;
 
-// n_dimensions: 1 to embedding_width. STATUS_REFUSE: ERROR_OUT_OF_MEMORY; ERROR_UNKNOWN_TYPE: the activation of
-// a linear layer (key NAME.dense_N_activation) is neither identity nor tanh.
+// n_dimensions is 1 to embedding_width. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY; ERROR_UNKNOWN_TYPE if the
+// activation of a linear layer (key NAME.dense_N_activation) is neither identity nor tanh.
 enum status embedding_head_create(struct embedding_head **head, const struct model *model,
                                   int32_t n_dimensions, bool normalize, struct error *error) WARN_UNUSED;
 void embedding_head_destroy(struct embedding_head *head);
-// `sum` [n_embd], `vector` [n_dimensions].
+// Computes `vector` [n_dimensions] from `sum` [n_embd] times `scale`.
 void embedding_head_apply(struct embedding_head *head, const double *sum, double scale, float *vector);
