@@ -31,7 +31,7 @@
 
 enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 15, FIRST_BYTES = 2048 /* one choice's tree */ };
 
-static const float LOGPROB_LOWEST = -9999.0f; // for minus infinity, as OpenAI does
+static const float LOGPROB_LOWEST = -9999.0f; // written for minus infinity, as OpenAI does
 
 const char *finish_reason_name(enum finish_reason reason)
 {
@@ -71,7 +71,7 @@ const char *result_status_name(enum result_status status)
 
 enum status result_check(const struct job *job, struct error *error)
 {
-    // about a dozen members with their keys, the usage and the error; eight values per choice
+    // About a dozen members with their keys, plus the usage and the error; eight values per choice.
     size_t n_values = 64 + JOB_WARNINGS_MAX + scores_n_values(&job->result);
     bool chat = job->request.prompt.kind == PROMPT_MESSAGES;
     for (int32_t i = 0; i < job->result.n_choices; i++) {
@@ -360,7 +360,7 @@ static enum status read_identity(struct job *job, const struct value *root, stru
     return STATUS_OK;
 }
 
-// Reads bytes: msgpack bin, or base64 text.
+// Reads bytes: bin in msgpack, base64 text in JSON.
 static enum status read_bytes(struct job *job, const struct value *value, struct text *out,
                               struct error *error)
 {
