@@ -487,7 +487,7 @@ static void finish_failed(struct batcher *b, struct job_list *finished)
 static void cancel_arrival(struct job *job, struct text dataset, struct text job_id, int64_t until_s)
 {
     if (job_is_named(job, dataset, job_id, until_s))
-        (void)error_set(&job->result.error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+        (void)job_cancel(&job->result.error);
 }
 
 void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, int64_t until_s)
@@ -496,19 +496,13 @@ void batcher_cancel(struct batcher *b, struct text dataset, struct text job_id, 
         if (!job_is_named(prompt->job, dataset, job_id, until_s))
             continue;
         if (prompt->error.status == STATUS_OK)
-            (void)error_set(&prompt->error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+            (void)job_cancel(&prompt->error);
         b->faults.any_prompt = true;
     }
     for (struct job *job = b->jobs.arrived.first; job; job = job->next)
         cancel_arrival(job, dataset, job_id, until_s);
     if (b->jobs.long_one)
         cancel_arrival(b->jobs.long_one->job, dataset, job_id, until_s);
-}
-
-static enum status miss_deadline(const struct job *job, struct error *error)
-{
-    return error_set(error, STATUS_REJECT, ERROR_DEADLINE, "deadline %lld passed before the job was finished",
-                     (long long)job->deadline_s);
 }
 
 // Finishes jobs that were cancelled or passed their deadline before they were prepared.
@@ -523,7 +517,7 @@ static void finish_dead_arrivals(struct batcher *b, int64_t now_s, struct job_li
         }
         struct error error = job->result.error;
         if (!is_cancelled)
-            (void)miss_deadline(job, &error);
+            (void)job_miss_deadline(job, &error);
         job_fail(job, &error);
         b->jobs.n--;
         job_list_append(finished, job);
@@ -542,7 +536,7 @@ static void expire_prompts(struct batcher *b, int64_t now_s)
         if (!job->deadline_s || now_s < job->deadline_s) {
             note_deadline(b, job);
         } else if (prompt->error.status == STATUS_OK) {
-            (void)miss_deadline(job, &prompt->error);
+            (void)job_miss_deadline(job, &prompt->error);
             b->faults.any_prompt = true;
         }
     }
@@ -668,19 +662,6 @@ void batcher_release(struct batcher *b, bool running_too, struct job_list *relea
         if (running_too || !prompt->times.admitted_us)
             release_prompt(b, prompt, released);
     }
-}
-
-bool partition_ids_have(const struct partition_ids *ids, const struct job *job)
-{
-    size_t low = 0, high = ids->n_items;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (ids->items[middle] < job->source.partition)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < ids->n_items && ids->items[low] == job->source.partition;
 }
 
 void batcher_release_partitions(struct batcher *b, const struct partition_ids *ids, struct job_list *released)

@@ -18,7 +18,7 @@
 // Thread: engine.
 #pragma once
 
-#include "batching/job_list.h"
+#include "batching/job_batcher.h"
 #include "batching/sequence.h"
 #include "engine/session.h"
 #include "schemas/base/pool.h"
@@ -100,15 +100,10 @@ void batcher_take_findings(struct batcher *batcher, struct step_findings *findin
 // jobs. Waits for a long job that is being prepared.
 void batcher_release(struct batcher *batcher, bool running_too, struct job_list *released);
 
-// Ids of partitions that jobs were read from, ascending.
-struct partition_ids {
-    int32_t *items; // [n_items]
-    size_t n_items;
-};
-
-bool partition_ids_have(const struct partition_ids *ids, const struct job *job);
 // batcher_release for the waiting jobs of some partitions, except a long job that is being prepared.
 void batcher_release_partitions(struct batcher *batcher, const struct partition_ids *ids,
                                 struct job_list *released);
 
+// The batcher for the engine thread.
+struct job_batcher *batcher_base(struct batcher *batcher);
 void batcher_report_prefixes(const struct batcher *batcher, struct prefix_report *report);

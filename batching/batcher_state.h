@@ -81,6 +81,7 @@ static inline void faults_note_memory(struct batcher_faults *faults, const char 
 }
 
 struct batcher {
+    struct job_batcher base; // first: batcher_base.c casts
     struct batcher_config config;
     struct page_stack pages;
     struct page_stack slots; // free slots of recurrent states; empty without recurrent layers

@@ -9,7 +9,7 @@
 #include <string.h>
 
 struct engine_thread {
-    struct batcher *batcher;
+    struct job_batcher *batcher;
     struct queue *inbox, *outbox;
     pthread_t thread;
     struct round *spare;      // allocated at start: returns the jobs when malloc fails
@@ -91,14 +91,14 @@ static void handle_order(struct engine_thread *thread, struct order *order)
     switch (order->kind) {
     case ORDER_JOBS:
         for (struct job *job; (job = job_list_take(&order->jobs));)
-            batcher_take(thread->batcher, job);
+            thread->batcher->impl->take(thread->batcher, job);
         break;
     case ORDER_CANCEL:
-        batcher_cancel(thread->batcher, text_from_string(order->dataset), text_from_string(order->job_id),
-                       order->until_s);
+        thread->batcher->impl->cancel(thread->batcher, text_from_string(order->dataset),
+                                      text_from_string(order->job_id), order->until_s);
         break;
     case ORDER_RELEASE:
-        batcher_release_partitions(thread->batcher, &order->partitions, &thread->released);
+        thread->batcher->impl->release_partitions(thread->batcher, &order->partitions, &thread->released);
         break;
     case ORDER_LEAVE:
         thread->leaving = true;
@@ -113,7 +113,7 @@ static void handle_order(struct engine_thread *thread, struct order *order)
 // Handles all queued orders. Blocks for one only when the batcher is empty.
 static void take_orders(struct engine_thread *thread)
 {
-    if (batcher_is_empty(thread->batcher)) {
+    if (thread->batcher->impl->is_empty(thread->batcher)) {
         struct order *order = queue_pop(thread->inbox);
         if (order)
             handle_order(thread, order);
@@ -124,12 +124,14 @@ static void take_orders(struct engine_thread *thread)
 
 static void add_prefixes(struct engine_thread *thread, struct round *round)
 {
-    bool last = batcher_is_empty(thread->batcher);
+    if (!thread->batcher->impl->report_prefixes)
+        return;
+    bool last = thread->batcher->impl->is_empty(thread->batcher);
     if (!last && clock_ms() - thread->prefixes_reported_ms < PREFIX_REPORT_INTERVAL_MS)
         return;
     round->prefixes = malloc(sizeof *round->prefixes);
     if (round->prefixes)
-        batcher_report_prefixes(thread->batcher, round->prefixes);
+        thread->batcher->impl->report_prefixes(thread->batcher, round->prefixes);
     thread->prefixes_reported_ms = clock_ms();
 }
 
@@ -144,14 +146,16 @@ static void end_thread(struct engine_thread *thread, struct round *last)
 
 static void compute_round(struct engine_thread *thread, struct round *round)
 {
-    if (batcher_is_empty(thread->batcher))
+    if (thread->batcher->impl->is_empty(thread->batcher))
         return;
     enum status status = round->error.status;
     if (status == STATUS_OK)
-        status = batcher_round(thread->batcher, &round->finished, &round->figures, &round->error);
-    batcher_take_findings(thread->batcher, &round->findings);
+        status =
+            thread->batcher->impl->round(thread->batcher, &round->finished, &round->figures, &round->error);
+    if (thread->batcher->impl->take_findings)
+        thread->batcher->impl->take_findings(thread->batcher, &round->findings);
     if (status != STATUS_OK)
-        batcher_release(thread->batcher, true, &round->released);
+        thread->batcher->impl->release(thread->batcher, true, &round->released);
     add_prefixes(thread, round);
 }
 
@@ -164,10 +168,10 @@ static void *run_thread(void *context)
         round->released = thread->released;
         thread->released = (struct job_list){0};
         if (thread->leaving || thread->aborting)
-            batcher_release(thread->batcher, thread->aborting, &round->released);
+            thread->batcher->impl->release(thread->batcher, thread->aborting, &round->released);
         compute_round(thread, round);
         bool failed = round->error.status != STATUS_OK;
-        ended = failed || (batcher_is_empty(thread->batcher) &&
+        ended = failed || (thread->batcher->impl->is_empty(thread->batcher) &&
                            (thread->leaving || thread->aborting || queue_is_finished(thread->inbox)));
         if (ended)
             end_thread(thread, round);
@@ -181,7 +185,8 @@ static void *run_thread(void *context)
     return NULL;
 }
 
-enum status engine_thread_start(struct engine_thread **thread, struct batcher *batcher, struct error *error)
+enum status engine_thread_start(struct engine_thread **thread, struct job_batcher *batcher,
+                                struct error *error)
 {
     struct engine_thread *t = calloc(1, sizeof *t);
     if (!t)

@@ -8,7 +8,7 @@
 // engine_thread_join.
 #pragma once
 
-#include "batching/batcher.h"
+#include "batching/job_batcher.h"
 #include "batching/queue.h"
 
 enum order_kind { ORDER_JOBS, ORDER_CANCEL, ORDER_RELEASE, ORDER_LEAVE, ORDER_ABORT };
@@ -38,7 +38,7 @@ struct engine_thread;
 
 // Starts the thread, which owns the queues. The batcher must outlive it. The sender must not have more than
 // the batcher's n_jobs_max jobs in the thread at a time.
-enum status engine_thread_start(struct engine_thread **thread, struct batcher *batcher,
+enum status engine_thread_start(struct engine_thread **thread, struct job_batcher *batcher,
                                 struct error *error) WARN_UNUSED;
 struct queue *engine_thread_inbox(struct engine_thread *thread);
 struct queue *engine_thread_outbox(struct engine_thread *thread);

@@ -421,8 +421,9 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
         return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s (%s) %s: it generates no text; %s",
                          model->name, model_family_name(model),
                          model->shape.bidirectional ? "attends in both directions" : "has no output matrix",
-                         model->classifier.output.data ? "sheaf classify and sheaf rerank compute its scores"
-                                                       : "sheaf embed computes its embeddings");
+                         model->classifier.output.data
+                             ? "sheaf classify and sheaf rerank compute its scores"
+                             : "a worker with --task embed and sheaf embed compute its embeddings");
     if (wanted->n_device_layers > model->shape.n_layers)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--placement: %d layers on the device, the model has %d", wanted->n_device_layers,

@@ -6,7 +6,7 @@
 //   classifier_facts_read, classifier_facts_judge     what the model's head computes
 //   limits_set_embedding (batching/limits.h), forward_create with limits.hidden_only
 //   classifier_create
-//   classifier_input_encode (batching/classifier_input.h)      tokens of a text or a pair
+//   classifier_input_encode (batching/embedding/classifier_input.h)      tokens of a text or a pair
 //   classifier_compute                                scores of many
 //
 // Thread: engine.

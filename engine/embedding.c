@@ -77,14 +77,20 @@ enum status embedding_read_defaults(struct embedding_defaults *defaults, const s
     return gguf_bool(model->gguf, MODEL_FOLDER_NORMALIZES, &defaults->normalize, NULL, error);
 }
 
+enum status embedding_read_prompts(const struct model *model, struct arena *arena, struct value *prompts,
+                                   struct error *error)
+{
+    struct text json = {0};
+    *prompts = (struct value){.kind = VALUE_OBJECT};
+    enum status status = gguf_text(model->gguf, MODEL_FOLDER_PROMPTS, &json, NULL, error);
+    return status == STATUS_OK && json.size ? json_decode(json, arena, prompts, error) : status;
+}
+
 enum status embedding_find_prompt(const struct model *model, const char *name, struct arena *arena,
                                   struct text *prompt, struct error *error)
 {
-    struct text json = {0};
-    struct value prompts = {0};
-    enum status status = gguf_text(model->gguf, MODEL_FOLDER_PROMPTS, &json, NULL, error);
-    if (status == STATUS_OK && json.size)
-        status = json_decode(json, arena, &prompts, error);
+    struct value prompts;
+    enum status status = embedding_read_prompts(model, arena, &prompts, error);
     if (status != STATUS_OK)
         return status;
     const struct value *found = value_get(&prompts, name);
@@ -205,8 +211,7 @@ enum status embedder_create(struct embedder **embedder, const struct embedder_op
         !created->hidden || !created->sum)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
     if (status == STATUS_OK && !options->classifier)
-        status = embedding_head_create(&created->head, options->model, options->n_dimensions,
-                                       options->normalize, error);
+        status = embedding_head_create(&created->head, options->model, options->normalize, error);
     if (status != STATUS_OK) {
         embedder_destroy(created);
         return status;
@@ -354,14 +359,15 @@ static double pooling_scale(enum pooling pooling, int32_t n)
 }
 
 // From a text's sum to its vector, or its scores.
-static void apply_head(struct embedder *embedder, int32_t n_ids, float *vector)
+static void apply_head(struct embedder *embedder, const struct embedding_text *text, float *vector)
 {
     const struct embedder_options *options = &embedder->options;
-    double scale = pooling_scale(options->pooling, n_ids);
+    double scale = pooling_scale(options->pooling, text->n_ids);
     if (options->classifier)
         classifier_head_apply(options->classifier, embedder->sum, scale, vector);
     else
-        embedding_head_apply(embedder->head, embedder->sum, scale, vector);
+        embedding_head_apply(embedder->head, embedder->sum, scale,
+                             text->n_dimensions ? text->n_dimensions : options->n_dimensions, vector);
 }
 
 // Adds the outputs of the texts in the order of their tokens.
@@ -377,7 +383,7 @@ static void take_outputs(struct embedder *embedder, const struct step *step,
         const float *hidden = embedder->hidden + (ptrdiff_t)(by_row ? row : output) * n_embd;
         add_row(embedder, hidden, position, takes_one || position == 0);
         if (takes_one || position == texts[text].n_ids - 1)
-            apply_head(embedder, texts[text].n_ids, vectors + (ptrdiff_t)text * options->n_dimensions);
+            apply_head(embedder, &texts[text], vectors + (ptrdiff_t)text * options->n_dimensions);
     }
 }
 
@@ -393,6 +399,8 @@ enum status embedder_compute(struct embedder *embedder, const struct embedding_t
     struct embedding_place place = {0};
     while (place.text < n_texts) {
         struct step step = plan_step(embedder, texts, n_texts, &place);
+        if (options->before_step)
+            options->before_step(&step);
         enum status status = options->model->shape.bidirectional
                                  ? forward_text(options->forward, &step, embedder->hidden, error)
                                  : forward_hidden(options->forward, &step, embedder->hidden, error);

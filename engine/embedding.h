@@ -11,6 +11,7 @@
 
 #include "engine/forward.h"
 #include "schemas/base/arena.h"
+#include "schemas/value.h"
 
 // Values of the key NAME.pooling_type. The first three are from github.com/ggml-org/llama.cpp
 // (gguf-py/gguf/constants.py), the others are our own. SQRT is the sum divided by the square root of the
@@ -44,6 +45,9 @@ struct embedding_defaults {
 // exist; the text lists the names.
 enum status embedding_find_prompt(const struct model *model, const char *name, struct arena *arena,
                                   struct text *prompt, struct error *error) WARN_UNUSED;
+// The model's prompts, an object of texts by their names; no member: none.
+enum status embedding_read_prompts(const struct model *model, struct arena *arena, struct value *prompts,
+                                   struct error *error) WARN_UNUSED;
 enum status embedding_read_defaults(struct embedding_defaults *defaults, const struct model *model,
                                     struct error *error) WARN_UNUSED;
 // Errors: STATUS_REFUSE, ERROR_UNKNOWN_TYPE if the model keeps other dimensions than the first n.
@@ -66,9 +70,10 @@ struct embedder_options {
     struct forward *forward; // must be created with limits.hidden_only
     struct forward_limits limits;
     enum pooling pooling;
-    bool normalize;       // scales vectors to Euclidean length 1
-    int32_t n_dimensions; // number of items of a vector that are kept, 1 to embedding_width
-    int32_t n_longest;    // longest text in tokens
+    bool normalize;       // to Euclidean length 1
+    int32_t n_dimensions; // 1 to embedding_width: the first items of a vector are kept
+    int32_t n_longest;    // texts are at most this long
+    void (*before_step)(const struct step *step); // called before each step is computed; NULL: none
     // NULL: vectors. Else the n_dimensions of a "vector" are the head's scores; `normalize` has no effect
     // (engine/classifier.h creates it). It must outlive the embedder.
     struct classifier_head *classifier;
@@ -80,7 +85,8 @@ struct embedder;
 struct embedding_text {
     const int32_t *ids;   // within the vocabulary (asserted)
     int32_t n_ids;        // 1 to n_longest
-    const int32_t *types; // [n_ids] token types, if the model has them; NULL: all 0
+    const int32_t *types; // [n_ids] token types, where the model has them; NULL: all 0
+    int32_t n_dimensions; // items of this text's vector, at most the embedder's; 0: the embedder's
 };
 
 // Creates an embedder. The model and the forward pass must outlive it. Errors: STATUS_REFUSE,
@@ -88,6 +94,6 @@ struct embedding_text {
 enum status embedder_create(struct embedder **embedder, const struct embedder_options *options,
                             struct error *error) WARN_UNUSED;
 void embedder_destroy(struct embedder *embedder);
-// Computes `vectors` [n_texts, n_dimensions]. Errors: as forward_hidden.
+// `vectors` [n_texts, n_dimensions]; of a text with fewer dimensions the row's other items are unchanged. Errors: the errors of forward_hidden.
 enum status embedder_compute(struct embedder *embedder, const struct embedding_text *texts, int32_t n_texts,
                              float *vectors, struct error *error) WARN_UNUSED;

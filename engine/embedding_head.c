@@ -13,8 +13,8 @@
 struct embedding_head {
     struct head_layer layers[MODEL_DENSE_MAX];
     int n_layers;
-    int32_t n_embd, width, n_dimensions;
-    bool layer_norm, normalize;
+    int32_t n_embd, width;
+    bool normed_before_cut, normalize;
     double *items[2]; // [the largest width] input and output of a layer
 };
 
@@ -55,8 +55,8 @@ static enum status read_layer(struct head_layer *layer, const struct model *mode
                : status;
 }
 
-enum status embedding_head_create(struct embedding_head **out, const struct model *model,
-                                  int32_t n_dimensions, bool normalize, struct error *error)
+enum status embedding_head_create(struct embedding_head **out, const struct model *model, bool normalize,
+                                  struct error *error)
 {
     struct embedding_head *head = calloc(1, sizeof *head);
     *out = head;
@@ -64,10 +64,8 @@ enum status embedding_head_create(struct embedding_head **out, const struct mode
         return out_of_memory(error);
     head->n_embd = model->shape.n_embd;
     head->width = embedding_width(model);
-    head->n_dimensions = n_dimensions;
     head->normalize = normalize;
-    head->layer_norm = model->family->normed_before_cut && n_dimensions < head->width;
-    assert(n_dimensions >= 1 && n_dimensions <= head->width);
+    head->normed_before_cut = model->family->normed_before_cut;
     int32_t most = head->n_embd;
     enum status status = STATUS_OK;
     for (int i = 0; i < MODEL_DENSE_MAX && model->dense[i].weight.data && status == STATUS_OK; i++) {
@@ -110,8 +108,10 @@ static void apply_layer_norm(double *items, int32_t n)
         items[i] = (items[i] - mean) * scale;
 }
 
-void embedding_head_apply(struct embedding_head *head, const double *sum, double scale, float *vector)
+void embedding_head_apply(struct embedding_head *head, const double *sum, double scale, int32_t n_dimensions,
+                          float *vector)
 {
+    assert(n_dimensions >= 1 && n_dimensions <= head->width);
     double *items = head->items[0], *next = head->items[1], square = 0.0, factor = 1.0;
     for (int32_t i = 0; i < head->n_embd; i++)
         items[i] = sum[i] * scale;
@@ -121,12 +121,12 @@ void embedding_head_apply(struct embedding_head *head, const double *sum, double
         items = next;
         next = done;
     }
-    if (head->layer_norm)
+    if (head->normed_before_cut && n_dimensions < head->width)
         apply_layer_norm(items, head->width);
-    for (int32_t i = 0; i < head->n_dimensions; i++)
+    for (int32_t i = 0; i < n_dimensions; i++)
         square += items[i] * items[i];
     if (head->normalize)
         factor = square > 0.0 ? 1.0 / sqrt(square) : 0.0;
-    for (int32_t i = 0; i < head->n_dimensions; i++)
+    for (int32_t i = 0; i < n_dimensions; i++)
         vector[i] = (float)(items[i] * factor);
 }

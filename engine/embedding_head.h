@@ -14,10 +14,11 @@ int32_t embedding_width(const struct model *model);
 
 struct embedding_head;
 
-// n_dimensions is 1 to embedding_width. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY; ERROR_UNKNOWN_TYPE if the
-// activation of a linear layer (key NAME.dense_N_activation) is neither identity nor tanh.
-enum status embedding_head_create(struct embedding_head **head, const struct model *model,
-                                  int32_t n_dimensions, bool normalize, struct error *error) WARN_UNUSED;
+// STATUS_REFUSE: ERROR_OUT_OF_MEMORY; ERROR_UNKNOWN_TYPE: the activation of
+// a linear layer (key NAME.dense_N_activation) is neither identity nor tanh.
+enum status embedding_head_create(struct embedding_head **head, const struct model *model, bool normalize,
+                                  struct error *error) WARN_UNUSED;
 void embedding_head_destroy(struct embedding_head *head);
-// Computes `vector` [n_dimensions] from `sum` [n_embd] times `scale`.
-void embedding_head_apply(struct embedding_head *head, const double *sum, double scale, float *vector);
+// `sum` [n_embd], `vector` [n_dimensions]. n_dimensions: 1 to embedding_width.
+void embedding_head_apply(struct embedding_head *head, const double *sum, double scale, int32_t n_dimensions,
+                          float *vector);

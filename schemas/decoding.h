@@ -31,8 +31,9 @@ struct field {
     size_t offset;      // offset in struct job
     int64_t minimum;
     int64_t maximum;
-    int64_t fallback; // default; the field is encoded if it differs, or if `given` is marked
-    unsigned given;   // sampling_parameter bit that is set in the job's sampling if the record has the field
+    int64_t fallback; // the default; the field is written only if different, or if `given` is marked
+    unsigned tasks;   // bits 1 << enum task of the tasks that have the field; 0: TASK_GENERATE alone
+    unsigned given;   // enum sampling_parameter: marked in the job's sampling when the record names it
     const char *only; // FIELD_ONLY: JSON text; FIELD_ALIAS: the other field's name
     enum status (*decode)(struct decoding *decoding, struct value *value);
     // Leaves `value` null if nothing is to be written. Returns false if memory ran out.

@@ -38,9 +38,15 @@ enum {
     JOB_TOOL_CALLS_MAX = 128, // per answer
     JOB_WARNINGS_MAX = 32,    // the last one says that more were left out
     JOB_PRIORITY_MAX = 100,   // priorities are -100..100
+    JOB_INPUTS_MAX = 2048,    // texts of one embedding job, as in OpenAI
+    JOB_DIMENSIONS_MAX = 1 << 20,
+    JOB_PROMPT_NAME_BYTES_MAX = 128,
 };
 
 #define JOB_DEADLINE_S_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
+
+// What a job asks of the model (schemas/task.h).
+enum task { TASK_GENERATE, TASK_EMBED, TASK_COUNT };
 
 enum prompt_kind { PROMPT_MESSAGES, PROMPT_TEXT, PROMPT_TOKENS };
 
@@ -181,8 +187,37 @@ struct request_scores {
     bool decide;      // the most probable choice is the answer; nothing is generated
 };
 
+// One text of an embedding job.
+struct request_input {
+    struct text text;      // data NULL: it is given as token ids
+    const int32_t *tokens; // [n_tokens] computed as given, nothing is added
+    int32_t n_tokens;
+};
+
+// Which of the model's prompts is put before the texts. sentence-transformers: encode, encode_query,
+// encode_document.
+enum input_type { INPUT_PLAIN, INPUT_QUERY, INPUT_DOCUMENT };
+
+// TASK_EMBED.
+struct request_embedding {
+    struct request_input *inputs; // [n_inputs]
+    int32_t n_inputs;
+    bool is_list;         // errors name the input by its index
+    int32_t n_dimensions; // 0: all of the model's
+    bool is_base64;       // encoding_format
+    enum input_type type;
+    struct text prompt_name; // of the model's prompts; empty: by `type`
+    int32_t
+        truncate_tokens; // vLLM's truncate_prompt_tokens; 0: a longer text is refused; -1: the model's limit
+    bool truncates_left; // vLLM's truncation_side: the text's last tokens are kept
+    bool is_partial;     // a bad input has its own error, the others their vectors
+};
+
 // The request.
 struct request {
+    enum task task;
+    struct request_embedding embedding; // TASK_EMBED; else zero
+    // TASK_GENERATE, except `model`:
     struct request_prompt prompt;
     struct request_stop stop;
     int32_t n; // choices, default 1
@@ -259,6 +294,20 @@ struct choice_logprob {
     float probability; // softmax over the choices' logprobs
 };
 
+// The vector of one input of an embedding job, or its error.
+struct embedding {
+    const float *items;   // [n_dimensions]; NULL: `code` and `message` say why
+    enum error_code code; // only with request.embedding.is_partial
+    struct text message;
+};
+
+struct embeddings {
+    struct embedding *items; // [n_items], in the order of the inputs
+    int32_t n_items, n_dimensions;
+    bool is_base64;       // the request's encoding_format
+    int32_t n_cut_tokens; // removed by truncate_prompt_tokens
+};
+
 enum result_status { RESULT_NONE, RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED };
 
 // The result. A pure function of (model, request, arithmetic): nothing here depends on the batch, the worker
@@ -271,9 +320,10 @@ struct result {
     int32_t n_prompt_logprobs;
     struct choice_logprob *choice_logprobs; // [n_choice_logprobs], in the request's order
     int32_t n_choice_logprobs;
-    int32_t prompt_tokens;
-    int32_t completion_tokens;      // total over all choices with end tokens, as OpenAI and vLLM count
-    int32_t reasoning_tokens;       // tokens of the choices' reasoning, without delimiters
+    struct embeddings embeddings;   // TASK_EMBED and RESULT_DONE
+    int32_t prompt_tokens;          // TASK_EMBED: all tokens computed, special tokens included
+    int32_t completion_tokens;      // over all choices, with end tokens, as OpenAI and vLLM count
+    int32_t reasoning_tokens;       // of the choices' reasoning, without its delimiters
     struct error error;             // RESULT_FAILED, RESULT_CANCELLED
     struct text model;              // the worker's name for its model
     struct text system_fingerprint; // name of the worker's arithmetic; empty: unknown
@@ -424,14 +474,14 @@ enum status job_decode(struct job *job, struct text record, enum encoding encodi
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 
 // The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created,
-// choices, prompt_logprobs, choice_logprobs, usage, error, warnings.
+// choices, prompt_logprobs, choice_logprobs, data, dimensions, encoding_format, usage, error, warnings.
 // Members are in this order; empty ones are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 // Checks that result_decode can read the result back. STATUS_REJECT, ERROR_RESULT_TOO_LARGE: it has too many
 // logprobs; the caller then publishes an error result instead.
 enum status result_check(const struct job *job, struct error *error) WARN_UNUSED;
-// Reads a result map into the job's identity and result, and sets request.prompt.kind: PROMPT_MESSAGES for a
-// chat, PROMPT_TEXT for a plain completion. Unknown members are skipped.
+// Reads a result map into the job's identity and result, and sets request.task and request.prompt.kind:
+// PROMPT_MESSAGES for a chat, PROMPT_TEXT for a plain completion. Unknown members are skipped.
 enum status result_decode(struct job *job, struct text record, enum encoding encoding,
                           struct error *error) WARN_UNUSED;
 
@@ -442,7 +492,8 @@ enum status result_reuse(struct job *job, struct text record, enum encoding enco
                          struct error *error) WARN_UNUSED;
 
 // OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline
-// (schemas/openai.c draws it). The body is a chat.completion, or a text_completion if `chat` is false.
+// (schemas/openai.c draws it). The body is a chat.completion, or a text_completion if `chat` is false; of
+// TASK_EMBED a list of embeddings.
 void result_encode_openai(const struct job *job, bool chat, struct buffer *out);
 
 const char *finish_reason_name(enum finish_reason reason); // "stop", "length", "tool_calls", ...

@@ -11,6 +11,8 @@ enum { FIRST_BYTES = 4096 }; // suffices for the value tree of a job of 1 KB
 static bool draws_tokens(const struct request *request, const struct sampling *defaults)
 {
     const struct sampling *given = &request->sampling;
+    if (request->task != TASK_GENERATE)
+        return false;
     bool is_default = !(given->given & SAMPLING_TEMPERATURE) && (defaults->given & SAMPLING_TEMPERATURE);
     return (is_default ? defaults->temperature : given->temperature) > 0;
 }
@@ -37,7 +39,8 @@ static bool strip_schema(struct constraint *constraint, struct arena *arena)
 
 static bool is_open(const struct request *request)
 {
-    return !request->constraint.closes && request->best_of <= (request->n > 0 ? request->n : 1);
+    return request->task == TASK_GENERATE && !request->constraint.closes &&
+           request->best_of <= (request->n > 0 ? request->n : 1);
 }
 
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read)

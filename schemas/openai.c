@@ -5,7 +5,7 @@
 //
 // Output, job done:
 //   {"id": "batch_req_ID", "custom_id": "a", "response": {"status_code": 200, "request_id": ID,
-//    "body": {a chat.completion or text_completion}}, "error": null}
+//    "body": {a chat.completion, a text_completion or a list of embeddings}}, "error": null}
 //
 // Output, request refused, with the status and body of OpenAI's HTTP errors:
 //   {"id", "custom_id", "response": {"status_code": 400, "request_id": ID,
@@ -19,6 +19,7 @@
 //
 // Warnings, if any, are a list of texts "warnings": the last member of the body, or of the line if there is
 // no body.
+#include "schemas/embedding_result.h"
 #include "schemas/request.h"
 #include "schemas/scores.h"
 
@@ -41,37 +42,55 @@ static enum status check_method(struct decoding *decoding, const struct value *l
     return decoding_expected(decoding, "method", "\"POST\"", method);
 }
 
+enum path { PATH_NONE, PATH_CHAT, PATH_COMPLETION, PATH_EMBEDDING };
+
+// A chat needs messages, a completion prompt or tokens, an embedding input.
+static enum path path_of_fields(const struct decoding *decoding)
+{
+    if (decoding_given(decoding, "input"))
+        return PATH_EMBEDDING;
+    if (decoding_given(decoding, "messages"))
+        return PATH_CHAT;
+    bool is_completion = decoding_given(decoding, "prompt") || decoding_given(decoding, "tokens");
+    return is_completion ? PATH_COMPLETION : PATH_NONE;
+}
+
+static enum path path_of_url(const struct value *url)
+{
+    static const char *const paths[] = {
+        [PATH_CHAT] = CHAT_PATH, [PATH_COMPLETION] = COMPLETION_PATH, [PATH_EMBEDDING] = EMBEDDING_PATH};
+    for (int path = PATH_CHAT; url->kind == VALUE_STRING && path <= PATH_EMBEDDING; path++)
+        if (text_equals_string(url->text, paths[path]))
+            return (enum path)path;
+    return PATH_NONE;
+}
+
 static enum status check_url(struct decoding *decoding, const struct value *line)
 {
+    static const char *const needs[] = {
+        [PATH_CHAT] = "messages", [PATH_COMPLETION] = "prompt", [PATH_EMBEDDING] = "input"};
     const struct value *url = value_get(line, "url");
-    bool chat = decoding_given(decoding, "messages");
-    bool is_empty = !chat && !decoding_given(decoding, "prompt") && !decoding_given(decoding, "tokens");
     if (!url || url->kind == VALUE_NULL)
         return STATUS_OK;
-    bool is_chat = url->kind == VALUE_STRING && text_equals_string(url->text, CHAT_PATH);
-    bool is_completion = url->kind == VALUE_STRING && text_equals_string(url->text, COMPLETION_PATH);
+    enum path wanted = path_of_url(url), given = path_of_fields(decoding);
     char description[VALUE_DESCRIPTION_BYTES];
     value_describe(url, description);
-    if (url->kind == VALUE_STRING && text_equals_string(url->text, EMBEDDING_PATH))
+    if (wanted == PATH_NONE)
         return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                         "url: only " CHAT_PATH " and " COMPLETION_PATH " are supported, got %s: sheaf embed "
-                         "computes vectors",
+                         "url: only " CHAT_PATH ", " COMPLETION_PATH " and " EMBEDDING_PATH
+                         " are supported, got %s",
                          description);
-    if (!is_chat && !is_completion)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                         "url: only " CHAT_PATH " and " COMPLETION_PATH " are supported, got %s",
-                         description);
-    if (is_empty)
+    if (given == PATH_NONE)
         return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD, "%s: missing; url %s needs it",
-                         is_chat ? "messages" : "prompt", description);
-    if (is_completion && chat && (decoding_given(decoding, "prompt") || decoding_given(decoding, "tokens")))
+                         needs[wanted], description);
+    if (wanted == PATH_COMPLETION && given == PATH_CHAT &&
+        (decoding_given(decoding, "prompt") || decoding_given(decoding, "tokens")))
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "messages: given beside %s, but url %s takes no messages",
                          decoding_given(decoding, "prompt") ? "prompt" : "tokens", description);
-    if (is_chat != chat)
+    if (wanted != given)
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "url: %s needs %s, which is not given", description,
-                         is_chat ? "messages" : "prompt");
+                         "url: %s needs %s, which is not given", description, needs[wanted]);
     return STATUS_OK;
 }
 
@@ -358,6 +377,12 @@ static void add_warnings(struct buffer *out, const struct result *result)
 static void add_body(struct buffer *out, const struct job *job, bool chat)
 {
     const struct result *result = &job->result;
+    if (job->request.task == TASK_EMBED) {
+        embeddings_encode_openai(job, out);
+        add_warnings(out, result);
+        buffer_add_byte(out, '}');
+        return;
+    }
     buffer_add_string(out, "{\"id\":");
     add_prefixed_id(out, chat ? "chatcmpl-" : "cmpl-", job->job_id);
     buffer_add_format(out, ",\"object\":\"%s\",\"created\":%lld,\"model\":",
@@ -422,14 +447,16 @@ static bool is_field(struct text name)
            text_equals_string(name, "url"); // members of the line, not of the request
 }
 
-// Returns the field that an error's text is about. Such a text begins with the path of the field and a colon,
-// as in "messages[3].content: expected ...". data NULL: none.
-static struct text param_of(const struct error *error, bool chat)
+// The field that an error's text is about: such a text begins with the field's path and a colon, as in
+// "messages[3].content: expected ...". data NULL: none.
+static struct text param_of(const struct error *error, enum task task, bool chat)
 {
     size_t size = strspn(error->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.[]\"");
     struct text root = {error->text, strcspn(error->text, ".[:")};
     if (strncmp(error->text + size, ": ", 2) == 0 && is_field(root))
         return (struct text){error->text, size};
+    if (task == TASK_EMBED)
+        return (struct text){0}; // their texts name the input
     if (error->code == ERROR_CONTEXT_LENGTH || error->code == ERROR_EMPTY_PROMPT)
         return chat ? TEXT("messages") : TEXT("prompt");
     return (struct text){0};
@@ -444,7 +471,7 @@ static void add_error(struct buffer *out, const struct job *job, bool chat)
         json_encode_string(job->job_id, out);
         buffer_add_string(out, ",\"body\":{\"error\":{\"message\":");
         json_encode_string(text_from_string(error->text), out);
-        struct text param = status_code == 400 ? param_of(error, chat) : (struct text){0};
+        struct text param = status_code == 400 ? param_of(error, job->request.task, chat) : (struct text){0};
         buffer_add_format(out, ",\"type\":\"%s\",\"param\":",
                           status_code == 400 ? "invalid_request_error" : "server_error");
         if (param.data)

@@ -1,6 +1,7 @@
 #include "schemas/request.h"
 
 #include "schemas/base/nearest.h"
+#include "schemas/task.h"
 
 #include <assert.h>
 #include <math.h>
@@ -26,6 +27,8 @@ static bool encode_custom_id(const struct job *job, struct arena *arena, struct 
 #define RANGE(low, high)  .minimum = (low), .maximum = (high)
 #define LIMIT(low, high)  RANGE(low, high), .limit = true
 #define ABOVE(low, high)  RANGE(low, high), .above_minimum = true
+#define ANY_TASK          .tasks = ~0u
+#define EMBEDS            .tasks = 1u << TASK_EMBED
 #define OWN(folder, noun) .decode = folder##_decode_##noun, .encode = folder##_encode_##noun
 
 static const struct field fields[] = {
@@ -36,7 +39,7 @@ static const struct field fields[] = {
      .encode = encode_custom_id},
     {TEXT("index"), FIELD_INTEGER64, IDENTITY(index), RANGE(0, INT64_MAX), .fallback = -1},
     {TEXT("created"), FIELD_INTEGER64, IDENTITY(created_s), RANGE(0, INT64_MAX)},
-    {TEXT("model"), FIELD_TEXT, REQUEST(model), LIMIT(0, JOB_MODEL_BYTES_MAX)},
+    {TEXT("model"), FIELD_TEXT, ANY_TASK, REQUEST(model), LIMIT(0, JOB_MODEL_BYTES_MAX)},
 
     {TEXT("messages"), FIELD_OTHER, OWN(prompt, messages)},
     {TEXT("prompt"), FIELD_OTHER, OWN(prompt, prompt)},
@@ -51,6 +54,18 @@ static const struct field fields[] = {
     {TEXT("enable_thinking"), FIELD_OTHER, .decode = prompt_decode_enable_thinking},
     {TEXT("reasoning_effort"), FIELD_OTHER, .decode = prompt_decode_reasoning_effort},
     {TEXT("add_special_tokens"), FIELD_OTHER, OWN(prompt, add_special_tokens)},
+
+    {TEXT("input"), FIELD_OTHER, EMBEDS, OWN(embedding, input)},
+    {TEXT("dimensions"), FIELD_INTEGER32, EMBEDS, REQUEST(embedding.n_dimensions),
+     LIMIT(1, JOB_DIMENSIONS_MAX)},
+    {TEXT("encoding_format"), FIELD_OTHER, EMBEDS, OWN(embedding, encoding_format)},
+    {TEXT("input_type"), FIELD_OTHER, EMBEDS, OWN(embedding, input_type)},
+    {TEXT("prompt_name"), FIELD_TEXT, EMBEDS, REQUEST(embedding.prompt_name),
+     LIMIT(1, JOB_PROMPT_NAME_BYTES_MAX)},
+    {TEXT("truncate_prompt_tokens"), FIELD_INTEGER32, EMBEDS, REQUEST(embedding.truncate_tokens),
+     LIMIT(-1, JOB_TOKENS_MAX)},
+    {TEXT("truncation_side"), FIELD_OTHER, EMBEDS, OWN(embedding, truncation_side)},
+    {TEXT("partial"), FIELD_BOOL, EMBEDS, REQUEST(embedding.is_partial)},
 
     {TEXT("max_tokens"), FIELD_OTHER, OWN(parameters, max_tokens)},
     {TEXT("max_completion_tokens"), FIELD_OTHER, .decode = parameters_decode_max_completion_tokens},
@@ -98,9 +113,9 @@ static const struct field fields[] = {
     {TEXT("prompt_logprobs"), FIELD_INTEGER32, REQUEST(prompt_logprobs), LIMIT(0, JOB_TOP_LOGPROBS_MAX),
      .fallback = -1},
     {TEXT("echo"), FIELD_BOOL, REQUEST(echo)},
-    {TEXT("priority"), FIELD_INTEGER32, .offset = offsetof(struct job, priority),
+    {TEXT("priority"), FIELD_INTEGER32, ANY_TASK, .offset = offsetof(struct job, priority),
      LIMIT(-JOB_PRIORITY_MAX, JOB_PRIORITY_MAX)},
-    {TEXT("deadline"), FIELD_INTEGER64, .offset = offsetof(struct job, deadline_s),
+    {TEXT("deadline"), FIELD_INTEGER64, ANY_TASK, .offset = offsetof(struct job, deadline_s),
      LIMIT(0, JOB_DEADLINE_S_MAX)},
 
     // Known fields that are refused unless they have the only supported value. OpenAI's fields:
@@ -124,7 +139,6 @@ static const struct field fields[] = {
     {TEXT("early_stopping"), FIELD_ONLY, .only = "false"},
     {TEXT("skip_special_tokens"), FIELD_ONLY, .only = "true"},
     {TEXT("spaces_between_special_tokens"), FIELD_ONLY, .only = "true"},
-    {TEXT("truncate_prompt_tokens"), FIELD_ONLY},
     {TEXT("chat_template"), FIELD_ONLY},
     {TEXT("logits_processors"), FIELD_ONLY, .only = "[]"},
     {TEXT("detokenize"), FIELD_ONLY, .only = "true"},
@@ -236,6 +250,14 @@ const struct field *request_fields(size_t *n_fields)
 {
     *n_fields = N_FIELDS;
     return fields;
+}
+
+static bool has_field(enum task task, const struct field *field)
+{
+    unsigned tasks = field->tasks ? field->tasks : 1u << TASK_GENERATE;
+    // FIELD_ONLY has a value that asks for nothing, which every task takes
+    return field->identity || field->kind == FIELD_ONLY || field->kind == FIELD_NO_EFFECT ||
+           (tasks & 1u << task);
 }
 
 static enum status decode_number(struct decoding *decoding, const struct field *field,
@@ -396,11 +418,12 @@ static bool is_read(const struct field *field)
     return field->kind != FIELD_ONLY && field->kind != FIELD_NO_EFFECT;
 }
 
-static bool warn_of_unknown(struct job *job, struct text name, enum collect collect)
+static bool warn_of_unknown(struct job *job, struct text name, enum task task, enum collect collect)
 {
     struct nearest nearest = nearest_begin(name);
     for (int i = 0; i < N_FIELDS && job->result.n_warnings < JOB_WARNINGS_MAX; i++)
-        if ((collect != COLLECT_REQUEST || !fields[i].identity) && is_read(&fields[i]))
+        if ((collect != COLLECT_REQUEST || !fields[i].identity) && is_read(&fields[i]) &&
+            has_field(task, &fields[i]))
             (void)nearest_try(&nearest, fields[i].name);
     return job_warn(job, "unknown field \"%.*s\" ignored%s%.*s", (int)(name.size < 128 ? name.size : 128),
                     name.data, nearest.found.data ? "; the nearest is " : "", (int)nearest.found.size,
@@ -410,6 +433,7 @@ static bool warn_of_unknown(struct job *job, struct text name, enum collect coll
 enum status request_collect(struct decoding *decoding, struct value *object, enum collect collect)
 {
     struct job *job = decoding->job;
+    enum task task = value_get(object, "input") ? TASK_EMBED : TASK_GENERATE; // as choose_task
     enum status status = STATUS_OK;
     for (size_t i = 0; i < object->object.n_members; i++) {
         struct value_member *member = &object->object.members[i];
@@ -418,7 +442,7 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
         int row = decoding_find(decoding, member->key);
         bool stored = true;
         if (row < 0 || (collect == COLLECT_REQUEST && fields[row].identity))
-            stored = warn_of_unknown(job, member->key, collect);
+            stored = warn_of_unknown(job, member->key, task, collect);
         else if (member->value.kind == VALUE_NULL)
             continue;
         else if (fields[row].kind == FIELD_NO_EFFECT)
@@ -470,15 +494,32 @@ static enum status resolve_alias(struct decoding *decoding, int row)
                      descriptions[0], name, descriptions[1]);
 }
 
+// Sets the request's task by its input, and refuses fields of other tasks.
+static enum status choose_task(struct decoding *decoding)
+{
+    enum task task = decoding_given(decoding, "input") ? TASK_EMBED : TASK_GENERATE;
+    decoding->job->request.task = task;
+    for (int i = -1; (i = decoding_next(decoding, i)) >= 0;)
+        if (!has_field(task, &fields[i]))
+            return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                             task == TASK_GENERATE
+                                 ? "%s: needs input, which is not given: it is a field of %s"
+                                 : "%s: given beside input, but it is no field of %s",
+                             fields[i].name.data, task_traits(TASK_EMBED)->paths);
+    return STATUS_OK;
+}
+
 enum status request_decode(struct decoding *decoding)
 {
-    enum status status = STATUS_OK;
+    enum status status = choose_task(decoding);
     for (int i = -1; status == STATUS_OK && (i = decoding_next(decoding, i)) >= 0;)
         if (fields[i].kind == FIELD_ALIAS)
             status = resolve_alias(decoding, i);
     for (int i = -1; status == STATUS_OK && (i = decoding_next(decoding, i)) >= 0;)
         if (!fields[i].identity)
             status = decode_field(decoding, &fields[i], decoding->values[i]);
+    if (decoding->job->request.task == TASK_EMBED)
+        return status == STATUS_OK ? embedding_finish(decoding) : status;
     if (status == STATUS_OK)
         status = prompt_finish(decoding);
     if (status == STATUS_OK)
@@ -539,7 +580,7 @@ static bool encode_fields(const struct job *job, bool alone, struct arena *arena
         return false;
     for (int i = 0; i < N_FIELDS; i++) {
         struct value value;
-        if (alone && is_of_job(&fields[i]))
+        if ((alone && is_of_job(&fields[i])) || !has_field(job->request.task, &fields[i]))
             continue;
         if (!encode_field(job, &fields[i], arena, &value))
             return false;

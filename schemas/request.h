@@ -94,6 +94,18 @@ bool constraint_encode_structured_outputs(const struct job *job, struct arena *a
 bool parameters_encode_logit_bias(const struct job *job, struct arena *arena, struct value *value);
 bool parameters_encode_warnings(const struct job *job, struct arena *arena, struct value *value);
 
+// embedding_request.c
+enum status embedding_decode_input(struct decoding *decoding, struct value *value);
+enum status embedding_decode_encoding_format(struct decoding *decoding, struct value *value);
+enum status embedding_decode_input_type(struct decoding *decoding, struct value *value);
+enum status embedding_decode_truncation_side(struct decoding *decoding, struct value *value);
+// Called after all fields.
+enum status embedding_finish(struct decoding *decoding) WARN_UNUSED;
+bool embedding_encode_input(const struct job *job, struct arena *arena, struct value *value);
+bool embedding_encode_encoding_format(const struct job *job, struct arena *arena, struct value *value);
+bool embedding_encode_input_type(const struct job *job, struct arena *arena, struct value *value);
+bool embedding_encode_truncation_side(const struct job *job, struct arena *arena, struct value *value);
+
 // openai.c
 // Decodes an OpenAI batch line: an object with a "body".
 enum status openai_line_decode(struct decoding *decoding, struct value *line) WARN_UNUSED;

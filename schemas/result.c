@@ -1,7 +1,7 @@
 // The result map. Members in this order, empty ones left out:
 //   job_id, dataset, custom_id, index   which job; dataset and custom_id are always present
 //   status                              "done", "failed", "cancelled"
-//   object                              "chat.completion" or "text_completion", by the job's request
+//   object                              "chat.completion", "text_completion" or "embeddings", by the job's request
 //   model                               the worker's name for its model
 //   system_fingerprint                  name of the arithmetic: model's content, backend, options
 //   created                             the job's time of submission
@@ -9,8 +9,9 @@
 //                                       "completion_tokens", "echoed_tokens", "logprobs", "text_offset"}]
 //   prompt_logprobs                     done: as a choice's "logprobs"
 //   choice_logprobs                     done: [{"choice", "logprob", "probability"}]
+//   data, dimensions, encoding_format   done, embeddings: schemas/embedding_result.h
 //   usage                               done: {"prompt_tokens", "completion_tokens", "total_tokens",
-//                                       "reasoning_tokens", "cached_tokens"}
+//                                       "reasoning_tokens", "cached_tokens", "cut_tokens"}
 //   error                               else: {"code", "message"}
 //   warnings                            [string]
 //
@@ -21,15 +22,17 @@
 // The first token of a prompt has null as its logprob. With "echoed_tokens" the prompt's tokens come first.
 // "text_offset" (plain completions with logprobs) has the number of characters of the text before each token.
 #include "schemas/base/base64.h"
+#include "schemas/embedding_result.h"
 #include "schemas/job.h"
 #include "schemas/scores.h"
+#include "schemas/task.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdalign.h>
 #include <string.h>
 
-enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 15, FIRST_BYTES = 2048 /* one choice's tree */ };
+enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 18, FIRST_BYTES = 2048 /* one choice's tree */ };
 
 static const float LOGPROB_LOWEST = -9999.0f; // written for minus infinity, as OpenAI does
 
@@ -71,8 +74,17 @@ const char *result_status_name(enum result_status status)
 
 enum status result_check(const struct job *job, struct error *error)
 {
-    // About a dozen members with their keys, plus the usage and the error; eight values per choice.
-    size_t n_values = 64 + JOB_WARNINGS_MAX + scores_n_values(&job->result);
+    // about a dozen members with their keys, the usage and the error; eight values per choice
+    size_t n_values =
+        64 + JOB_WARNINGS_MAX + scores_n_values(&job->result) + embeddings_n_values(&job->result);
+    uint64_t n_bytes = embeddings_bytes(&job->result);
+    if (n_bytes > VALUE_INPUT_BYTES_MAX / 2)
+        return error_set(
+            error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+            "input: the vectors of %d inputs with %d items have %llu bytes in base64, expected at "
+            "most %d: give each job fewer inputs",
+            job->result.embeddings.n_items, job->result.embeddings.n_dimensions, (unsigned long long)n_bytes,
+            VALUE_INPUT_BYTES_MAX / 2);
     bool chat = job->request.prompt.kind == PROMPT_MESSAGES;
     for (int32_t i = 0; i < job->result.n_choices; i++) {
         const struct choice *choice = &job->result.choices[i];
@@ -192,7 +204,10 @@ static bool build_done(struct arena *arena, const struct job *job, bool chat, st
 {
     const struct result *result = &job->result;
     struct value choices, usage, logprobs;
-    if (!build_choices(arena, result, chat, &choices) || !value_object_create(arena, 5, &usage))
+    bool embeds = job->request.task == TASK_EMBED;
+    if (embeds ? !embeddings_build(arena, result, object) : !build_choices(arena, result, chat, &choices))
+        return false;
+    if (!value_object_create(arena, 6, &usage))
         return false;
     value_put(&usage, "prompt_tokens", value_integer(result->prompt_tokens));
     value_put(&usage, "completion_tokens", value_integer(result->completion_tokens));
@@ -202,7 +217,10 @@ static bool build_done(struct arena *arena, const struct job *job, bool chat, st
         value_put(&usage, "reasoning_tokens", value_integer(result->reasoning_tokens));
     if (result->reports_cached_tokens)
         value_put(&usage, "cached_tokens", value_integer(job->figures.cached_tokens));
-    value_put(object, "choices", choices);
+    if (result->embeddings.n_cut_tokens)
+        value_put(&usage, "cut_tokens", value_integer(result->embeddings.n_cut_tokens));
+    if (!embeds)
+        value_put(object, "choices", choices);
     if (result->n_prompt_logprobs &&
         !build_logprobs(arena, result->prompt_logprobs, result->n_prompt_logprobs, &logprobs))
         return false;
@@ -251,7 +269,10 @@ static bool build_result(struct arena *arena, const struct job *job, struct valu
     if (job->index >= 0)
         value_put(object, "index", value_integer(job->index));
     value_put(object, "status", value_string(text_from_string(result_status_name(result->status))));
-    value_put(object, "object", value_string(chat ? TEXT("chat.completion") : TEXT("text_completion")));
+    const char *of_task = task_traits(job->request.task)->object;
+    value_put(object, "object",
+              of_task ? value_string(text_from_string(of_task))
+                      : value_string(chat ? TEXT("chat.completion") : TEXT("text_completion")));
     if (model.size)
         value_put(object, "model", value_string(model));
     if (result->system_fingerprint.size)
@@ -354,8 +375,10 @@ static enum status read_identity(struct job *job, const struct value *root, stru
         job->request.prompt.kind = PROMPT_MESSAGES;
     else if (text_equals_string(object, "text_completion"))
         job->request.prompt.kind = PROMPT_TEXT;
+    else if (text_equals_string(object, task_traits(TASK_EMBED)->object))
+        job->request.task = TASK_EMBED;
     else
-        return refuse_member(error, "object", "chat.completion or text_completion",
+        return refuse_member(error, "object", "chat.completion, text_completion or embeddings",
                              value_get(root, "object"));
     return STATUS_OK;
 }
@@ -621,7 +644,9 @@ static enum status read_outcome(struct job *job, const struct value *root, struc
         job->result.status = RESULT_CANCELLED;
     else
         return refuse_member(error, "status", "done, failed or cancelled", value_get(root, "status"));
-    return job->result.status == RESULT_DONE ? read_done(job, root, error) : read_failed(job, root, error);
+    if (job->result.status != RESULT_DONE)
+        return read_failed(job, root, error);
+    return job->request.task == TASK_EMBED ? embeddings_read(job, root, error) : read_done(job, root, error);
 }
 
 enum status result_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)

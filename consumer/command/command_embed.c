@@ -1,6 +1,8 @@
 // sheaf embed: reads texts from standard input and writes a JSON line with the vector of each. Several texts
 // are computed together.
 #include "consumer/command/commands.h"
+#include "consumer/annotate/table.h"
+#include "consumer/command/embed_table.h"
 #include "consumer/command/files/embed_input.h"
 #include "consumer/command/files/embed_line.h"
 #include "consumer/worker/arithmetic.h"
@@ -8,9 +10,8 @@
 #include "consumer/command/files/own_output.h"
 #include "schemas/base/file.h"
 #include "consumer/observe/log.h"
+#include "consumer/worker/embedding_runtime.h"
 #include "consumer/worker/runtime.h"
-#include "engine/embedding.h"
-#include "engine/embedding_head.h"
 #include "schemas/base/clock.h"
 #include "schemas/base/hash.h"
 #include "schemas/value.h"
@@ -46,13 +47,9 @@ struct text_group {
 
 struct command_embed {
     struct runtime *runtime;
-    struct embedder *embedder;
-    struct embedding_defaults defaults; // the model's, after the options
-    struct arena arena;
-    int32_t n_dimensions, n_longest;
+    struct embedding_runtime embedding;
+    struct embedding_cut cut;
     int64_t n_cut; // truncated texts
-    const char *cut_by;
-    struct buffer prefixed;
     size_t n_group_tokens;
     struct text_group group;
     struct buffer out;
@@ -66,50 +63,15 @@ struct command_embed {
 
 // ---- input ----
 
-// Truncates a text to the model's maximum; an eos that the tokenizer added stays the last token.
-static void cut_text(struct command_embed *embed, struct grouped_text *grouped)
-{
-    struct token_array *ids = &embed->group.ids;
-    size_t n_max = (size_t)embed->defaults.n_tokens_max;
-    if (!n_max || grouped->n_ids <= n_max)
-        return;
-    if (tokenizer_adds_eos(embed->runtime->tokenizer))
-        ids->ids[grouped->first_id + n_max - 1] = ids->ids[ids->n_ids - 1];
-    grouped->n_ids = n_max;
-    ids->n_ids = grouped->first_id + n_max;
-    embed->n_cut++;
-}
-
 static enum status tokenize_text(struct command_embed *embed, struct text text, struct grouped_text *grouped)
 {
-    if (embed->defaults.prompt.size) {
-        buffer_clear(&embed->prefixed);
-        buffer_add_text(&embed->prefixed, embed->defaults.prompt);
-        buffer_add_text(&embed->prefixed, text);
-        if (embed->prefixed.failed)
-            return error_set(&grouped->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                             "embeddings: out of memory");
-        text = (struct text){embed->prefixed.data, embed->prefixed.size};
-    }
-    // An encoder's authors find its special tokens in texts; nothing in a vector can be taken for an instruction.
-    unsigned flags =
-        TOKENIZER_ADD_SPECIAL | (embed->runtime->model->shape.bidirectional ? TOKENIZER_PARSE_SPECIAL : 0);
-    enum status status =
-        tokenizer_encode(embed->runtime->tokenizer, text, flags, &embed->group.ids, &grouped->error);
+    const struct embedding_rules *rules = &embed->embedding.rules;
+    size_t n_cut = 0;
+    enum status status = embedding_input_encode(rules, rules->prompt, text, &embed->cut, &embed->group.ids,
+                                                &n_cut, &grouped->error);
     grouped->n_ids = embed->group.ids.n_ids - grouped->first_id;
-    if (status != STATUS_OK)
-        return status;
-    cut_text(embed, grouped);
-    if (grouped->n_ids == 0)
-        return error_set(&grouped->error, STATUS_REJECT, ERROR_EMPTY_PROMPT, "the text has no tokens");
-    if (grouped->n_ids > (size_t)embed->n_longest) {
-        int32_t n_context = embed->runtime->model->shape.n_context;
-        return error_set(&grouped->error, STATUS_REJECT, ERROR_CONTEXT_LENGTH,
-                         "the text has %zu tokens: expected at most %d%s", grouped->n_ids, embed->n_longest,
-                         embed->n_longest < n_context ? ", the positions of --kv-memory"
-                                                      : ", the model's context");
-    }
-    return STATUS_OK;
+    embed->n_cut += n_cut > 0;
+    return status;
 }
 
 // A text that cannot be computed gets an error in the output; any other error ends the command.
@@ -169,7 +131,7 @@ static void write_vector(struct command_embed *embed, const struct grouped_text 
     buffer_add_format(&embed->out, "{\"object\":\"embedding\",\"index\":%lld,", (long long)grouped->index);
     write_names(embed, grouped);
     buffer_add_string(&embed->out, "\"embedding\":[");
-    for (int32_t i = 0; i < embed->n_dimensions; i++) {
+    for (int32_t i = 0; i < embed->embedding.n_dimensions; i++) {
         struct value item = value_single(vector[i]);
         if (i)
             buffer_add_byte(&embed->out, ',');
@@ -194,12 +156,12 @@ static enum status write_group(struct command_embed *embed, struct error *error)
     for (int32_t i = 0; i < embed->group.n; i++) {
         struct grouped_text *grouped = &embed->group.items[i];
         if (grouped->error.status == STATUS_OK) {
-            if (!is_finite(vector, embed->n_dimensions))
+            if (!is_finite(vector, embed->embedding.n_dimensions))
                 (void)error_set(&grouped->error, STATUS_REJECT, ERROR_LOGITS_NAN,
                                 "the model's hidden state has a NaN or an infinity");
             else
                 write_vector(embed, grouped, vector);
-            vector += embed->n_dimensions;
+            vector += embed->embedding.n_dimensions;
         }
         if (grouped->error.status != STATUS_OK)
             write_error(embed, grouped);
@@ -222,7 +184,7 @@ static enum status complete_group(struct command_embed *embed, struct error *err
                 (struct embedding_text){embed->group.ids.ids + embed->group.items[i].first_id,
                                         (int32_t)embed->group.items[i].n_ids};
     enum status status =
-        embedder_compute(embed->embedder, embed->group.texts, n_texts, embed->group.vectors, error);
+        embedder_compute(embed->embedding.embedder, embed->group.texts, n_texts, embed->group.vectors, error);
     if (status == STATUS_OK)
         status = write_group(embed, error);
     embed->group.n = 0;
@@ -279,182 +241,72 @@ static enum status embed_lines(struct command_embed *embed, struct error *error)
 
 // ---- the command ----
 
-static enum status choose_pooling(const struct embed_options *options, const struct model *model,
-                                  enum pooling *pooling, struct error *error)
+static enum status choose_cut(struct command_embed *embed, const struct embed_options *options,
+                              struct error *error)
 {
-    const char *name = options->pooling;
-    if (!name || strcmp(name, "model") == 0)
-        return pooling_of_model(model, pooling, error);
-    if (pooling_find(name, pooling))
+    const char *side = options->truncate;
+    if (!side)
         return STATUS_OK;
-    return error_set(
-        error, STATUS_REFUSE, ERROR_USAGE,
-        "--pooling: expected model, last, mean, cls, max, mean_sqrt_len or weightedmean, got \"%s\"", name);
-}
-
-static enum status choose_dimensions(struct command_embed *embed, const struct embed_options *options,
-                                     struct error *error)
-{
-    int32_t n_embd = embedding_width(embed->runtime->model);
-    enum status status =
-        options->dimensions ? STATUS_OK : embedding_check_dimensions(embed->runtime->model, error);
-    if (status != STATUS_OK)
-        return status;
-    embed->n_dimensions = options->dimensions ? (int32_t)options->dimensions : n_embd;
-    if (embed->n_dimensions <= n_embd)
+    embed->cut = (struct embedding_cut){.n_tokens = -1, .is_left = strcmp(side, "left") == 0};
+    if (embed->cut.is_left || strcmp(side, "right") == 0)
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--dimensions: expected at most %d, the model's width, got %d", n_embd,
-                     embed->n_dimensions);
-}
-
-// Options override the settings in the model's files.
-static enum status choose_defaults(struct command_embed *embed, const struct embed_options *options,
-                                   struct error *error)
-{
-    if (options->normalize && options->no_normalize)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
-    if (options->prefix && options->prompt_name)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt and --prompt-name: expected one");
-    enum status status = embedding_read_defaults(&embed->defaults, embed->runtime->model, error);
-    if (options->prefix)
-        embed->defaults.prompt = text_from_string(options->prefix);
-    if (status == STATUS_OK && options->prompt_name)
-        status = embedding_find_prompt(embed->runtime->model, options->prompt_name, &embed->arena,
-                                       &embed->defaults.prompt, error);
-    embed->cut_by = options->max_length ? "--max-length" : "max_seq_length of the model; --max-length N";
-    if (options->max_length)
-        embed->defaults.n_tokens_max = (int32_t)options->max_length;
-    if (options->normalize || options->no_normalize)
-        embed->defaults.normalize = options->normalize;
-    return status;
-}
-
-static enum status place_model(struct command_embed *embed, const struct settings *settings,
-                               struct error *error)
-{
-    struct runtime *runtime = embed->runtime;
-    enum kv_type kv_type;
-    const struct model_shape *shape = &runtime->model->shape;
-    int32_t *n_max = &embed->defaults.n_tokens_max;
-    int32_t n_longest = *n_max && *n_max < shape->n_context ? *n_max : shape->n_context;
-    if (shape->bidirectional && *n_max)
-        *n_max = n_longest; // as sentence-transformers does
-    struct limits_wanted wanted = {.n_tokens_max = (int32_t)settings->engine.n_tokens_max, // 0: derived
-                                   .no_snapshots = true,
-                                   .page_bytes = settings->engine.kv_memory_bytes,
-                                   .backend = runtime->device.backend,
-                                   .device = runtime->device.on_gpu};
-    if (shape->bidirectional && (settings->engine.kv_type || settings->engine.kv_memory_bytes))
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "%s: family %s attends in both directions, so it holds keys and values of one layer, "
-            "and no KV pages",
-            settings->engine.kv_type ? "--kv-type" : "--kv-memory", model_family_name(runtime->model));
-    enum status status = runtime_kv_type(&settings->engine, &kv_type, error);
-    if (settings->engine.kv_type)
-        wanted.kv_type = &kv_type;
-    limits_set_embedding(&wanted, runtime->model, n_longest);
-    if (status == STATUS_OK)
-        status = runtime_plan(runtime, &settings->engine, &wanted, error);
-    if (status != STATUS_OK && shape->bidirectional)
-        return error_prefix(error, "texts of up to %d tokens (--max-length)", n_longest);
-    if (status != STATUS_OK)
-        return status;
-    struct forward_limits *limits = &runtime->plan.forward;
-    int64_t n_pages = embedder_pages(limits, n_longest);
-    limits->n_pages = n_pages < limits->n_pages ? (int32_t)n_pages : limits->n_pages;
-    embed->n_longest = embedder_longest(limits, runtime->model);
-    embed->n_longest = embed->n_longest < n_longest ? embed->n_longest : n_longest;
-    if (embed->n_longest > 0)
-        return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                     "--kv-memory: %d pages of %d positions hold no text beside a step of %d tokens: give "
-                     "more, or a smaller --max-rows",
-                     limits->n_pages, limits->page_positions, limits->n_tokens_max);
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--truncate: expected left or right, got \"%s\"",
+                     side);
 }
 
 // Describes everything but the lines that the vectors depend on, for resuming. A stream cannot be resumed.
 static enum status name_making(struct command_embed *embed, const struct settings *settings,
-                               const struct embedder_options *options, struct error *error)
+                               struct error *error)
 {
     struct runtime *runtime = embed->runtime;
+    struct buffer name = {.size_max = sizeof embed->made_by - 1};
     if (!embed->output.state_path)
         return STATUS_OK;
     enum status status = arithmetic_name(runtime, settings, NULL, error);
-    int size = snprintf(embed->made_by, sizeof embed->made_by, "%s pooling=%s dimensions=%d%s%s%s",
-                        runtime->arithmetic, pooling_name(options->pooling), embed->n_dimensions,
-                        options->normalize ? "" : " no-normalize=1",
-                        settings->tool.plain_text ? " plain-text=1" : "",
-                        embed->input.kind == EMBED_LINES_STRINGS ? " lines=json" : "");
-    struct text prompt = embed->defaults.prompt;
+    buffer_add_string(&name, runtime->arithmetic);
+    embedding_runtime_name(&embed->embedding, &settings->embed, &name);
+    buffer_add_format(&name, " dimensions=%d%s%s", embed->embedding.n_dimensions,
+                      settings->tool.plain_text ? " plain-text=1" : "",
+                      embed->input.kind == EMBED_LINES_STRINGS ? " lines=json" : "");
+    struct text prompt = embed->embedding.rules.prompt;
     if (prompt.size)
-        size += snprintf(embed->made_by + size, sizeof embed->made_by - (size_t)size, " prompt=%016llx",
-                         (unsigned long long)hash_bytes(prompt.data, prompt.size, 0));
-    if (embed->defaults.n_tokens_max)
-        snprintf(embed->made_by + size, sizeof embed->made_by - (size_t)size, " max-length=%d",
-                 embed->defaults.n_tokens_max);
+        buffer_add_format(&name, " prompt=%016llx",
+                          (unsigned long long)hash_bytes(prompt.data, prompt.size, 0));
+    if (settings->embed.truncate)
+        buffer_add_format(&name, " truncate=%s", settings->embed.truncate);
+    if (status == STATUS_OK && name.failed)
+        status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                           "the name of what vectors depend on exceeds %zu bytes", sizeof embed->made_by - 1);
+    if (status == STATUS_OK)
+        snprintf(embed->made_by, sizeof embed->made_by, "%.*s", (int)name.size, name.data);
+    buffer_finish(&name);
     return status;
-}
-
-static void say_memory(const struct command_embed *embed)
-{
-    const struct limits_plan *plan = &embed->runtime->plan;
-    const struct model *model = embed->runtime->model;
-    double pages = (double)forward_page_bytes(model, embed->runtime->device.backend,
-                                              plan->forward.page_positions, plan->forward.kv_type) *
-                   plan->forward.n_pages;
-    log_write(LOG_INFO, "memory: weights %.1f MB, matrices %.1f MB, %s %.1f MB, rows of texts %.1f MB",
-              (double)plan->weight_bytes / 1e6, (double)plan->matrix_bytes / 1e6,
-              model->shape.bidirectional ? "keys and values of one layer" : "KV", pages / 1e6,
-              (double)embedder_bytes(&plan->forward, model, embed->n_longest) / 1e6);
 }
 
 static enum status open_embedder(struct command_embed *embed, const struct settings *settings,
                                  struct error *error)
 {
     struct runtime *runtime = embed->runtime;
-    struct embedder_options options = {.model = runtime->model};
-    enum status status = embedding_check_model(runtime->model, error);
+    enum status status = choose_cut(embed, &settings->embed, error);
     if (status == STATUS_OK)
-        status = choose_defaults(embed, &settings->embed, error);
-    options.normalize = embed->defaults.normalize;
-    if (status == STATUS_OK)
-        status = choose_pooling(&settings->embed, runtime->model, &options.pooling, error);
-    if (status == STATUS_OK)
-        status = choose_dimensions(embed, &settings->embed, error);
+        status = embedding_runtime_choose(&embed->embedding, runtime, &settings->embed, error);
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     if (status == STATUS_OK)
-        status = place_model(embed, settings, error);
+        status = embedding_runtime_plan(&embed->embedding, runtime, &settings->engine, error);
     if (status == STATUS_OK)
-        status = name_making(embed, settings, &options, error);
+        status = name_making(embed, settings, error);
     if (status == STATUS_OK)
-        status = forward_create(&runtime->forward, runtime->model, runtime->device.backend,
-                                &runtime->plan.forward, NULL, NULL, error);
+        status = embedding_runtime_open(&embed->embedding, runtime, NULL, error);
     if (status != STATUS_OK)
         return status;
-    struct text prompt = embed->defaults.prompt;
-    options.forward = runtime->forward;
-    options.limits = runtime->plan.forward;
-    options.n_dimensions = embed->n_dimensions;
-    options.n_longest = embed->n_longest;
-    status = embedder_create(&embed->embedder, &options, error);
-    embed->n_group_tokens = (size_t)GROUP_STEPS * (size_t)options.limits.n_tokens_max;
+    size_t n_dimensions = (size_t)embed->embedding.n_dimensions;
+    embed->n_group_tokens = (size_t)GROUP_STEPS * (size_t)runtime->plan.forward.n_tokens_max;
     embed->group.items = calloc(GROUP_TEXTS_MAX, sizeof *embed->group.items);
     embed->group.texts = calloc(GROUP_TEXTS_MAX, sizeof *embed->group.texts);
-    embed->group.vectors =
-        calloc((size_t)GROUP_TEXTS_MAX * (size_t)embed->n_dimensions, sizeof *embed->group.vectors);
-    if (status == STATUS_OK && (!embed->group.items || !embed->group.texts || !embed->group.vectors))
+    embed->group.vectors = calloc(GROUP_TEXTS_MAX * n_dimensions, sizeof *embed->group.vectors);
+    if (!embed->group.items || !embed->group.texts || !embed->group.vectors)
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
-    if (status == STATUS_OK)
-        say_memory(embed);
-    if (status == STATUS_OK)
-        log_write(LOG_INFO, "%s on %s: vectors of %d%s, pooling %s, texts of up to %d tokens%s%.*s%s",
-                  runtime->model->name, runtime->device.backend->device.name, embed->n_dimensions,
-                  options.normalize ? "" : ", not normalized", pooling_name(options.pooling),
-                  embed->n_longest, prompt.size ? " after the prompt \"" : "", (int)prompt.size,
-                  prompt.size ? prompt.data : "", prompt.size ? "\"" : "");
     return status;
 }
 
@@ -485,8 +337,8 @@ static enum status run_embedder(struct command_embed *embed, struct error *error
     log_write(LOG_INFO, "%lld texts, %lld tokens, %.1f tokens/s", (long long)(done->n_lines - done->n_failed),
               (long long)embed->n_tokens, (double)embed->n_tokens / (took_s > 0 ? took_s : 1));
     if (embed->n_cut)
-        log_write(LOG_WARNING, "%lld texts were cut after %d tokens (%s)", (long long)embed->n_cut,
-                  embed->defaults.n_tokens_max, embed->cut_by);
+        log_write(LOG_WARNING, "%lld texts were cut to %d tokens, %s", (long long)embed->n_cut,
+                  embed->embedding.rules.n_longest, embed->embedding.rules.limited_by);
     if (!done->n_failed)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_JOBS_FAILED, "%lld of %lld texts have no vector",
@@ -497,19 +349,45 @@ static void close_embedder(struct command_embed *embed)
 {
     embed_input_close(&embed->input);
     output_part_close(&embed->output);
-    embedder_destroy(embed->embedder);
+    embedding_runtime_close(&embed->embedding);
     token_array_finish(&embed->group.ids);
     buffer_finish(&embed->group.names);
     buffer_finish(&embed->out);
-    buffer_finish(&embed->prefixed);
-    arena_finish(&embed->arena);
     free(embed->group.items);
     free(embed->group.texts);
     free(embed->group.vectors);
     runtime_close(embed->runtime);
 }
 
-enum status command_embed(const struct settings *settings, struct error *error)
+// The two positionals may be given in either order: a table has the ending of one, or is named by its options.
+static void find_table(struct settings *settings, const char **table)
+{
+    *table = settings->line.n_positionals > 1 ? settings->line.positionals[1] : NULL;
+    bool is_first = *table && table_format_of(settings->line.positionals[0]) != TABLE_UNKNOWN &&
+                    table_format_of(*table) == TABLE_UNKNOWN;
+    if (is_first) {
+        *table = settings->line.positionals[0];
+        settings->line.positionals[0] = settings->line.positionals[1];
+        settings->model.path = (char *)settings->line.positionals[0];
+    }
+}
+
+static enum status embed_rows(const struct settings *settings, const char *table, struct error *error)
+{
+    struct runtime runtime = {0};
+    struct command_embed embed = {0};
+    enum status status = choose_cut(&embed, &settings->embed, error);
+    if (status == STATUS_OK)
+        status = embed_table_check(settings, table, error);
+    if (status == STATUS_OK)
+        status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
+    if (status == STATUS_OK)
+        status = embed_table(&runtime, settings, table, &embed.cut, error);
+    runtime_close(&runtime);
+    return status;
+}
+
+static enum status embed_stream(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
     struct command_embed embed = {.runtime = &runtime, .may_overwrite = settings->output.overwrite};
@@ -528,4 +406,19 @@ enum status command_embed(const struct settings *settings, struct error *error)
         status = run_embedder(&embed, error);
     close_embedder(&embed);
     return status;
+}
+
+enum status command_embed(const struct settings *given, struct error *error)
+{
+    struct settings settings = *given; // the order of its positionals may change; the texts stay the caller's
+    const char *table;
+    find_table(&settings, &table);
+    if (table)
+        return embed_rows(&settings, table, error);
+    if (settings.embed.column || settings.embed.vector_type || settings.annotate.output.into ||
+        settings.output.errors)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--column, --vector-type, --into and --errors are of a table: sheaf embed MODEL TABLE");
+    return embed_stream(&settings, error);
 }

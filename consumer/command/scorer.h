@@ -3,7 +3,7 @@
 // Thread: main.
 #pragma once
 
-#include "batching/classifier_input.h"
+#include "batching/embedding/classifier_input.h"
 #include "consumer/options/options.h"
 #include "consumer/worker/runtime.h"
 #include "engine/classifier.h"

@@ -15,9 +15,9 @@ static const struct {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
     [GROUP_INPUT] =
         {" prompt system messages parameters schema choice json-schema regex "
-         "grammar type tokens against context generate batch embed products sample table sql special pooling activation top-n ",
+         "grammar type tokens against context generate batch embed products sample table sql special pooling column activation top-n ",
          " delimiter no-header no-quotes skip-bad-rows skip-empty input-format seed votes "
-         "reorder same-draws cases spaces bos eos now dimensions prompt-name max-length answers instruct normalize no-normalize plain-text add-special-tokens "},
+         "reorder same-draws cases spaces bos eos now dimensions prompt-name max-length truncate vector-type answers instruct normalize no-normalize plain-text add-special-tokens "},
     [GROUP_OUTPUT] =
         {" errors json watch force overwrite into probabilities evaluate figures thoughts estimate ",
          " prefix output-format price-in price-out repeat "},
@@ -31,7 +31,7 @@ static const struct {
          "quantize ",
          " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
-         " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test "},
+         " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test task "},
     [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ", " progress log log-json "},
 };
 

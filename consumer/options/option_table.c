@@ -62,14 +62,18 @@ static const struct command commands[] = {
      "divergence, same most likely token.",
      "As llama-perplexity: the text is divided into windows of N tokens, and the second half of each is scored.\n"
      "A shorter text is one window, scored from its second token on.\n"},
-    {"embed", EMBED, 1, 1, 0, "MODEL [--pooling HOW --dimensions N] [-o OUT.jsonl]",
-     "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
-     "vector.",
+    {"embed", EMBED, 1, 2, 0, "MODEL [-o OUT.jsonl] | MODEL TABLE --column NAME -o OUT",
+     "Vectors of texts. Standard input: texts, a line each, or lines {\"text\": ...}; standard output: a JSON line "
+     "with each one's vector. Or of the texts of a table's column.",
      "The lines are JSON if the first is an object with a string text, or if all are strings; else each line is a text.\n"
      "An object's id or custom_id, a string or a number, stands beside its vector.\n"
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
-     "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"},
+     "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"
+     "Of a TABLE (CSV, TSV, JSON lines, SQLite) each row has a vector, equal texts are computed once. OUT.npy: an "
+     "array of NumPy whose row i\nis the table's row i. Any other OUT is the table with a column embedding: base64 of "
+     "the items in CSV and TSV, a list in JSON lines,\na BLOB in SQLite (--into). A row without a vector is NaN, "
+     "empty or NULL, and has a line in the file of --errors.\n"},
     {"classify", CLASSIFY, 1, 1, 0, "MODEL [--activation HOW] [-o OUT.jsonl]",
      "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
      "label and the probabilities of all.",
@@ -149,6 +153,8 @@ static const struct option options[] = {
      "file for failed jobs, instead of the output"},
     {"errors", 0, TEXT_VALUE, ANNOTATE, AT(output.errors), 1, 0, "FILE",
      "file for bad rows, with --skip-bad-rows"},
+    {"errors", 0, TEXT_VALUE, EMBED, AT(output.errors), 1, 0, "FILE",
+     "file for the errors of a table's rows"},
     {"until-end", 0, FLAG, MIRROR, AT(follow.until_end), 0, 0, NULL, "exit at the end of the topics"},
     {"force", 0, FLAG, COLLECT, AT(output.force), 0, 0, NULL, "even if some jobs have not finished"},
     {"force", 0, FLAG, DATASET, AT(output.force), 0, 0, NULL, "delete: even if jobs are running"},
@@ -322,7 +328,10 @@ static const struct option options[] = {
      "the reference, of the same vocabulary: the model before its quantization, say"},
     {"context", 0, INTEGER, PERPLEXITY, AT(tool.context), 2, 1 << 24, "N",
      "tokens of a window (512, or the model's context)"},
-    {"pooling", 0, TEXT_VALUE, EMBED, AT(embed.pooling), 1, 0, "HOW",
+    {"task", 0, TEXT_VALUE, WORK | RUN, AT(worker.task), 1, 0, "TASK",
+     "the jobs that the worker computes: generate, embed (/v1/embeddings), or auto: embed with a model that has a "
+     "pooling or no output matrix (auto)"},
+    {"pooling", 0, TEXT_VALUE, EMBED | WORK | RUN, AT(embed.pooling), 1, 0, "HOW",
      "model, or of the final hidden states: last (the last token's), mean, cls (the first token's), max, "
      "mean_sqrt_len or weightedmean (model: its own, else an encoder's mean, a decoder's last)"},
     {"dimensions", 0, INTEGER, EMBED, AT(embed.dimensions), 1, 1 << 20, "N",
@@ -331,8 +340,8 @@ static const struct option options[] = {
      "text before each one (the model's default prompt, else none)"},
     {"prompt-name", 0, TEXT_VALUE, EMBED, AT(embed.prompt_name), 1, 0, "NAME",
      "the model's prompt of that name before each text (sheaf inspect lists them)"},
-    {"max-length", 0, INTEGER, EMBED, AT(embed.max_length), 2, INT32_MAX, "N",
-     "cut texts after N tokens (the model's max_seq_length, else a longer text than its context is refused)"},
+    {"max-length", 0, INTEGER, EMBED | WORK | RUN, AT(embed.max_length), 2, INT32_MAX, "N",
+     "tokens of the longest text of an embedding (the model's max_seq_length, else its context)"},
     {"max-length", 0, INTEGER, CLASSIFY | RERANK, AT(score.max_length), 2, INT32_MAX, "N",
      "cut texts and pairs after N tokens (one that is longer than the model's context is refused)"},
     {"activation", 0, TEXT_VALUE, CLASSIFY | RERANK, AT(score.activation), 1, 0, "HOW",
@@ -343,9 +352,14 @@ static const struct option options[] = {
     {"instruct", 0, TEXT_VALUE, RERANK, AT(score.instruct), 1, 0, "TEXT",
      "the instruction in a Qwen3-Reranker's template (web search)"},
     {"top-n", 0, INTEGER, RERANK, AT(score.top_n), 1, 1 << 20, "N", "the N most relevant documents (all)"},
-    {"normalize", 0, FLAG, EMBED, AT(embed.normalize), 0, 0, NULL,
+    {"column", 0, TEXT_VALUE, EMBED, AT(embed.column), 1, ONCE, "NAME", "the table's column of texts"},
+    {"vector-type", 0, TEXT_VALUE, EMBED, AT(embed.vector_type), 1, 0, "TYPE",
+     "of a table's vectors: f32, f16, int8 (127 times the item) or binary (a bit an item: above 0) (f32)"},
+    {"truncate", 0, TEXT_VALUE, EMBED, AT(embed.truncate), 1, 0, "SIDE",
+     "cut a text that is longer, at its left or right end; special tokens stay (it is refused)"},
+    {"normalize", 0, FLAG, EMBED | WORK | RUN, AT(embed.normalize), 0, 0, NULL,
      "vectors of Euclidean length 1 (as modules.json says, else of length 1)"},
-    {"no-normalize", 0, FLAG, EMBED, AT(embed.no_normalize), 0, 0, NULL, "vectors as they are"},
+    {"no-normalize", 0, FLAG, EMBED | WORK | RUN, AT(embed.no_normalize), 0, 0, NULL, "vectors as they are"},
     {"plain-text", 0, FLAG, EMBED | CLASSIFY, AT(tool.plain_text), 0, 0, NULL,
      "each line is a text; default: the lines are JSON if the first is an object or all are strings"},
     {"prompt", 'p', INTEGER, BENCH, AT(bench.prompt), 1, 1 << 20, "N",
@@ -378,11 +392,11 @@ static const struct option options[] = {
      "columns with the numbers of tokens"},
     {"thoughts", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.thoughts), 1, 0, "COLUMN",
      "a column of this name, after the prefix, with the model's thoughts"},
-    {"delimiter", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.delimiter), 0, 0, "C",
+    {"delimiter", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.input.delimiter), 0, 0, "C",
      "between the fields of a CSV file (a comma; of TSV a tab)"},
-    {"no-header", 0, FLAG, ANNOTATE, AT(annotate.input.no_header), 0, 0, NULL,
+    {"no-header", 0, FLAG, ANNOTATE | EMBED, AT(annotate.input.no_header), 0, 0, NULL,
      "the first line is a row: columns are column1, column2, ..."},
-    {"no-quotes", 0, FLAG, ANNOTATE, AT(annotate.input.no_quotes), 0, 0, NULL,
+    {"no-quotes", 0, FLAG, ANNOTATE | EMBED, AT(annotate.input.no_quotes), 0, 0, NULL,
      "TSV without quoting: a quote is an ordinary character;"
      " in answers tabs and line feeds are written \\t and \\n"},
     {"skip-bad-rows", 0, FLAG, ANNOTATE, AT(annotate.input.skip_bad_rows), 0, 0, NULL,
@@ -390,15 +404,15 @@ static const struct option options[] = {
     {"skip-empty", 0, FLAG, ANNOTATE, AT(annotate.input.skip_empty), 0, 0, NULL,
      "leave out rows with an empty cell, or NULL, in a column that the prompt names; default: they are asked, with a "
      "warning"},
-    {"input-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.format), 1, 0, "NAME",
+    {"input-format", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.input.format), 1, 0, "NAME",
      "csv, tsv, jsonl, parquet or sqlite (by the file's name; of standard input csv)"},
-    {"output-format", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.format), 1, 0, "NAME",
+    {"output-format", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.output.format), 1, 0, "NAME",
      "csv, tsv, jsonl, parquet or sqlite (by the file's name, else the input's)"},
-    {"table", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.table), 1, ONCE, "NAME",
+    {"table", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.input.table), 1, ONCE, "NAME",
      "table of a SQLite database to read"},
-    {"sql", 0, TEXT_VALUE, ANNOTATE, AT(annotate.input.sql), 1, ONCE, "QUERY",
+    {"sql", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.input.sql), 1, ONCE, "QUERY",
      "query of a SQLite database to read"},
-    {"into", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.into), 1, 0, "NAME",
+    {"into", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.output.into), 1, 0, "NAME",
      "table of a SQLite database to write, in place of one of that name"},
     {"same-draws", 0, FLAG, WORK | RUN, AT(worker.same_draws), 0, 0, NULL,
      "jobs without a seed draw by their prompt alone: equal requests get one answer, computed once"},

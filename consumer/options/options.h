@@ -94,6 +94,7 @@ struct worker_options {
     int64_t progress_s;            // interval of progress lines; 0: none
     int64_t crash_limit, dead_share, model_failures;
     char *require_arithmetic;
+    char *task; // "auto" or a name of schemas/task.h
     bool force_new, retry_failed, no_reuse, cached_tokens, same_draws;
     bool metrics_content;
 };
@@ -125,6 +126,9 @@ struct template_options {
 // Options of sheaf embed.
 struct embed_options {
     char *pooling;
+    char *column;       // of a table: the texts
+    char *vector_type;  // NULL: f32
+    char *truncate;     // "left" or "right": the end that is cut from a text that is too long
     char *prefix;       // NULL: the model's prompt
     char *prompt_name;  // of the model's prompts
     int64_t dimensions; // 0: all

@@ -1,5 +1,7 @@
 #include "consumer/queue/intake.h"
 
+#include "schemas/task.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -91,6 +93,8 @@ struct job *intake_job(const struct record *record, const struct result_names *n
         return NULL;
     struct error error = {0};
     enum status status = decode_record(job, record, &error);
+    if (status == STATUS_OK)
+        status = task_check(names->task, job, &error);
     if (status == STATUS_OK)
         status = model_names_check(&names->answers_to, job, &error);
     bool complete = copy_headers(job, record) && set_identity(job, record) &&

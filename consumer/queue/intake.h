@@ -12,6 +12,7 @@ struct result_names {
     bool cached_tokens; // each result reports its prompt tokens from the prefix cache
     bool same_draws;    // a job without a seed is seeded by its prompt alone: equal requests draw equally
     struct model_names answers_to; // zeroed: every model name is accepted
+    enum task task;                // jobs of other tasks are refused
 };
 
 // Converts the record, allocating from the reserve. NULL: out of memory. job->result.status is RESULT_FAILED

@@ -127,6 +127,8 @@ struct transport_impl {
     // How to commit within a broker's quota. An earlier or larger commit is allowed, but waits or is retried.
     // NULL: there is no limit.
     void (*commit_advice)(struct transport *transport, struct commit_advice *advice);
+    // Bytes of the largest result that the queue takes. NULL: there is no limit.
+    size_t (*result_bytes_max)(struct transport *transport);
     // Time for running jobs to finish after a stop, while other workers wait for the partitions. 0: no worker
     // waits, and WORKER_GRACE_MS applies.
     int grace_ms;

@@ -69,6 +69,8 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
     if (settings->worker.same_draws)
         buffer_add_string(&name, " same-draws=1");
     buffer_add_string(&name, runtime->defaults.names);
+    if (runtime->task_options)
+        buffer_add_string(&name, runtime->task_options);
     if (status == STATUS_OK && name.failed)
         status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                            "the name of the arithmetic exceeds %zu bytes", sizeof runtime->arithmetic - 1);

@@ -54,15 +54,20 @@ static double jobs_per_second(const struct progress_line *line, const struct wor
     return ms > 0 ? (double)n * 1000 / (double)ms : 0;
 }
 
+static int64_t tokens_of(const struct progress_line *line, const struct worker_progress *progress)
+{
+    return progress->generated_tokens + (line->counts_prompts ? progress->prefill_tokens : 0);
+}
+
 static void measure_tokens(struct progress_line *line, const struct worker_progress *progress)
 {
     int64_t now_ms = clock_ms();
     if (now_ms - line->shown_ms < 500)
         return;
     double rate =
-        (double)(progress->generated_tokens - line->tokens_shown) * 1000 / (double)(now_ms - line->shown_ms);
+        (double)(tokens_of(line, progress) - line->tokens_shown) * 1000 / (double)(now_ms - line->shown_ms);
     line->tokens_per_second = line->tokens_per_second > 0 ? 0.7 * line->tokens_per_second + 0.3 * rate : rate;
-    line->tokens_shown = progress->generated_tokens;
+    line->tokens_shown = tokens_of(line, progress);
     line->shown_ms = now_ms;
 }
 
@@ -107,9 +112,9 @@ static void write_message(struct progress_line *line, const struct worker_progre
     int64_t now_ms = clock_ms(), here = progress->n_done + progress->n_failed;
     if (!line->message_ms || now_ms - line->shown_ms < line->message_ms)
         return;
-    if (progress->generated_tokens != line->tokens_shown || here != line->jobs_shown) {
+    if (tokens_of(line, progress) != line->tokens_shown || here != line->jobs_shown) {
         struct buffer text = {0};
-        double rate = (double)(progress->generated_tokens - line->tokens_shown) * 1000 /
+        double rate = (double)(tokens_of(line, progress) - line->tokens_shown) * 1000 /
                       (double)(now_ms - line->shown_ms);
         buffer_add_integer(&text, line->n_before + here);
         if (line->n_total > 0)
@@ -119,7 +124,7 @@ static void write_message(struct progress_line *line, const struct worker_progre
             log_write(LOG_INFO, "%.*s", (int)text.size, text.data);
         buffer_finish(&text);
     }
-    line->tokens_shown = progress->generated_tokens;
+    line->tokens_shown = tokens_of(line, progress);
     line->jobs_shown = here;
     line->shown_ms = now_ms;
 }

@@ -8,9 +8,10 @@
 enum { PROGRESS_SAMPLES_MAX = 64 };
 
 struct progress_line {
-    int64_t n_total;    // jobs of the dataset; 0: unknown
-    int64_t n_before;   // finished before this worker started
-    int64_t message_ms; // interval of messages; 0: none
+    int64_t n_total;     // jobs of the dataset; 0: unknown
+    int64_t n_before;    // finished before this worker started
+    int64_t message_ms;  // interval of messages; 0: none
+    bool counts_prompts; // tokens/s are of prompts: nothing is generated
     int64_t tokens_shown, shown_ms, jobs_shown;
     double tokens_per_second;
     // The rate of jobs is measured over a moving window, from the first sample until now: at least an

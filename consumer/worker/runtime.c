@@ -203,13 +203,18 @@ static enum status open_templates(struct runtime *runtime, const struct model_op
     return status == STATUS_OK ? name_model(runtime, options, path, error) : status;
 }
 
+enum status runtime_open_tokenizer(struct runtime *runtime, const struct model_options *options,
+                                   const char *path, struct error *error)
+{
+    enum status status = open_tokenizer(runtime, options, path, error);
+    return status == STATUS_OK ? open_templates(runtime, options, path, error) : status;
+}
+
 enum status runtime_open_model(struct runtime *runtime, const struct settings *settings, const char *path,
                                struct error *error)
 {
     enum status status = runtime_open_weights(runtime, settings, path, error);
-    if (status == STATUS_OK)
-        status = open_tokenizer(runtime, &settings->model, path, error);
-    return status == STATUS_OK ? open_templates(runtime, &settings->model, path, error) : status;
+    return status == STATUS_OK ? runtime_open_tokenizer(runtime, &settings->model, path, error) : status;
 }
 
 enum status runtime_open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
@@ -702,8 +707,8 @@ static enum status open_while_tokenizing(struct runtime *runtime, const struct s
     return error->status;
 }
 
-enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
-                         const struct interrupt *interrupt, struct error *error)
+enum status runtime_begin(struct runtime *runtime, const struct settings *settings, const char *path,
+                          struct error *error)
 {
     *runtime = (struct runtime){0};
     enum status status = STATUS_OK;
@@ -711,10 +716,13 @@ enum status runtime_open(struct runtime *runtime, const struct settings *setting
         status = required_arithmetic_validate(settings->worker.require_arithmetic, error);
     if (status == STATUS_OK)
         status = runtime_open_weights(runtime, settings, path, error);
-    if (status == STATUS_OK)
-        status = open_pool(runtime, &settings->engine, error);
-    if (status == STATUS_OK)
-        status = open_while_tokenizing(runtime, settings, path, interrupt, error);
+    return status == STATUS_OK ? open_pool(runtime, &settings->engine, error) : status;
+}
+
+enum status runtime_open_generation(struct runtime *runtime, const struct settings *settings,
+                                    const char *path, const struct interrupt *interrupt, struct error *error)
+{
+    enum status status = open_while_tokenizing(runtime, settings, path, interrupt, error);
     if (status == STATUS_OK && settings->engine.test)
         status = open_test_executor(runtime, &settings->engine, error);
     if (status == STATUS_OK)

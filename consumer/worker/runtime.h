@@ -36,13 +36,13 @@ struct runtime {
     struct forward *forward;             // NULL with test_executor
     struct session session;              // runs the steps of `forward`
     struct test_executor *test_executor; // --engine-test, else NULL
-    struct batcher *batcher;
+    struct batcher *batcher;             // NULL in a worker of another task (task_runtime.h)
     struct limits_plan plan;
     struct text model_name; // in results
     struct model_names names;
-    struct sampling_defaults defaults; // set by runtime_open
-    char arithmetic[JOB_FINGERPRINT_BYTES_MAX +
-                    1]; // its name (consumer/worker/arithmetic.h); set by runtime_open
+    struct sampling_defaults defaults;              // set by runtime_open_generation
+    char arithmetic[JOB_FINGERPRINT_BYTES_MAX + 1]; // its name (consumer/worker/arithmetic.h)
+    const char *task_options; // parts of that name that only the worker's task knows, static; NULL: none
 };
 
 // Checks that the model is readable and that the engine's options are valid, for commands that create other
@@ -57,10 +57,17 @@ enum status runtime_open_model(struct runtime *runtime, const struct settings *s
 // Model and chat templates only, to check whether they support a request: weights are not read.
 enum status runtime_open_templates(struct runtime *runtime, const struct settings *settings, const char *path,
                                    struct error *error) WARN_UNUSED;
-// Model, backend, memory plan, forward pass and batcher; logs the plan. STATUS_RESTART after an interrupt
-// (NULL: none).
-enum status runtime_open(struct runtime *runtime, const struct settings *settings, const char *path,
-                         const struct interrupt *interrupt, struct error *error) WARN_UNUSED;
+// The start of a worker (task_runtime.h): the model and the pool.
+enum status runtime_begin(struct runtime *runtime, const struct settings *settings, const char *path,
+                          struct error *error) WARN_UNUSED;
+// Tokenizer, chat templates and names of a model whose weights are open.
+enum status runtime_open_tokenizer(struct runtime *runtime, const struct model_options *options,
+                                   const char *path, struct error *error) WARN_UNUSED;
+// After runtime_begin, for generation: tokenizer, backend, memory plan, forward pass and batcher; logs the plan.
+// STATUS_RESTART after an interrupt (NULL: none).
+enum status runtime_open_generation(struct runtime *runtime, const struct settings *settings,
+                                    const char *path, const struct interrupt *interrupt,
+                                    struct error *error) WARN_UNUSED;
 // Pool and backend of the settings.
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
                                  struct error *error) WARN_UNUSED;

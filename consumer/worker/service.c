@@ -7,6 +7,7 @@
 #include "consumer/worker/closing.h"
 #include "consumer/worker/progress_line.h"
 #include "consumer/worker/stop.h"
+#include "consumer/worker/task_runtime.h"
 #include "engine/file/gguf.h"
 #include "engine/file/interrupt.h"
 
@@ -172,15 +173,17 @@ static struct duplicate_limits duplicate_limits(const struct worker_options *opt
 
 // Everything but the members of one run: transport, files, metrics and contexts.
 static struct worker_config configure_worker(const struct service *service, const struct settings *settings,
-                                             const struct runtime *runtime)
+                                             const struct task_runtime *tasks)
 {
+    const struct runtime *runtime = &tasks->runtime;
     bool is_unbounded = settings->kafka.brokers || settings->engine.window;
     return (struct worker_config){
-        .batcher = runtime->batcher,
+        .batcher = tasks->jobs,
+        .embedding = {tasks->input_bytes, tasks->embedding.n_dimensions},
         .n_jobs_max = runtime->plan.batch.n_jobs_max,
         .n_batch = is_unbounded ? 0 : runtime->plan.batch.n_sequences_max,
         .names = {runtime->model_name, text_from_string(runtime->arithmetic), settings->worker.cached_tokens,
-                  settings->worker.same_draws, runtime->names},
+                  settings->worker.same_draws, runtime->names, tasks->task},
         .duplicates = {service->requests_differ && settings->worker.no_reuse, runtime->defaults.sampling,
                        runtime_reads_time(runtime), duplicate_limits(&settings->worker, runtime)},
         .records.store = service->store,
@@ -202,7 +205,8 @@ static struct worker_config configure_worker(const struct service *service, cons
 enum status service_run(const struct service *service, const struct settings *settings,
                         struct worker_progress *progress, struct error *error)
 {
-    struct runtime runtime = {0};
+    struct task_runtime tasks = {0};
+    struct runtime *runtime = &tasks.runtime;
     struct kafka_settings kafka = {0};
     struct transport *transport = NULL;
     struct exporter *exporter = NULL;
@@ -215,29 +219,31 @@ enum status service_run(const struct service *service, const struct settings *se
     watch.exporter = exporter;
     if (status == STATUS_OK) {
         exporter_announce_start(exporter, "loading the model");
-        status = runtime_open(&runtime, settings, settings->model.path, &interrupt, error);
+        status = task_runtime_open(&tasks, settings, settings->model.path, &interrupt, error);
     }
     if (status == STATUS_OK)
-        status = start_worker(service, settings, &runtime, error);
+        status = start_worker(service, settings, runtime, error);
     if (status == STATUS_OK)
         status = open_transport(&transport, &kafka, service, &settings->kafka, &watch, error);
     status = end_start(&watch, status, error);
     progress->was_stopped = !transport;
     if (status == STATUS_OK && transport) {
-        attach_exporter(exporter, transport, service, &kafka, &runtime, settings->worker.metrics_content);
+        attach_exporter(exporter, transport, service, &kafka, runtime, settings->worker.metrics_content);
         struct store_finder finder = {service->late, exporter};
-        struct worker_config config = configure_worker(service, settings, &runtime);
+        struct worker_config config = configure_worker(service, settings, &tasks);
         config.transport = transport;
         config.records.context = &finder;
         config.stop.fd = watch.stop.fd;
-        config.model_check.context = &runtime;
+        config.model_check.context = runtime;
         config.metrics = &exporter->metrics;
         config.exporter.publish = publish_figures;
         config.exporter.context = exporter;
         config.exporter.fd = exporter_fd(exporter);
         config.closing = &closing;
         if (service->line)
-            service->line->n_batch = runtime.plan.batch.n_sequences_max;
+            service->line->counts_prompts = tasks.task != TASK_GENERATE;
+        if (service->line)
+            service->line->n_batch = runtime->plan.batch.n_sequences_max;
         status = worker_run(&config, progress, error);
         closing_at(&closing, "the store");
         struct error stopping = {0};
@@ -253,7 +259,7 @@ enum status service_run(const struct service *service, const struct settings *se
         transport->impl->close(transport);
     kafka_settings_finish(&kafka);
     closing_at(&closing, "the model and its memory");
-    runtime_close(&runtime);
+    task_runtime_close(&tasks);
     closing_end(&closing);
     exporter_close(exporter);
     if (watch.stop.fd >= 0)

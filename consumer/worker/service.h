@@ -15,6 +15,6 @@ struct service {
     struct progress_line *line; // NULL: no progress line
 };
 
-// The caller owns the stores. Errors: as of runtime_open, the transport and worker_run.
+// The caller owns the stores. Errors: as of task_runtime_open, the transport and worker_run.
 enum status service_run(const struct service *service, const struct settings *settings,
                         struct worker_progress *progress, struct error *error) WARN_UNUSED;

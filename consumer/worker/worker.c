@@ -152,6 +152,33 @@ static void compare_id(struct worker *worker, const struct record *record, const
     records->n_ids_met = 0;
 }
 
+// Fails an embedding job whose result the queue cannot take, before it is computed.
+static void fail_if_too_large(const struct worker *worker, struct job *job)
+{
+    struct transport *transport = worker->config->transport;
+    const struct request_embedding *embedding = &job->request.embedding;
+    if (job->result.status != RESULT_NONE || job->request.task != TASK_EMBED ||
+        !transport->impl->result_bytes_max)
+        return;
+    uint64_t most = transport->impl->result_bytes_max(transport),
+             n_dimensions = embedding->n_dimensions ? (uint64_t)embedding->n_dimensions
+                                                    : (uint64_t)worker->config->embedding.n_dimensions;
+    // little-endian float32, in JSON as base64 (schemas/embedding_result.h)
+    uint64_t vector_bytes =
+        n_dimensions * sizeof(float) * (job->source.encoding == ENCODING_JSON ? 4 : 3) / 3;
+    uint64_t bytes = vector_bytes * (uint64_t)embedding->n_inputs;
+    struct error error;
+    if (bytes < most)
+        return;
+    (void)error_set(
+        &error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+        "input: the vectors of %d texts with %llu items have %llu bytes in the result, the topic of "
+        "results takes %llu a record (max.message.bytes): give each job %llu texts at most",
+        embedding->n_inputs, (unsigned long long)n_dimensions, (unsigned long long)bytes,
+        (unsigned long long)most, (unsigned long long)(most / (vector_bytes + 8)));
+    job_fail(job, &error);
+}
+
 static enum duplicate take_duplicate(struct worker *worker, struct job *job)
 {
     if (worker->config->duplicates.is_off)
@@ -161,13 +188,14 @@ static enum duplicate take_duplicate(struct worker *worker, struct job *job)
     return duplicates_take(&worker->duplicates, job, worker_find_store(worker));
 }
 
-int64_t worker_job_bytes(const struct job *job)
+int64_t worker_job_bytes(const struct job *job, int64_t input_bytes)
 {
     size_t n_tokens = job->source.bytes.record < JOB_TOKENS_MAX ? job->source.bytes.record : JOB_TOKENS_MAX;
     int32_t n_sequences = request_n_sequences(&job->request) + request_n_branches(&job->request);
     // an array of tokens grows by doubling
     return (int64_t)(sizeof *job + job->arena.total_bytes + 2 * n_tokens * sizeof(int32_t) +
-                     (size_t)n_sequences * sizeof(struct sequence));
+                     (size_t)n_sequences * sizeof(struct sequence)) +
+           job->request.embedding.n_inputs * input_bytes;
 }
 
 static void receive_record(void *context, const struct record *record)
@@ -184,7 +212,7 @@ static void receive_record(void *context, const struct record *record)
         return;
     }
     compare_id(worker, record, job);
-    job->source.bytes.charged = (size_t)worker_job_bytes(job);
+    job->source.bytes.charged = (size_t)worker_job_bytes(job, worker->config->embedding.input_bytes);
     worker->jobs.n_in_flight++;
     worker->jobs.n_bytes += (int64_t)job->source.bytes.charged;
     worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
@@ -193,6 +221,7 @@ static void receive_record(void *context, const struct record *record)
     worker->records.n_suspects += job->source.crashes > 0;
     cancel_if_asked(worker->config->transport, job);
     fail_if_late(job);
+    fail_if_too_large(worker, job);
     enum duplicate duplicate = DUPLICATE_NONE;
     if (job->result.status == RESULT_NONE)
         duplicate = take_duplicate(worker, job);

@@ -58,9 +58,10 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
 struct tokenizer_input {
     struct text texts[2];
     size_t n_texts; // 1 or 2
-    size_t
-        n_tokens_max; // 0: no limit. A longer input loses tokens at the end of its texts, first of the longer
-                      // one (longest_first of transformers); added tokens stay
+    // 0: no limit. A longer input loses tokens at the end of its texts, first of the longer one (longest_first of
+    // transformers); added tokens stay
+    size_t n_tokens_max;
+    bool cuts_left; // at the start of its texts instead (truncation_side of transformers)
 };
 
 // Appends the ids of the input, and to `types` (may be NULL) the type of each token. *n_cut (may be NULL)

@@ -50,14 +50,18 @@ static void add_tokens(const struct template_item *item, const int32_t *from, si
     }
 }
 
-static void assemble(const struct token_template *template, bool special, const struct token_array texts[2],
-                     const size_t n[2], struct token_array *ids, struct token_array *types)
+// Takes n[i] tokens of each text: the first ones, or the last ones if the start is cut.
+static void assemble(const struct token_template *template, const struct token_array texts[2],
+                     const size_t n[2], bool cuts_left, bool special, struct token_array *ids,
+                     struct token_array *types)
 {
     for (size_t i = 0; i < template->n_items; i++) {
         const struct template_item *item = &template->items[i];
-        if (item->text >= 0)
-            add_tokens(item, texts[item->text].ids, n[item->text], ids, types);
-        else if (special)
+        const struct token_array *text = item->text >= 0 ? &texts[item->text] : NULL;
+        size_t n_kept = text ? n[item->text] : 0;
+        if (n_kept)
+            add_tokens(item, text->ids + (cuts_left ? text->n_ids - n_kept : 0), n_kept, ids, types);
+        else if (special && !text)
             add_tokens(item, &item->token, 1, ids, types);
     }
 }
@@ -82,8 +86,8 @@ enum status tokenizer_encode_input(const struct tokenizer *tokenizer, const stru
     if (n_cut)
         *n_cut = texts[0].n_ids + texts[1].n_ids - n[0] - n[1];
     if (status == STATUS_OK)
-        assemble(&tokenizer->templates[input->n_texts - 1], flags & TOKENIZER_ADD_SPECIAL, texts, n, ids,
-                 types);
+        assemble(&tokenizer->templates[input->n_texts - 1], texts, n, input->cuts_left,
+                 flags & TOKENIZER_ADD_SPECIAL, ids, types);
     token_array_finish(&texts[0]);
     token_array_finish(&texts[1]);
     if (status == STATUS_OK && (ids->failed || (types && types->failed)))

@@ -296,9 +296,9 @@ def a_folder_of_sentence_transformers_says_how_its_vectors_are_made(test):
     expected, _ = folder_vectors(test, plain, TEXTS)
     assert expected == folder_vectors(test, plain, TEXTS, "--pooling", "mean")[0] != folder_vectors(test, plain, TEXTS, "--pooling", "last")[0]
     assert folder_vectors(test, old, TEXTS)[0] == folder_vectors(test, plain, TEXTS, "--pooling", "cls")[0]
-    got, err = folder_vectors(test, whole, TEXTS)
-    assert got == folder_vectors(test, plain, TEXTS, "--prompt", "find: ", "--max-length", "7")[0] != expected
-    assert "4 texts were cut after 7 tokens (max_seq_length" in err and 'after the prompt "find: "' in err, err
+    got, err = folder_vectors(test, whole, TEXTS, "--truncate", "right")
+    assert got == folder_vectors(test, plain, TEXTS, "--prompt", "find: ", "--max-length", "7", "--truncate", "right")[0] != expected
+    assert "4 texts were cut to 7 tokens, the model's max_seq_length" in err and 'after the prompt "find: "' in err, err
     assert folder_vectors(test, whole, TEXTS, "--prompt", "", "--max-length", "256")[0] == expected
     raw, err = folder_vectors(test, bare, TEXTS)
     assert raw == folder_vectors(test, plain, TEXTS, "--no-normalize")[0] != expected and "not normalized" in err, err
@@ -327,10 +327,11 @@ def the_eos_that_a_tokenizer_adds_ends_a_cut_text_too(test):
     settings = {"tokenizer_class": "GPT2Tokenizer", "bos_token": "<|endoftext|>", "eos_token": "<|im_end|>", "add_eos_token": True}
     folder = sentence_folder(test, "eos", pooling={"pooling_mode": "lasttoken"}, tokenizer_config=settings, sentence_bert_config={"max_seq_length": 4})
     text = "a b a b a b a b"
-    cut, _ = folder_vectors(test, folder, [text])
+    cut, _ = folder_vectors(test, folder, [text], "--truncate", "right")
     ids = json.loads(test.run("tokenize", folder, stdin=json.dumps({"text": "a b"}) + "\n").out)
     assert len(ids) == 3, ids  # and the eos
-    assert folder_vectors(test, folder, ["a b"])[0] == cut != folder_vectors(test, folder, [text], "--max-length", "5")[0]
+    assert folder_vectors(test, folder, ["a b"])[0] == cut != folder_vectors(test, folder, [text], "--max-length", "5", "--truncate", "right")[0]
+    assert folder_vectors(test, folder, ["b b"])[0] == folder_vectors(test, folder, ["a b b b"], "--truncate", "left")[0] != cut
 
 
 @case
@@ -351,6 +352,19 @@ def a_file_with_other_lines_is_not_replaced(test):
 
 def tokens(n):
     return "the" + " the" * (n - 1)
+
+
+@case
+def a_text_that_is_too_long_is_refused_with_both_numbers_or_cut_where_it_is_asked_for(test):
+    texts = [tokens(7), "a" + " the" * 8, "the"]
+    lines = vectors_of(test, texts, "--max-length", "7", status=3)
+    assert "embedding" in lines[0] and "embedding" in lines[2], lines
+    assert lines[1]["error"] == {"code": "context_length_exceeded", "message": "the text has 9 tokens: expected at most 7, --max-length"}, lines
+    for side, same in (("right", "a" + " the" * 6), ("left", " the" * 7)):
+        cut = vectors_of(test, texts, "--max-length", "7", "--truncate", side)
+        assert cut[1]["usage"]["total_tokens"] == 7 and cut[1]["embedding"] == vectors_of(test, [same])[0]["embedding"], (side, cut)
+        assert [cut[0], cut[2]] == [lines[0], lines[2]], side
+    assert '--truncate: expected left or right, got "up"' in test.run("embed", test.model, "--truncate", "up", stdin="the\n", status=2).err
 
 
 BOTH_WAYS = {"llama.attention.causal": tiny_model.value(tiny_model.BOOL, False)}
@@ -377,14 +391,14 @@ def such_a_model_refuses_longer_texts_pages_and_to_generate(test):
     lines = vectors_of(test, [tokens(256), tokens(257), "the"], status=3)
     assert "embedding" in lines[0] and "embedding" in lines[2], lines
     assert "the text has 257 tokens: expected at most 256, the model's context" in lines[1]["error"]["message"], lines
-    cut = vectors_of(test, [tokens(257)], "--max-length", "100")
+    cut = vectors_of(test, [tokens(257)], "--max-length", "100", "--truncate", "right")
     assert cut[0]["embedding"] == vectors_of(test, [tokens(100)])[0]["embedding"] and cut[0]["usage"]["total_tokens"] == 100, cut
     for option, value in (("--kv-type", "q8_0"), ("--kv-memory", "64M")):
         refused = test.run("embed", test.model, option, value, stdin="the\n", status=2)
         assert f"{option}: family llama attends in both directions" in refused.err, refused
     test.write("in.jsonl", ['{"prompt": "the"}'])
-    refused = test.run("run", test.path("in.jsonl"), test.model, "-o", test.path("out.jsonl"), status=1)
-    assert "attends in both directions: it generates no text; sheaf embed computes its embeddings" in refused.err, refused
+    refused = test.run("run", test.path("in.jsonl"), test.model, "-o", test.path("out.jsonl"), "--task", "generate", status=1)
+    assert "attends in both directions: it generates no text; a worker with --task embed and sheaf embed compute its embeddings" in refused.err, refused
     shown = test.run("inspect", test.model).out
     assert re.search(f"embeddings +pooling mean, width {tiny_model.WIDTH}, normalized, texts of up to 256 tokens", shown), shown
     facts = json.loads(test.run("inspect", "--json", test.model).out)["embeddings"]
@@ -428,15 +442,15 @@ def a_roberta_folder_and_its_linear_layer_give_vectors(test):
         with open(os.path.join(folder, name, "config.json"), "w", encoding="utf-8") as file:
             json.dump(content, file)
     tiny_model.write_tensors(os.path.join(folder, "2_Dense"), [("linear.weight", [7, width]), ("linear.bias", [7])])
-    vectors, err = folder_vectors(test, folder, TEXTS)
+    vectors, err = folder_vectors(test, folder, TEXTS, "--truncate", "right")
     assert [len(vector) for vector in vectors] == [7] * len(TEXTS) and "texts of up to 48 tokens" in err, err
     assert all(-1 <= x <= 1 for vector in vectors for x in vector), vectors  # tanh, the default
-    # beyond the 48 positions a text is cut, as sentence-transformers does
-    assert "2 texts were cut after 48 tokens" in folder_vectors(test, folder, [tokens(48), tokens(49), tokens(60)])[1]
+    long = [tokens(48), tokens(49), tokens(60)]
+    assert "2 texts were cut to 48 tokens, the model's context" in folder_vectors(test, folder, long, "--truncate", "right")[1]
     quantized = test.path("roberta.gguf")
     test.run("quantize", folder, quantized, "--type", "q8_0")
     shown = test.run("inspect", quantized).out
     assert "embeddings  pooling cls, width 7, not normalized, texts of up to 48 tokens" in shown, shown
-    near, _ = folder_vectors(test, quantized, TEXTS)
+    near, _ = folder_vectors(test, quantized, TEXTS, "--truncate", "right")
     dots = [math.fsum(a * b for a, b in zip(x, y)) / math.sqrt(math.fsum(a * a for a in x) * math.fsum(b * b for b in y)) for x, y in zip(vectors, near)]
     assert min(dots) > 0.99, dots

@@ -31,15 +31,16 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "gpu/kernels": {"schemas", "schemas/base", "engine", "engine/file", "engine/model", "gpu/emulation"},
     "gpu": {"schemas", "schemas/base", "engine", "engine/file", "engine/model", "gpu/emulation", "gpu/kernels"},
     "batching": {"schemas", "schemas/base", "engine", "engine/answer", "engine/grammar", "engine/json_schema", "engine/template", "engine/tokenizer"},
+    "batching/embedding": {"schemas", "schemas/base", "engine", "engine/tokenizer", "batching"},
     "consumer/queue": BASE | {"store"},
     "consumer/queue/kafka/client": BASE | {"consumer/queue"},
     "consumer/queue/kafka": BASE | {"consumer/queue", "consumer/queue/kafka/client"},
     "consumer/observe": BASE | QUEUE | {"store", "batching"},
     "consumer/options": BASE | QUEUE | {"store", "batching", "consumer/observe"},
-    "consumer/worker": BASE | QUEUE | ENGINE | {"store", "gpu", "batching", "consumer/observe", "consumer/options"},
+    "consumer/worker": BASE | QUEUE | ENGINE | {"store", "gpu", "batching", "batching/embedding", "consumer/observe", "consumer/options"},
     "consumer/command/files": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options"},
     "consumer/annotate": BASE | QUEUE | {"schemas/parquet", "store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
-    "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
+    "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "batching/embedding", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
                                                  "consumer/annotate"},
 }
 THIRD_PARTY = {  # header: where its including files stand, and how many at most

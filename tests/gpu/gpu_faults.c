@@ -100,7 +100,7 @@ static void machine_open(struct fault_machine *machine, const struct model *mode
                                                                .n_vocab = model->shape.n_vocab}},
                                     .limits = batch};
     assert_ok(batcher_create(&machine->batcher, &config, &error), &error);
-    assert_ok(engine_thread_start(&machine->thread, machine->batcher, &error), &error);
+    assert_ok(engine_thread_start(&machine->thread, batcher_base(machine->batcher), &error), &error);
 }
 
 static void machine_close(struct fault_machine *machine)

@@ -466,6 +466,11 @@ static void kafka_close(struct transport *transport)
     free(kafka);
 }
 
+static size_t kafka_result_bytes_max(struct transport *transport)
+{
+    return ((struct kafka_transport *)transport)->publishing.outputs.results_bytes_max;
+}
+
 static const struct transport_impl kafka_impl = {
     .name = "kafka",
     .poll = kafka_poll,
@@ -483,6 +488,7 @@ static const struct transport_impl kafka_impl = {
     .confirm_drained = kafka_confirm_drained,
     .quarantine = kafka_quarantine,
     .commit_advice = kafka_commit_advice,
+    .result_bytes_max = kafka_result_bytes_max,
     .grace_ms = KAFKA_GRACE_MS,
 };
 

@@ -109,7 +109,7 @@ static struct rounds run_job(int64_t start_ms, int64_t step_ms)
     clock_ms = start_ms;
     ms_for_a_look = step_ms;
     create_batcher(4);
-    assert_ok(engine_thread_start(&thread, batcher, &error), &error);
+    assert_ok(engine_thread_start(&thread, batcher_base(batcher), &error), &error);
     struct order *order = order_create(ORDER_JOBS);
     job_list_append(&order->jobs, make_job(0));
     assert_true(queue_push(engine_thread_inbox(thread), order));
@@ -189,7 +189,7 @@ TEST(an_order_releases_waiting_jobs_by_partition)
     char partitions[16];
     create_batcher(1);
     fake_model_hold(model); // no job is finished before the order is read
-    assert_ok(engine_thread_start(&thread, batcher, &error), &error);
+    assert_ok(engine_thread_start(&thread, batcher_base(batcher), &error), &error);
     struct order *order = order_create(ORDER_JOBS);
     for (int32_t i = 0; i < 4; i++)
         job_list_append(&order->jobs, make_job(i % 2));
@@ -219,7 +219,7 @@ TEST(an_engine_without_memory_for_a_round_gives_all_jobs_back_and_ends)
     char partitions[16];
     int n_rounds = 0;
     create_batcher(4);
-    assert_ok(engine_thread_start(&thread, batcher, &error), &error);
+    assert_ok(engine_thread_start(&thread, batcher_base(batcher), &error), &error);
     no_round = true;
     struct order *order = order_create(ORDER_JOBS);
     for (int32_t i = 0; i < 3; i++)

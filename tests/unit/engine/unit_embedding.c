@@ -168,6 +168,29 @@ TEST(a_vector_is_cut_then_normalized)
     embedding_bench_close(&bench);
 }
 
+TEST(each_text_has_its_own_dimensions_to_the_bytes_of_an_embedder_with_these)
+{
+    struct embedding_bench bench;
+    static float expected[N_TEXTS * 5], vectors[N_TEXTS * N_EMBD], whole[N_TEXTS * N_EMBD];
+    struct embedding_text texts[N_TEXTS];
+    struct embedder_options options = {.pooling = POOLING_MEAN, .normalize = true};
+    embedding_bench_open(&bench, &(struct model_recipe){.seed = 4});
+    embedder_open(&bench, 64, 4, options);
+    embed_texts(&bench, whole);
+    for (int32_t t = 0; t < N_TEXTS; t++)
+        texts[t] = (struct embedding_text){ids[t], lengths[t], NULL, t % 2 ? 5 : 0};
+    assert_ok(embedder_compute(bench.embedder, texts, N_TEXTS, vectors, &error), &error);
+    options.n_dimensions = 5;
+    embedder_open(&bench, 64, 4, options);
+    embed_texts(&bench, expected);
+    for (int32_t t = 0; t < N_TEXTS; t++)
+        if (t % 2)
+            assert_memory_equal(vectors + t * N_EMBD, expected + t * 5, 5 * sizeof *expected);
+        else
+            assert_memory_equal(vectors + t * N_EMBD, whole + t * N_EMBD, N_EMBD * sizeof *whole);
+    embedding_bench_close(&bench);
+}
+
 TEST(vectors_are_the_same_bytes_in_any_steps)
 {
     static const char *const families[] = {"llama", "gemma2", "qwen2moe", "deepseek2"};

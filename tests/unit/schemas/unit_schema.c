@@ -262,7 +262,7 @@ enum { N_CANDIDATES = sizeof candidates / sizeof *candidates };
 static bool is_prompt(struct text name)
 {
     return text_equals_string(name, "messages") || text_equals_string(name, "prompt") ||
-           text_equals_string(name, "tokens");
+           text_equals_string(name, "tokens") || text_equals_string(name, "input");
 }
 
 static bool is_for_chats(struct text name)
@@ -301,6 +301,10 @@ TEST(what_the_schema_refuses_the_codec_refuses)
             beside = "\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],";
         else if (text_equals_string(fields[i].name, "top_logprobs"))
             beside = "\"prompt\":\"p\",\"logprobs\":true,";
+        else if (text_equals_string(fields[i].name, "truncation_side"))
+            beside = "\"input\":\"p\",\"truncate_prompt_tokens\":1,";
+        else if (fields[i].tasks == 1u << TASK_EMBED)
+            beside = "\"input\":\"p\",";
         else if (text_equals_string(fields[i].name, "json_spacing") ||
                  text_equals_string(fields[i].name, "json_any_order") ||
                  text_equals_string(fields[i].name, "guided_whitespace_pattern"))
@@ -342,7 +346,9 @@ TEST(rules_between_fields_hold_in_the_schema_too)
         {"{\"body\":{\"prompt\":\"p\"},\"method\":\"POST\",\"url\":\"/v1/completions\",\"custom_id\":\"c\"}",
          true},
         {"{\"body\":{\"prompt\":\"p\"},\"method\":\"PUT\"}", false},
-        {"{\"body\":{\"prompt\":\"p\"},\"url\":\"/v1/embeddings\"}", false},
+        {"{\"body\":{\"prompt\":\"p\"},\"url\":\"/v1/responses\"}", false},
+        {"{\"body\":{\"input\":\"p\"},\"url\":\"/v1/embeddings\"}", true},
+        {"{\"input\":\"p\",\"prompt\":\"p\"}", false},
         {"{\"body\":{\"prompt\":\"p\"},\"custom_id\":\"\"}", false},
         {"{\"body\":{}}", false},
         {"{\"body\":null,\"prompt\":\"p\"}", false},
@@ -376,7 +382,7 @@ TEST(the_golden_bytes_fit_the_schemas)
 {
     static const char *const jobs[] = {"job.json", "job.msgpack"};
     static const char *const results[] = {"result.json", "result.msgpack", "result_failed.json",
-                                          "result_completion.json"};
+                                          "result_completion.json", "result_embeddings.json"};
     for (size_t i = 0; i < 2; i++) {
         struct value value = decode_golden(jobs[i]);
         assert_true(schema_takes(&job_root, &value));
@@ -387,6 +393,18 @@ TEST(the_golden_bytes_fit_the_schemas)
         assert_true(schema_takes(&result_root, &value));
         assert_false(schema_takes(&job_root, &value));
     }
+}
+
+// An object with the members of both.
+static struct value join(const struct value *first, const struct value *second)
+{
+    struct value joined;
+    assert_true(value_object_create(&arena, first->object.n_members + second->object.n_members, &joined));
+    for (size_t i = 0; i < first->object.n_members; i++)
+        joined.object.members[joined.object.n_members++] = first->object.members[i];
+    for (size_t i = 0; i < second->object.n_members; i++)
+        joined.object.members[joined.object.n_members++] = second->object.members[i];
+    return joined;
 }
 
 static bool is_written(const struct value *first, const struct value *second, struct text name)
@@ -417,11 +435,13 @@ static void assert_same_members(const struct value *rule, const struct value *fi
 TEST(the_result_schema_has_the_members_that_are_written)
 {
     struct value done = decode_golden("result.json"), failed = decode_golden("result_failed.json"),
-                 plain = decode_golden("result_completion.json");
+                 plain = decode_golden("result_completion.json"),
+                 embeddings = decode_golden("result_embeddings.json");
+    struct value others = join(&failed, &embeddings),
+                 usages = join(value_get(&plain, "usage"), value_get(&embeddings, "usage"));
     const struct value *properties = value_get(&result_root, "properties");
-    assert_same_members(&result_root, &done, &failed);
-    assert_same_members(value_get(properties, "usage"), value_get(&done, "usage"),
-                        value_get(&plain, "usage"));
+    assert_same_members(&result_root, &done, &others);
+    assert_same_members(value_get(properties, "usage"), value_get(&done, "usage"), &usages);
     assert_same_members(value_get(properties, "error"), value_get(&failed, "error"), NULL);
     assert_same_members(definition(&result_root, "choice"), &value_get(&done, "choices")->array.items[0],
                         &value_get(&plain, "choices")->array.items[0]);

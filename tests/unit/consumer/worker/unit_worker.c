@@ -481,7 +481,7 @@ TEST(checks_of_steps_travel_to_the_main_thread_s_log)
     config.executor.take_findings = check_every_step;
     batcher_destroy(stage.batcher);
     assert_int_equal(batcher_create(&stage.batcher, &config, &stage.error), STATUS_OK);
-    stage.config.batcher = stage.batcher;
+    stage.config.batcher = batcher_base(stage.batcher);
     assert_int_equal(stage_run(&stage), STATUS_OK);
     stage_close(&stage);
     FILE *file = fdopen(fd, "r");

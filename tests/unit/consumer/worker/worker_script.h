@@ -340,7 +340,7 @@ static struct stage stage_open(int n_jobs, int n_jobs_max)
         .limits = limits};
     assert_int_equal(batcher_create(&stage.batcher, &config, &stage.error), STATUS_OK);
     stage.config = (struct worker_config){.transport = &stage.script->base,
-                                          .batcher = stage.batcher,
+                                          .batcher = batcher_base(stage.batcher),
                                           .n_jobs_max = n_jobs_max,
                                           .names = {TEXT("fake"), TEXT("sheaf=1 model=fake")},
                                           .limits.idle_s = 0,

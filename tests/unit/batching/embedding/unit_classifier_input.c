@@ -1,6 +1,6 @@
 // What a classification head reads: a text or a pair as the tokenizer or a template joins it, what a limit cuts, and
 // which inputs are rejected.
-#include "batching/classifier_input.h"
+#include "batching/embedding/classifier_input.h"
 #include "engine/tokenizer/vocabulary.h"
 #include "tests/support/cases.h"
 

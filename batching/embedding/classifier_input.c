@@ -1,4 +1,4 @@
-#include "batching/classifier_input.h"
+#include "batching/embedding/classifier_input.h"
 
 #include <string.h>
 #include <strings.h>

@@ -1,0 +1,561 @@
+#include "batching/embedding/embedding_batcher.h"
+
+#include "batching/list.h"
+#include "schemas/base/clock.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SECONDS_PER_LEVEL = 60,
+    // Texts tokenized together, per thread: few, since all of them come before a job that arrives later. A step
+    // waits at most for this many bytes, or for one text that is longer.
+    TOKENIZED_TEXTS = 4,
+    TOKENIZED_BYTES_MAX = 256 << 10,
+};
+
+// A job in the batcher.
+struct embedding_job {
+    struct list_link link; // in `waiting` while it has inputs left, else in `computing`
+    struct job *job;
+    struct text prompt;
+    struct embedding_cut cut;
+    int32_t n_dimensions;
+    int32_t next;             // the input whose turn is next
+    int32_t n_wanted;         // inputs that are computed: all, or those before the first bad one
+    int32_t n_ready;          // inputs that are tokenized and not computed yet
+    struct error input_error; // of the first bad input; unset: none
+    struct error fault;       // of the job as a whole: it ends at once
+    int64_t taken_us, started_us;
+};
+
+// An input that is tokenized.
+struct ready_input {
+    struct embedding_job *of;
+    int32_t index;
+    size_t n_cut;
+    struct token_array ids;
+    struct error error;
+};
+
+struct embedding_batcher {
+    struct job_batcher base; // first: the functions of the table cast
+    struct embedding_batcher_config config;
+    struct job_list arrived;
+    struct list waiting; // by level, the most urgent first; within a level by the turn
+    struct list computing;
+    int32_t n_jobs;
+    bool any_fault;            // a job has a fault
+    int64_t next_deadline_s;   // 0: none
+    struct ready_input *ready; // [n_ready_max], in the order of their turns
+    int32_t n_ready, n_ready_max;
+    size_t n_ready_tokens;
+    struct ready_input *group;    // [n_texts_max] of the step
+    struct embedding_text *texts; // [n_texts_max]
+    float *vectors;               // [n_texts_max, n_dimensions_max]
+    struct error host;            // a fault of the host; unset: none
+};
+
+// ---- create, destroy ----
+
+static const struct job_batcher_impl *own_impl(void);
+
+enum status embedding_batcher_create(struct embedding_batcher **batcher,
+                                     const struct embedding_batcher_config *config, struct error *error)
+{
+    assert(config->n_jobs_max > 0 && config->n_tokens_max > 0 && config->n_texts_max > 0);
+    struct embedding_batcher *b = calloc(1, sizeof *b);
+    if (b) {
+        size_t n_texts = (size_t)config->n_texts_max;
+        b->base.impl = own_impl();
+        b->config = *config;
+        if (!b->config.wall_clock_us)
+            b->config.wall_clock_us = clock_wall_us;
+        b->n_ready_max = 2 * config->n_texts_max;
+        b->ready = calloc(2 * n_texts, sizeof *b->ready);
+        b->group = calloc(n_texts, sizeof *b->group);
+        b->texts = calloc(n_texts, sizeof *b->texts);
+        b->vectors = calloc(n_texts * (size_t)config->rules->n_dimensions_max, sizeof *b->vectors);
+    }
+    if (!b || !b->ready || !b->group || !b->texts || !b->vectors) {
+        embedding_batcher_destroy(b);
+        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embedding batcher: out of memory");
+    }
+    *batcher = b;
+    return STATUS_OK;
+}
+
+void embedding_batcher_destroy(struct embedding_batcher *b)
+{
+    if (!b)
+        return;
+    assert(b->n_jobs == 0 && b->n_ready == 0);
+    free(b->ready);
+    free(b->group);
+    free(b->texts);
+    free(b->vectors);
+    free(b);
+}
+
+struct job_batcher *embedding_batcher_base(struct embedding_batcher *b)
+{
+    return &b->base;
+}
+
+static void note_memory(struct embedding_batcher *b)
+{
+    if (b->host.status == STATUS_OK)
+        (void)error_set(&b->host, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "embedding jobs: out of memory");
+}
+
+// ---- the order of jobs ----
+
+static int64_t level_minute(const struct job *job)
+{
+    return job->deadline_s ? job->deadline_s / SECONDS_PER_LEVEL : INT64_MAX;
+}
+
+// Whether a's level comes before b's.
+static bool is_more_urgent(const struct job *a, const struct job *b)
+{
+    if (a->priority != b->priority)
+        return a->priority > b->priority;
+    return level_minute(a) < level_minute(b);
+}
+
+static bool is_waiting(const struct embedding_job *entry)
+{
+    return entry->next < entry->n_wanted;
+}
+
+// Adds the job to its list: after the other jobs of its level, or to the jobs without inputs left.
+static void queue_job(struct embedding_batcher *b, struct embedding_job *entry)
+{
+    if (!is_waiting(entry)) {
+        list_append(&b->computing, &entry->link);
+        return;
+    }
+    struct list_link *after = b->waiting.last;
+    while (after && is_more_urgent(entry->job, LIST_ITEM(after, struct embedding_job, link)->job))
+        after = after->previous;
+    list_insert(&b->waiting, after, &entry->link);
+}
+
+static void unqueue_job(struct embedding_batcher *b, struct embedding_job *entry)
+{
+    list_remove(is_waiting(entry) ? &b->waiting : &b->computing, &entry->link);
+}
+
+// ---- jobs in and out ----
+
+static void take(struct job_batcher *base, struct job *job)
+{
+    struct embedding_batcher *b = (struct embedding_batcher *)base;
+    assert(b->n_jobs < b->config.n_jobs_max && job->request.task == TASK_EMBED);
+    b->n_jobs++;
+    job_list_append(&b->arrived, job);
+}
+
+static bool is_empty(const struct job_batcher *base)
+{
+    return ((const struct embedding_batcher *)base)->n_jobs == 0;
+}
+
+// Reserves the memory of the job's vectors. False: out of memory.
+static bool allocate_vectors(struct embedding_job *entry)
+{
+    struct job *job = entry->job;
+    struct embeddings *embeddings = &job->result.embeddings;
+    size_t n_inputs = (size_t)job->request.embedding.n_inputs, n_dimensions = (size_t)entry->n_dimensions;
+    struct embedding *items = arena_allocate_array(&job->arena, n_inputs, sizeof *items);
+    float *vectors = arena_allocate_array(&job->arena, n_inputs * n_dimensions, sizeof *vectors);
+    if (!items || !vectors)
+        return false;
+    for (size_t i = 0; i < n_inputs; i++)
+        items[i].items = vectors + i * n_dimensions;
+    *embeddings = (struct embeddings){.items = items,
+                                      .n_items = (int32_t)n_inputs,
+                                      .n_dimensions = entry->n_dimensions,
+                                      .is_base64 = job->request.embedding.is_base64};
+    return true;
+}
+
+static void admit_job(struct embedding_batcher *b, struct embedding_job *entry, struct job *job)
+{
+    const struct request_embedding *request = &job->request.embedding;
+    int32_t width = b->config.rules->n_dimensions_max;
+    *entry = (struct embedding_job){.job = job,
+                                    .cut = {request->truncate_tokens, request->truncates_left},
+                                    .n_dimensions = request->n_dimensions ? request->n_dimensions : width,
+                                    .n_wanted = request->n_inputs,
+                                    .taken_us = clock_us()};
+    if (job->result.error.code == ERROR_CANCELLED) // before it was admitted
+        entry->fault = job->result.error;
+    else if (entry->n_dimensions > width)
+        (void)error_set(&entry->fault, STATUS_REJECT, ERROR_INVALID_FIELD,
+                        "dimensions: expected at most %d, the model's width, got %d", width,
+                        entry->n_dimensions);
+    else if (embedding_input_prompt(b->config.rules, request, &entry->prompt, &entry->fault) != STATUS_OK)
+        assert(entry->fault.status == STATUS_REJECT);
+    b->any_fault = b->any_fault || entry->fault.status != STATUS_OK;
+    if (job->deadline_s && (!b->next_deadline_s || job->deadline_s < b->next_deadline_s))
+        b->next_deadline_s = job->deadline_s;
+    queue_job(b, entry);
+}
+
+static void admit_jobs(struct embedding_batcher *b)
+{
+    while (b->arrived.first && b->host.status == STATUS_OK) {
+        struct embedding_job *entry = malloc(sizeof *entry);
+        if (entry)
+            admit_job(b, entry, job_list_take(&b->arrived));
+        else
+            note_memory(b);
+    }
+}
+
+static void drop_ready(struct embedding_batcher *b, const struct embedding_job *entry)
+{
+    int32_t n_kept = 0;
+    for (int32_t i = 0; i < b->n_ready; i++) {
+        if (b->ready[i].of != entry) {
+            b->ready[n_kept++] = b->ready[i];
+            continue;
+        }
+        b->n_ready_tokens -= b->ready[i].ids.n_ids;
+        token_array_finish(&b->ready[i].ids);
+    }
+    b->n_ready = n_kept;
+}
+
+static struct job *remove_job(struct embedding_batcher *b, struct embedding_job *entry)
+{
+    struct job *job = entry->job;
+    if (entry->n_ready)
+        drop_ready(b, entry);
+    unqueue_job(b, entry);
+    free(entry);
+    b->n_jobs--;
+    return job;
+}
+
+static void finish_job(struct embedding_batcher *b, struct embedding_job *entry, struct job_list *finished)
+{
+    struct error error = entry->fault.status == STATUS_OK ? entry->input_error : entry->fault;
+    int64_t now_us = clock_us(), started_us = entry->started_us ? entry->started_us : now_us;
+    entry->job->figures.queued_us = started_us - entry->taken_us;
+    entry->job->figures.prefill_us = now_us - started_us;
+    struct job *job = remove_job(b, entry);
+    if (error.status == STATUS_OK && result_check(job, &error) == STATUS_OK)
+        job->result.status = RESULT_DONE;
+    else
+        job_fail(job, &error);
+    job_list_append(finished, job);
+}
+
+static void finish_faulty(struct embedding_batcher *b, struct job_list *finished)
+{
+    struct list *const lists[] = {&b->waiting, &b->computing};
+    if (!b->any_fault)
+        return;
+    b->any_fault = false;
+    for (int i = 0; i < 2; i++)
+        LIST_EACH (struct embedding_job, entry, lists[i], link) {
+            if (entry->fault.status != STATUS_OK)
+                finish_job(b, entry, finished);
+        }
+}
+
+static void finish_computed(struct embedding_batcher *b, struct job_list *finished)
+{
+    LIST_EACH (struct embedding_job, entry, &b->computing, link) {
+        if (entry->n_ready == 0)
+            finish_job(b, entry, finished);
+    }
+}
+
+static void cancel(struct job_batcher *base, struct text dataset, struct text job_id, int64_t until_s)
+{
+    struct embedding_batcher *b = (struct embedding_batcher *)base;
+    struct list *const lists[] = {&b->waiting, &b->computing};
+    for (int i = 0; i < 2; i++)
+        LIST_EACH (struct embedding_job, entry, lists[i], link) {
+            if (!job_is_named(entry->job, dataset, job_id, until_s) || entry->fault.status != STATUS_OK)
+                continue;
+            (void)job_cancel(&entry->fault);
+            b->any_fault = true;
+        }
+    for (struct job *job = b->arrived.first; job; job = job->next)
+        if (job_is_named(job, dataset, job_id, until_s))
+            (void)job_cancel(&job->result.error);
+}
+
+// Fails jobs past their deadline. Walks the lists only when the next deadline has passed.
+static void expire_jobs(struct embedding_batcher *b)
+{
+    struct list *const lists[] = {&b->waiting, &b->computing};
+    int64_t now_s = b->config.wall_clock_us() / 1000000;
+    if (!b->next_deadline_s || now_s < b->next_deadline_s)
+        return;
+    b->next_deadline_s = 0;
+    for (int i = 0; i < 2; i++)
+        LIST_EACH (struct embedding_job, entry, lists[i], link) {
+            int64_t deadline_s = entry->job->deadline_s;
+            if (!deadline_s)
+                continue;
+            if (now_s >= deadline_s && entry->fault.status == STATUS_OK) {
+                (void)job_miss_deadline(entry->job, &entry->fault);
+                b->any_fault = true;
+            } else if (!b->next_deadline_s || deadline_s < b->next_deadline_s) {
+                b->next_deadline_s = deadline_s;
+            }
+        }
+}
+
+static void release_job(struct embedding_batcher *b, struct embedding_job *entry, struct job_list *released)
+{
+    struct job *job = remove_job(b, entry);
+    job->result.embeddings = (struct embeddings){0};
+    job->result.prompt_tokens = 0;
+    job->figures = (struct job_figures){.attempts = job->figures.attempts};
+    job_list_append(released, job);
+}
+
+static void release(struct job_batcher *base, bool running_too, struct job_list *released)
+{
+    struct embedding_batcher *b = (struct embedding_batcher *)base;
+    struct list *const lists[] = {&b->waiting, &b->computing};
+    for (struct job *job; (job = job_list_take(&b->arrived)); b->n_jobs--)
+        job_list_append(released, job);
+    for (int i = 0; i < 2; i++)
+        LIST_EACH (struct embedding_job, entry, lists[i], link) {
+            if (running_too || !entry->started_us)
+                release_job(b, entry, released);
+        }
+}
+
+static void release_partitions(struct job_batcher *base, const struct partition_ids *ids,
+                               struct job_list *released)
+{
+    struct embedding_batcher *b = (struct embedding_batcher *)base;
+    struct job_list kept = {0};
+    for (struct job *job; (job = job_list_take(&b->arrived));) {
+        bool is_theirs = partition_ids_have(ids, job);
+        b->n_jobs -= is_theirs;
+        job_list_append(is_theirs ? released : &kept, job);
+    }
+    b->arrived = kept;
+    LIST_EACH (struct embedding_job, entry, &b->waiting, link) {
+        if (!entry->started_us && partition_ids_have(ids, entry->job))
+            release_job(b, entry, released);
+    }
+}
+
+// ---- inputs ----
+
+// The input has no vector.
+static void fail_input(struct embedding_batcher *b, const struct ready_input *input)
+{
+    struct embedding_job *entry = input->of;
+    struct job *job = entry->job;
+    struct error error = input->error;
+    if (error.status != STATUS_REJECT) {
+        note_memory(b);
+        return;
+    }
+    if (job->request.embedding.is_list)
+        (void)error_prefix(&error, "input[%d]", input->index);
+    else
+        (void)error_prefix(&error, "input");
+    if (!job->request.embedding.is_partial) {
+        if (input->index >= entry->n_wanted)
+            return;
+        unqueue_job(b, entry);
+        entry->n_wanted = input->index;
+        entry->input_error = error;
+        queue_job(b, entry);
+        return;
+    }
+    struct embedding *item = &job->result.embeddings.items[input->index];
+    item->items = NULL;
+    item->code = error.code;
+    if (!job_set_text(job, &item->message, text_from_string(error.text)))
+        note_memory(b);
+}
+
+static void tokenize_one(void *context, int index, int thread)
+{
+    struct embedding_batcher *b = context;
+    struct ready_input *input = &b->ready[b->n_ready + index];
+    const struct embedding_job *entry = input->of;
+    const struct request_input *given = &entry->job->request.embedding.inputs[input->index];
+    (void)thread;
+    enum status status = given->text.data
+                             ? embedding_input_encode(b->config.rules, entry->prompt, given->text,
+                                                      &entry->cut, &input->ids, &input->n_cut, &input->error)
+                             : embedding_input_copy(b->config.rules, given->tokens, given->n_tokens,
+                                                    &entry->cut, &input->ids, &input->n_cut, &input->error);
+    assert(status == input->error.status);
+}
+
+// Takes the next input of the job whose turn it is. Returns the bytes of its text.
+static size_t pick_input(struct embedding_batcher *b, struct ready_input *input)
+{
+    struct embedding_job *entry = LIST_ITEM(b->waiting.first, struct embedding_job, link);
+    const struct request_input *given = &entry->job->request.embedding.inputs[entry->next];
+    *input = (struct ready_input){.of = entry, .index = entry->next};
+    if (!entry->started_us) {
+        entry->started_us = clock_us();
+        if (!allocate_vectors(entry))
+            note_memory(b);
+    }
+    unqueue_job(b, entry);
+    entry->next++;
+    entry->n_ready++;
+    queue_job(b, entry);
+    return given->text.data ? given->text.size : (size_t)given->n_tokens * sizeof *given->tokens;
+}
+
+// Tokenizes inputs until two steps are ready.
+static void refill_ready(struct embedding_batcher *b)
+{
+    size_t n_wanted = 2 * (size_t)b->config.n_tokens_max;
+    int n_most = TOKENIZED_TEXTS * pool_n_threads(b->config.pool);
+    while (b->waiting.first && b->n_ready < b->n_ready_max && b->n_ready_tokens < n_wanted &&
+           b->host.status == STATUS_OK) {
+        int n_picked = 0;
+        for (size_t n_bytes = 0; b->waiting.first && b->n_ready + n_picked < b->n_ready_max &&
+                                 n_picked < n_most && n_bytes < TOKENIZED_BYTES_MAX;)
+            n_bytes += pick_input(b, &b->ready[b->n_ready + n_picked++]);
+        if (b->host.status == STATUS_OK)
+            pool_run(b->config.pool, n_picked, tokenize_one, b);
+        int32_t first = b->n_ready;
+        for (int i = 0; i < n_picked; i++) {
+            struct ready_input *input = &b->ready[first + i];
+            if (input->error.status == STATUS_OK) {
+                b->n_ready_tokens += input->ids.n_ids;
+                b->ready[b->n_ready++] = *input;
+                continue;
+            }
+            input->of->n_ready--;
+            token_array_finish(&input->ids);
+            fail_input(b, input);
+        }
+    }
+}
+
+// ---- the step ----
+
+// Moves ready inputs to the group: the first one, and those after it that fit into the step beside it.
+static int32_t choose_group(struct embedding_batcher *b, int32_t *n_tokens)
+{
+    int32_t n = 0, n_kept = 0;
+    size_t n_ids = 0;
+    for (int32_t i = 0; i < b->n_ready; i++) {
+        const struct ready_input *input = &b->ready[i];
+        bool fits = n == 0 ||
+                    (n < b->config.n_texts_max && n_ids + input->ids.n_ids <= (size_t)b->config.n_tokens_max);
+        if (!fits) {
+            b->ready[n_kept++] = *input;
+            continue;
+        }
+        b->texts[n] =
+            (struct embedding_text){input->ids.ids, (int32_t)input->ids.n_ids, NULL, input->of->n_dimensions};
+        b->group[n++] = *input;
+        n_ids += input->ids.n_ids;
+    }
+    b->n_ready = n_kept;
+    b->n_ready_tokens -= n_ids;
+    *n_tokens = (int32_t)n_ids;
+    return n;
+}
+
+static bool is_finite(const float *vector, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (!isfinite(vector[i]))
+            return false;
+    return true;
+}
+
+static void take_vector(struct embedding_batcher *b, struct ready_input *input, const float *vector)
+{
+    struct embedding_job *entry = input->of;
+    struct job *job = entry->job;
+    if (!is_finite(vector, entry->n_dimensions)) {
+        (void)error_set(&input->error, STATUS_REJECT, ERROR_LOGITS_NAN,
+                        "the model's hidden state has a NaN or an infinity");
+        fail_input(b, input);
+        return;
+    }
+    float *items = (float *)job->result.embeddings.items[input->index].items;
+    memcpy(items, vector, (size_t)entry->n_dimensions * sizeof *items);
+    job->result.prompt_tokens += (int32_t)input->ids.n_ids;
+    job->result.embeddings.n_cut_tokens += (int32_t)input->n_cut;
+}
+
+static enum status compute_step(struct embedding_batcher *b, struct step_figures *figures,
+                                struct error *error)
+{
+    int32_t n_tokens = 0, n_texts = choose_group(b, &n_tokens);
+    if (n_texts == 0)
+        return STATUS_OK;
+    int64_t start_us = clock_us();
+    enum status status = embedder_compute(b->config.embedder, b->texts, n_texts, b->vectors, error);
+    int64_t computed_us = clock_us();
+    for (int32_t i = 0; i < n_texts; i++) {
+        b->group[i].of->n_ready--;
+        if (status == STATUS_OK)
+            take_vector(b, &b->group[i], b->vectors + (ptrdiff_t)i * b->config.rules->n_dimensions_max);
+        token_array_finish(&b->group[i].ids);
+    }
+    figures->n_sequences = n_texts;
+    figures->n_tokens = figures->prefill_tokens = n_tokens;
+    figures->compute_us = computed_us - start_us;
+    figures->finish_us = clock_us() - computed_us;
+    figures->finished_us = b->config.wall_clock_us();
+    return status;
+}
+
+static int32_t count_waiting(const struct embedding_batcher *b)
+{
+    int64_t n = b->n_ready;
+    for (const struct list_link *link = b->waiting.first; link; link = link->next) {
+        const struct embedding_job *entry = LIST_ITEM((struct list_link *)link, struct embedding_job, link);
+        n += entry->n_wanted - entry->next;
+    }
+    return n < INT32_MAX ? (int32_t)n : INT32_MAX;
+}
+
+static enum status compute_round(struct job_batcher *base, struct job_list *finished,
+                                 struct step_figures *figures, struct error *error)
+{
+    struct embedding_batcher *b = (struct embedding_batcher *)base;
+    int64_t start_us = clock_us();
+    admit_jobs(b);
+    expire_jobs(b);
+    finish_faulty(b, finished);
+    refill_ready(b);
+    *figures = (struct step_figures){.prepare_us = clock_us() - start_us, .n_waiting = count_waiting(b)};
+    enum status status = b->host.status == STATUS_OK ? compute_step(b, figures, error) : b->host.status;
+    if (b->host.status != STATUS_OK) {
+        *error = b->host;
+        return b->host.status;
+    }
+    if (status == STATUS_OK)
+        finish_computed(b, finished);
+    return status;
+}
+
+static const struct job_batcher_impl *own_impl(void)
+{
+    static const struct job_batcher_impl impl = {.take = take,
+                                                 .is_empty = is_empty,
+                                                 .cancel = cancel,
+                                                 .round = compute_round,
+                                                 .release = release,
+                                                 .release_partitions = release_partitions};
+    return &impl;
+}

@@ -1,0 +1,37 @@
+// The batcher of embedding jobs: the counterpart of batcher.h for a worker that computes vectors.
+//
+//   jobs with inputs left            tokens            one step
+//   level 0   a  b  c   ── in turns ──> ready inputs ──> embedder ──> vectors ──> finished jobs
+//   level 1   d
+//
+// Inputs are planned one by one: the jobs of a level (priority and minute of the deadline) take turns, an input
+// each, so a job of 2,048 inputs delays others by one input. Inputs are tokenized as their turns come, some more
+// than the tokens of two steps ahead, so memory is bounded. A vector depends neither on the other inputs nor on the step.
+//
+// A job fails with the error of its first bad input, whatever was computed first; with `partial` each bad input
+// has its own error. The texts of errors begin with the input: "input[3]: the text has ...".
+// Thread: engine.
+#pragma once
+
+#include "batching/embedding/embedding_input.h"
+#include "batching/job_batcher.h"
+#include "engine/embedding.h"
+#include "schemas/base/pool.h"
+
+struct embedding_batcher;
+
+struct embedding_batcher_config {
+    struct embedder *embedder;
+    const struct embedding_rules *rules; // must outlive the batcher
+    struct pool *pool;                   // tokenizes; may be the embedder's backend's pool
+    int32_t n_jobs_max;
+    int32_t n_tokens_max, n_texts_max; // of one step
+    int64_t (*wall_clock_us)(void);    // since 1970 UTC, for deadlines; NULL: clock_wall_us
+};
+
+enum status embedding_batcher_create(struct embedding_batcher **batcher,
+                                     const struct embedding_batcher_config *config,
+                                     struct error *error) WARN_UNUSED;
+// The batcher must be empty: finish or release its jobs first.
+void embedding_batcher_destroy(struct embedding_batcher *batcher);
+struct job_batcher *embedding_batcher_base(struct embedding_batcher *batcher);

@@ -1,0 +1,201 @@
+"""sheaf embed of a table's column: row i of the vectors is row i of the table, in every format, and after an interruption."""
+import ast
+import base64
+import csv
+import json
+import math
+import os
+import resource
+import signal
+import sqlite3
+import struct
+
+import tiny_model
+from session import case, text_of
+
+WIDTH = tiny_model.WIDTH
+
+
+def rows_of(n):
+    """Some texts are equal, some have quotes and line feeds, some no vector."""
+    return [(str(i), "" if i % 50 == 7 else text_of(i % 90, 1 + i % 9) + ('",\n"' if i % 11 == 0 else "")) for i in range(n)]
+
+
+def write_csv(test, name, rows, delimiter=","):
+    with open(test.path(name), "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([("id", "text"), *rows])
+
+
+def lines_of(test, texts, *options):
+    """The vectors of sheaf embed of these lines; None: it has an error."""
+    stdin = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    lines = [json.loads(line) for line in test.run("embed", test.model, *options, stdin=stdin).out.splitlines()]
+    return [line.get("embedding") for line in lines], [line.get("error") for line in lines]
+
+
+def load(test, name):
+    """NumPy's array as a list of rows' bytes, with its header."""
+    data = test.read(name)
+    assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
+    (n,) = struct.unpack("<H", data[8:10])
+    assert (10 + n) % 64 == 0, n
+    header = ast.literal_eval(data[10:10 + n].decode())
+    n_rows, n_items = header["shape"]
+    assert header["fortran_order"] is False, header
+    size = {"<f4": 4, "<f2": 2, "|i1": 1, "|u1": 1}[header["descr"]] * n_items
+    assert len(data) == 10 + n + n_rows * size, header
+    return header, [data[10 + n + i * size:10 + n + (i + 1) * size] for i in range(n_rows)]
+
+
+def packed(vector):
+    return struct.pack(f"<{len(vector)}f", *vector)
+
+
+def single(vector):
+    """As float32: the shortest digits of JSON are of this type."""
+    return list(struct.unpack(f"<{len(vector)}f", packed(vector)))
+
+
+NAN = [math.nan] * WIDTH
+
+
+@case
+def row_i_of_the_array_is_the_vector_of_row_i_and_equal_texts_are_computed_once(test):
+    rows = rows_of(1500)
+    write_csv(test, "in.csv", rows)
+    expected, errors = lines_of(test, [text for _, text in rows])
+    done = test.run("embed", test.model, "in.csv", "--column", "text", "-o", "out.npy", "--errors", "errors.jsonl", status=3)
+    header, found = load(test, "out.npy")
+    assert header["shape"] == (1500, WIDTH) and header["descr"] == "<f4", header
+    for i, row in enumerate(found):
+        assert row == packed(expected[i]) if expected[i] else all(map(math.isnan, struct.unpack(f"<{WIDTH}f", row))), i
+    listed = [json.loads(line) for line in test.read("errors.jsonl").splitlines()]
+    bad = [i for i, error in enumerate(errors) if error]
+    assert [line["index"] for line in listed] == bad and [line["error"] for line in listed] == [errors[i] for i in bad], listed
+    assert "30 of 1500 rows have no vector, see errors.jsonl" in done.err, done
+    n_different = len({text for _, text in rows})
+    assert f"{1500 - n_different} of them with the text of another" in done.err, (n_different, done)
+    assert not [name for name in os.listdir(test.folder) if "part" in name or "vectors" in name], os.listdir(test.folder)
+
+
+@case
+def other_types_are_conversions_of_the_same_vectors(test):
+    rows = [row for row in rows_of(40) if row[1]]
+    write_csv(test, "in.csv", rows)
+    vectors = list(map(single, lines_of(test, [text for _, text in rows], "--pooling", "mean")[0]))
+    for kind, descr in (("f16", "<f2"), ("int8", "|i1"), ("binary", "|u1")):
+        test.run("embed", "in.csv", "--model", test.model, "--pooling", "mean", "--column", "text", "-o", f"{kind}.npy", "--vector-type", kind)
+        header, found = load(test, f"{kind}.npy")
+        assert header["descr"] == descr, header
+        if kind == "f16":
+            assert found == [struct.pack(f"<{WIDTH}e", *vector) for vector in vectors]
+        elif kind == "int8":
+            for row, vector in zip(found, vectors):
+                assert all(abs(item - 127 * x) <= 0.5001 for item, x in zip(struct.unpack(f"{WIDTH}b", row), vector)), (row, vector)
+        else:
+            bits = ["".join("1" if x > 0 else "0" for x in vector) for vector in vectors]
+            assert found == [int(text, 2).to_bytes(WIDTH // 8, "big") for text in bits]
+
+
+@case
+def a_table_gets_a_column_of_vectors_in_each_format(test):
+    rows = rows_of(60)
+    write_csv(test, "in.csv", rows)
+    write_csv(test, "in.tsv", rows, "\t")
+    test.write("in.jsonl", [json.dumps({"id": name, "text": text}) for name, text in rows])
+    database = sqlite3.connect(test.path("in.db"))
+    database.execute("CREATE TABLE t (id TEXT, text TEXT)")
+    database.executemany("INSERT INTO t VALUES (?, ?)", rows)
+    database.commit()
+    expected = [vector and packed(vector) for vector in lines_of(test, [text for _, text in rows])[0]]
+    for source, options in (("in.csv", []), ("in.tsv", []), ("in.jsonl", []), ("in.db", ["--table", "t"])):
+        for output in ("out.csv", "out.tsv", "out.jsonl", "out.db", "out.npy"):
+            into = ["--into", "vectors"] if output == "out.db" else []
+            test.run("embed", source, test.model, "--column", "text", "-o", output, "--overwrite", *options, *into, status=3)
+            if output.endswith("sv"):
+                with open(test.path(output), encoding="utf-8", newline="") as file:
+                    header, *found = csv.reader(file, delimiter="," if output == "out.csv" else "\t")
+                assert header == ["id", "text", "embedding"], header
+                found = [(name, text, base64.b64decode(vector) or None) for name, text, vector in found]
+            elif output == "out.jsonl":
+                found = [json.loads(line) for line in test.read(output).splitlines()]
+                found = [(line["id"], line["text"], packed(line["embedding"]) if "embedding" in line else None) for line in found]
+            elif output == "out.db":
+                found = sqlite3.connect(test.path(output)).execute("SELECT id, text, embedding FROM vectors").fetchall()
+            else:
+                found = [row if not math.isnan(struct.unpack("<f", row[:4])[0]) else None for row in load(test, output)[1]]
+                found = [(name, text, vector) for (name, text), vector in zip(rows, found)]
+            assert found == [(name, text, vector) for (name, text), vector in zip(rows, expected)], (source, output)
+
+
+def interrupt(test, rows, output):
+    """At half of the vectors the file may not grow further."""
+    limit = 128 + len(rows) * WIDTH * 4 // 2
+    cut = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    finished = test.run("embed", test.model, "in.csv", "--column", "text", "-o", output, "--max-rows", "64", status=1, preexec_fn=cut)
+    assert "File too large" in finished.err and not test.exists(output), finished
+
+
+@case
+def an_interrupted_command_resumes_to_the_same_bytes(test):
+    rows = rows_of(900)
+    write_csv(test, "in.csv", rows)
+    for output, part in (("out.npy", "out.npy.part"), ("out.csv", "out.csv.vectors.part")):
+        whole = test.run("embed", test.model, "in.csv", "--column", "text", "-o", output, status=3)
+        expected = test.read(output)
+        os.remove(test.path(output))
+        interrupt(test, rows, output)
+        n_before = json.loads(test.read(part + ".state"))["n_lines"]
+        assert 0 < n_before < len(rows), n_before
+        refused = test.run("embed", test.model, "in.csv", "--column", "id", "-o", output, status=1)
+        assert "was computed from other rows" in refused.err, refused
+        refused = test.run("embed", test.model, "in.csv", "--column", "text", "-o", output, "--pooling", "mean", status=1)
+        assert "was written with other options" in refused.err, refused
+        rest = test.run("embed", test.model, "in.csv", "--column", "text", "-o", output, "--errors", "errors.jsonl", status=3)
+        assert f"resuming: {n_before} rows were computed before" in rest.err, rest
+        assert test.read(output) == expected and len(test.read("errors.jsonl").splitlines()) == 18
+        assert "18 of 900 rows have no vector" in whole.err and "18 of 900 rows have no vector" in rest.err, (whole, rest)
+        assert not [name for name in os.listdir(test.folder) if "part" in name or "vectors" in name], os.listdir(test.folder)
+
+
+@case
+def a_killed_command_resumes_to_the_same_bytes(test):
+    rows = rows_of(3000)
+    write_csv(test, "in.csv", rows)
+    test.run("embed", test.model, "in.csv", "--column", "text", "-o", "expected.npy", status=3)
+    command = ["embed", test.model, "in.csv", "--column", "text", "-o", "out.npy", "--max-rows", "16", "--threads", "1"]
+    for _ in range(3):
+        process = test.start(*command)
+        before = os.path.getsize(test.path("out.npy.part")) if test.exists("out.npy.part") else 0
+        test.wait_until("it grows", lambda: process.poll() is not None or (test.exists("out.npy.part") and os.path.getsize(test.path("out.npy.part")) > before + 128))
+        process.send_signal(signal.SIGKILL)
+        test.wait(process)
+    if not test.exists("out.npy"):
+        test.run(*command, status=3)
+    assert test.read("out.npy") == test.read("expected.npy")
+
+
+@case
+def rows_without_a_text_and_wrong_options_are_named(test):
+    test.write("in.jsonl", ['{"text": "the"}', '{"text": 5}', '{"other": 1}', '{"text": "the winter"}'])
+    test.run("embed", test.model, "in.jsonl", "--column", "text", "-o", "out.npy", "--errors", "errors.jsonl", status=3)
+    listed = [json.loads(line) for line in test.read("errors.jsonl").splitlines()]
+    assert [(line["index"], line["line"], line["error"]["message"]) for line in listed] == [
+        (1, 2, "column text: expected a text, got 5"), (2, 3, "column text: expected a text, got null")], listed
+    write_csv(test, "in.csv", rows_of(3))
+    for arguments, words in ((["in.csv", "-o", "x.npy"], "--column: expected one of id, text"),
+                             (["in.csv", "--column", "body", "-o", "x.npy"], '--column: expected one of id, text, got "body"'),
+                             (["in.csv", "--column", "text"], "give -o OUT.npy"),
+                             (["in.csv", "--column", "text", "-o", "x.bin"], "expected .npy, .csv, .tsv, .jsonl or .db at its end"),
+                             (["in.csv", "--column", "text", "-o", "x.npy", "--vector-type", "f64"], 'expected f32, f16, int8 or binary, got "f64"'),
+                             (["in.csv", "--column", "text", "-o", "x.npy", "--vector-type", "int8", "--no-normalize"], "expected vectors of length 1"),
+                             (["in.csv", "--column", "text", "-o", "x.db"], "-o OUT.db and --into TABLE"),
+                             (["in.csv", "--column", "text", "-o", "in.csv", "--overwrite"], "in.csv"),
+                             (["in.csv", "--column", "text", "-o", "out.npy"], "out.npy exists: --overwrite replaces it"),
+                             (["no.csv", "--column", "text", "-o", "x.npy"], "no.csv")):
+        refused = test.run("embed", test.model, *arguments, status=None)
+        assert refused.status in (1, 2) and words in refused.err and not test.exists("x.npy"), refused
+    assert "sheaf embed MODEL TABLE" in test.run("embed", test.model, "--column", "text", stdin="the\n", status=2).err
+    write_csv(test, "empty.csv", [])
+    test.run("embed", test.model, "empty.csv", "--column", "text", "-o", "empty.npy")
+    assert load(test, "empty.npy")[0]["shape"] == (0, WIDTH)
