@@ -156,7 +156,7 @@ static char *random_prompt(uint64_t *state, const struct thinking_format *format
     return prompt;
 }
 
-struct task {
+struct thinking_job {
     char prompt[64];
     uint64_t seed;
     int32_t budget, max_tokens, n;
@@ -166,20 +166,20 @@ static void run_tasks(const struct thinking_format *format, struct batch_limits 
                       uint64_t seed, int64_t *n_preempted, int64_t *n_accepted)
 {
     enum { N_TASKS = 150 };
-    struct task tasks[N_TASKS];
+    struct thinking_job tasks[N_TASKS];
     uint64_t state = random_seed(seed);
     bench_format = (struct answer_format){.thinking = format};
     bench_drafts = limits.n_drafts_max = n_drafts;
     struct bench bench = bench_open(limits);
     bench_drafts = 0;
     for (int i = 0; i < N_TASKS; i++) {
-        struct task *task = &tasks[i];
-        *task = (struct task){.seed = random_below(&state, 3),
-                              .budget = (int32_t)random_below(&state, 16) - 1,
-                              .max_tokens = 1 + (int32_t)random_below(&state, 40),
-                              .n = random_below(&state, 5) ? 1 : 3};
+        struct thinking_job *task = &tasks[i];
+        *task = (struct thinking_job){.seed = random_below(&state, 3),
+                                      .budget = (int32_t)random_below(&state, 16) - 1,
+                                      .max_tokens = 1 + (int32_t)random_below(&state, 40),
+                                      .n = random_below(&state, 5) ? 1 : 3};
         if (i % 3 == 2) // an answer before it is a draft of this one
-            *task = (struct task){
+            *task = (struct thinking_job){
                 .seed = tasks[i - 1].seed, .budget = tasks[i - 1].budget, .max_tokens = 40, .n = 1};
         strcpy(task->prompt, i % 3 == 2 ? tasks[i - 1].prompt : random_prompt(&state, format, (char[64]){0}));
         char id[16], more[128];
@@ -191,7 +191,7 @@ static void run_tasks(const struct thinking_format *format, struct batch_limits 
     run_to_end(&bench);
     assert_int_equal(bench.finished.n_jobs, N_TASKS);
     for (const struct job *job = bench.finished.first; job; job = job->next) {
-        const struct task *task = &tasks[atoi(job->job_id.data)];
+        const struct thinking_job *task = &tasks[atoi(job->job_id.data)];
         int32_t n_thought = 0, n_tokens = 0, n_forced = 0;
         assert_int_equal(job->result.status, RESULT_DONE);
         for (int32_t c = 0; c < task->n; c++) {
