@@ -8,7 +8,7 @@ enum {
     VERSION_MIN = 2,
     VERSION_MAX = 3,
     ALIGNMENT_DEFAULT = 32,
-    KEY_BYTES_MIN = 8 + 1 + 4 + 1,         // the shortest key-value: a key of one byte, a value of one
+    KEY_BYTES_MIN = 8 + 1 + 4 + 1,         // the shortest pair: key and value have one byte each
     TENSOR_BYTES_MIN = 8 + 1 + 4 + 8 + 12, // the shortest tensor info: a name of one byte, one dimension
 };
 

@@ -17,7 +17,7 @@ struct control {
     // A search of the jobs topic for datasets without a marker (marker.h).
     struct {
         bool is_done;
-        bool has_dataset; // the dataset is one of them
+        bool has_dataset; // the search found the dataset
         int64_t start;    // kafka_topic_start of the control topic at the search
     } search;
     struct arena arena;
