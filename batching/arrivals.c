@@ -12,7 +12,7 @@ static void prepare_one(void *context, int index, int thread)
         assert(b->jobs.preparing[index]->error.status != STATUS_OK);
 }
 
-// NULL: out of memory; b->faults has the error.
+// Returns NULL when memory runs out; b->faults has the error.
 static struct prompt *create_prompt(struct batcher *b, struct job *job)
 {
     struct prompt *prompt = prompt_create(job);
@@ -23,7 +23,7 @@ static struct prompt *create_prompt(struct batcher *b, struct job *job)
     return prompt;
 }
 
-// False: out of memory; b->faults has the error.
+// Returns false when memory runs out; b->faults has the error.
 static bool start_long(struct batcher *b, struct job *job)
 {
     struct error error;

@@ -7,9 +7,9 @@
 #include "batching/batcher_state.h"
 
 enum {
-    // Bytes of the largest short record, and of the records that one pool thread prepares before a step.
-    // Tokenizing takes 0.02 us a byte for words of normal text; at worst, for a text that is a single word,
-    // 0.35 us.
+    // Size of the largest short record, and the limit on the bytes that one pool thread prepares before a
+    // step. Tokenizing takes 0.02 us per byte of ordinary text. The worst case is a text without word
+    // boundaries: 0.35 us per byte.
     ARRIVALS_BYTES_MAX = 256 << 10,
 };
 

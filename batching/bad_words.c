@@ -25,8 +25,8 @@ static enum status add_both(struct prompt *prompt, const struct tokenizer *token
     buffer_add_text(&blank, word);
     size_t length = prompt->vocabulary.bad_words.n_ids;
     enum status status = blank.failed ? STATUS_RETRY : add_word(prompt, tokenizer, word);
-    // Also with a leading blank, unless the vocabulary cannot spell the word: then the blank alone would be
-    // forbidden.
+    // Also forbids the word with a leading blank, unless the vocabulary cannot spell the word: then the
+    // second sequence would forbid the blank alone.
     if (status == STATUS_OK && (word.size == 0 || prompt->vocabulary.bad_words.ids[length] > 0))
         status = add_word(prompt, tokenizer, (struct text){blank.data, blank.size});
     buffer_finish(&blank);

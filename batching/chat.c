@@ -11,15 +11,15 @@ struct chat {
     const struct template_environment *environment;
     const struct answer_format *format;
     struct value variables;          // the job's variables, perhaps with renamed roles
-    const struct value *messages;    // of `variables`
-    struct template_source *sources; // [n_sources] contents and calls, in order
+    const struct value *messages;    // the array inside `variables`
+    struct template_source *sources; // [n_sources] message contents and tool calls in the order of the prompt
     uint32_t n_sources;
     bool has_warned_of_name;
     size_t n_before_name; // messages up to the first with a name that the template may read; 0: none
     struct error *error;
 };
 
-enum { SHOWN_BYTES = 64 }; // of a role or a name that a message shows
+enum { SHOWN_BYTES = 64 }; // bytes of a role or a name shown in an error message
 
 static int shown(struct text text)
 {
@@ -108,7 +108,7 @@ static bool is_member(struct text key)
     return false;
 }
 
-// Null, or the empty list of an answer, such as "annotations", needs no warning.
+// A null, or an empty list such as an answer's "annotations", needs no warning.
 static bool says_nothing(const struct value *value)
 {
     return value->kind == VALUE_NULL || (value->kind == VALUE_ARRAY && value->array.n_items == 0);
@@ -162,7 +162,8 @@ static bool warn_of_variable(struct chat *chat, const struct value_member *varia
                     is_field ? "" : "chat_template_kwargs.", shown(key), key.data);
 }
 
-// Behind the last warning that has room nothing is looked up: a request may have a million members.
+// Once the list of warnings is full, unread members are no longer searched: a request may have a million of
+// them.
 static bool has_room(const struct chat *chat)
 {
     return chat->job->result.n_warnings < JOB_WARNINGS_MAX;
@@ -193,7 +194,8 @@ static bool copy_unnamed(const struct value *message, struct arena *arena, struc
     return true;
 }
 
-// A template that names "name" may mean a tool's alone: so the prompt is rendered again without the names.
+// A template that contains "name" may read only the names of tools. So the prompt is rendered again without
+// the messages' names, and the two texts are compared.
 static enum status warn_of_names(struct chat *chat, struct text rendered)
 {
     struct arena *arena = &chat->job->arena;
@@ -307,7 +309,7 @@ static enum status refuse_call(struct chat *chat, size_t index, size_t call_inde
         index, call_index, shown(name), name.data);
 }
 
-// A text such as "/think" or "/no_think", which the template searches for and removes.
+// True for texts such as "/think" or "/no_think": the template searches for them and removes them.
 static bool is_switch(const struct chat *chat, struct text text)
 {
     text = text_trim(text);
@@ -350,7 +352,7 @@ static enum status check_member(struct chat *chat, size_t index, const struct va
     return status;
 }
 
-// `end`: of the rendered text, where a continued message ends it.
+// `end` is the length of the rendered text, cut where a continued message ends it.
 static enum status check_arrivals(struct chat *chat, size_t end)
 {
     const struct template_source *source = chat->sources;
@@ -465,7 +467,7 @@ static bool lacks_content(const struct value *message)
     return first_call(message) && !value_get(message, "content");
 }
 
-// Gives such messages an empty text. *has_changed is false where there are none.
+// Replaces missing contents by an empty text. *has_changed is false if no content was missing.
 static enum status fill_contents(struct chat *chat, bool *has_changed)
 {
     struct arena *arena = &chat->job->arena;
@@ -509,8 +511,8 @@ static enum status render_once(struct chat *chat, struct buffer *rendered, struc
     return template_render(chat->template, &chat->variables, &tracked, rendered, error);
 }
 
-// As transformers passes the messages. A template that fails on a missing content gets empty texts: there is no
-// other way to say a call and nothing beside it.
+// Passes the messages as transformers does. If the template fails on a message without content, tries again
+// with empty texts: a message that only calls a tool has no content.
 static enum status render_messages(struct chat *chat, struct buffer *rendered)
 {
     bool has_changed = false;

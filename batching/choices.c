@@ -10,12 +10,12 @@
 struct answer_scan {
     struct text bytes;
     struct choice *choice;
-    size_t position;      // in the bytes
-    int32_t n_characters; // of the text so far
+    size_t position;      // index into the answer's bytes
+    int32_t n_characters; // characters of the text so far
     int32_t n_tokens;     // tokens with text_offset converted to characters
 };
 
-// A stop string removed the text of some tokens: their offset is the text's length.
+// A stop string removed the text of some tokens: their offset becomes the text's length.
 static void place_tokens(struct answer_scan *reading, size_t end)
 {
     struct logprob_entry *entries = reading->choice->logprobs;
@@ -191,13 +191,13 @@ static bool put_calls(struct job *job, const struct sequence *sequence, const st
     return true;
 }
 
-// Counts reasoning tokens as vLLM does: without the tokens of the opening and closing marks.
-// So are the tokens with which a budget closed them.
+// Counts reasoning tokens as vLLM does: the tokens of the opening and closing marks do not count, nor do the
+// tokens that a thinking budget forced.
 static int32_t count_thoughts(const struct token_ends *ends, const struct text_spans *thoughts,
                               const struct token_array *closing)
 {
     int32_t n = 0;
-    size_t next = 0; // of the closing tokens
+    size_t next = 0; // index into the closing tokens
     for (int32_t i = 0; i < ends->n; i++) {
         bool is_closing = next < closing->n_ids && closing->ids[next] == i;
         next += is_closing;

@@ -18,7 +18,8 @@ static bool is_mask_empty(const uint32_t *mask, int32_t n_words)
     return i == n_words;
 }
 
-// The mask is empty: a model without an end token ends its answer where the constraint allows no other token.
+// Called when the mask is empty. If the model has no end token, the answer ends where the constraint allows
+// no other token.
 static enum status judge_dead_end(struct sequence *sequence)
 {
     enum status status = matcher_may_end(&sequence->constrained.matcher, &sequence->constrained.is_complete,
@@ -37,7 +38,7 @@ static enum status start_matcher(struct sequence *sequence)
                               &sequence->constrained.error);
 }
 
-// Finds the mask of the answer's token n_generated, which is the matcher's next one.
+// Computes the mask of the answer's token n_generated, the next token that the matcher reads.
 static enum status find_mask(struct sequence *sequence, int32_t n_generated, uint32_t *mask,
                              struct error *error)
 {
@@ -73,8 +74,8 @@ static void fail_matching(struct sequence *sequence)
                   text);
 }
 
-// False: the sequence takes no token, because its mask failed or nothing can follow; finish_reason is set.
-// For sequences with or without a constraint.
+// Returns false if the sequence takes no further token, because its mask failed or nothing can follow; then
+// finish_reason is set. Sequences without a constraint call it too.
 static bool may_continue(struct sequence *sequence)
 {
     if (sequence->constrained.error.status != STATUS_OK)
@@ -248,9 +249,9 @@ static bool append_forced(struct sequence *sequence, int32_t token, const struct
     return sequence->answer.finish_reason == FINISH_NONE;
 }
 
-// With close_at_max_tokens: drops forced tokens from the end until the answer can still close within
-// max_tokens. The tokenizer may use more tokens than the limit assumed for the same bytes. The longest run is
-// tried first, because a cost that is too high midway may be fine at the end, where the answer is complete.
+// With close_at_max_tokens: removes forced tokens from the end until the answer can still close within
+// max_tokens. The tokenizer may need more tokens for the same bytes than the limit assumed. Tries the longest
+// run first: the answer may be complete at its end, although the cost in its middle is too high.
 static enum status keep_closing(struct sequence *sequence, struct forcing *forcing,
                                 const struct tokenizer *tokenizer)
 {
@@ -330,7 +331,7 @@ static enum status judge_closing(struct sequence *sequence, const struct token_a
     return status;
 }
 
-// Closes a thought whose budget is spent. False: no token is forced, or the answer has ended.
+// Closes a thought that has used up its budget. False: no token is forced, or the answer has ended.
 static bool close_thought(struct sequence *sequence, const struct tokenizer *tokenizer)
 {
     struct token_array tokens = {0};

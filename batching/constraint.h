@@ -15,14 +15,14 @@
 
 enum {
     CONSTRAINTS_MAX = 64,             // cached entries without users
-    CONSTRAINT_BYTES_MAX = 256 << 20, // of grammars and recognizers of cached entries without users
+    CONSTRAINT_BYTES_MAX = 256 << 20, // bytes of the grammars and recognizers of cached entries without users
 };
 
 // The constraints on an answer: its content, tool calls, and the reasoning before it.
 struct answer_rules {
     struct constraint constraint;
-    struct value tools_value; // of the request: null or an array
-    struct tools tools;       // the same, decoded
+    struct value tools_value; // the request's tools: null or an array
+    struct tools tools;       // tools_value, decoded
     struct answer_format format;
     enum thinking_state thinking;
     bool closes; // an answer must be complete when its max_tokens are used up (close_at_max_tokens)
@@ -31,22 +31,21 @@ struct answer_rules {
 // During the compile, all members but `n_users`, `used`, `state` and `next` belong to the compile thread.
 enum constraint_state { CONSTRAINT_WAITING, CONSTRAINT_COMPILING, CONSTRAINT_COMPILED };
 
-// One constraint. Its recognizer is a cache that grows with the texts it matches and is shared by the
-// sequences.
+// One constraint. The sequences share its recognizer, a cache that grows with the texts it matches.
 struct compiled_constraint {
-    struct answer_rules source; // own copy
-    struct arena arena;         // of the copy
-    uint64_t hash;              // of the source
+    struct answer_rules source; // the entry's own copy
+    struct arena arena;         // holds the copy
+    uint64_t hash;              // hash of the source
     struct grammar *grammar;    // NULL: not compiled, or refused
     struct recognizer *recognizer;
-    struct forced_runs forced; // by the recognizer's state; engine thread only
+    struct forced_runs forced; // keyed by the recognizer's state; engine thread only
     struct error error;        // STATUS_REJECT: refused; STATUS_RETRY: out of memory
     uint32_t n_tokens_min;     // with `closes`: tokens of the shortest answer
     int32_t function;          // index of the tool that the error is about; -1: none
     enum constraint_state state;
-    int32_t n_users;       // prompts
+    int32_t n_users;       // number of prompts that use the entry
     int64_t used;          // the cache's clock at the last use, for eviction
-    struct list_link link; // of the cache
+    struct list_link link; // link in the cache's list
 };
 
 struct constraint_cache {
@@ -61,7 +60,7 @@ struct constraint_cache {
     struct list entries; // newest first
     int64_t clock;
     struct constraint_threads *threads; // NULL: no job had a constraint yet
-    int32_t n_waiting, n_compiling;     // entries
+    int32_t n_waiting, n_compiling;     // numbers of entries
     // NULL: constraint_compile. Tests pass a function that blocks.
     void (*compile)(struct compiled_constraint *entry, struct constraint_cache *cache);
 };

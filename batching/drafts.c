@@ -86,8 +86,8 @@ static void add_rows(struct scheduled_step *scheduled, struct sequence *sequence
 
 // ---- which drafts pay ----
 
-// The lowest chance with which a draft token can pay in a step of n_rows rows: the cost of one more row
-// relative to the average cost of a row. 1 or more: none pays.
+// The lowest acceptance chance at which a draft token pays in a step of n_rows rows: the cost of one more row
+// divided by the average cost of a row. At 1 or more no draft token pays.
 static double least_share(const struct batcher *b, int32_t n_rows)
 {
     double least = 1.0, step_us = row_cost_of(&b->cost, n_rows);
@@ -104,8 +104,8 @@ static int compare_chances(const void *a, const void *b)
     return (first < second) - (first > second);
 }
 
-// The lowest chance at which draft tokens are computed: selects the likeliest ones that together give the
-// most tokens per second. More than 1: none pays.
+// Computes the cutoff: draft tokens with at least this chance are computed, because together they give the
+// most tokens per second. Returns more than 1 if none pays.
 static double find_cutoff(const struct batcher *b, int32_t n_rows, double *chances, int32_t n)
 {
     double useful = n_rows, best = WORTH * useful / row_cost_of(&b->cost, n_rows), cutoff = 2.0;
@@ -126,7 +126,7 @@ static double find_cutoff(const struct batcher *b, int32_t n_rows, double *chanc
 struct draft_candidates {
     struct sequence *sequences[SPECULATION_SEQUENCES_MAX];
     int32_t n;
-    double chances[SPECULATION_SEQUENCES_MAX * DRAFT_TOKENS_MAX]; // of all candidates' tokens
+    double chances[SPECULATION_SEQUENCES_MAX * DRAFT_TOKENS_MAX]; // chances of all candidates' tokens
     int32_t n_chances;
 };
 
@@ -204,8 +204,7 @@ bool drafts_count_output(struct batcher *b, const struct scheduled_step *done, i
     return true;
 }
 
-// Counts the positions of accepted tokens as computed. The last token's position never is: the next token is
-// drawn from it.
+// Counts the positions of accepted tokens as computed, except the last token's: the next step computes it.
 static void keep_computed(struct sequence *sequence, int32_t n_accepted)
 {
     int32_t n_computed = sequence->cache.n_computed + n_accepted, n_most = sequence_n_tokens(sequence) - 1;

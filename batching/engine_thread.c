@@ -13,7 +13,7 @@ struct engine_thread {
     struct queue *inbox, *outbox;
     pthread_t thread;
     struct round *spare;      // allocated at start: returns the jobs when malloc fails
-    struct job_list released; // by orders; returned with the next round
+    struct job_list released; // jobs released by orders; returned with the next round
     bool leaving, aborting;
     int64_t prefixes_reported_ms;
 };

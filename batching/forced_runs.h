@@ -1,22 +1,22 @@
-// Caches forced tokens (constrained.h) by the constraint's state, of which they are a function. Jobs with the
-// same constraint reach the same states. Thread: engine.
+// Caches the forced tokens (constrained.h) of each state of a constraint: they depend on the state alone.
+// Jobs with the same constraint reach the same states. Thread: engine.
 #pragma once
 
 #include "engine/tokenizer/tokenizer.h"
 #include "schemas/base/text.h"
 
 struct forced_run {
-    uint32_t state; // of the recognizer
+    uint32_t state; // the recognizer's state
     struct buffer bytes;
-    struct token_array tokens; // the forced ones
-    int32_t likely;            // if no token is forced: the first token of the bytes; -1: none
+    struct token_array tokens; // the forced tokens
+    int32_t likely;            // first token of the forced bytes, if no token is forced; -1: none
 };
 
 enum { FORCED_RUNS_MAX = 1024 }; // per constraint; further runs are not cached
 
-// Zeroed is empty.
+// A zeroed cache is empty.
 struct forced_runs {
-    uint64_t generation;     // of the recognizer's states
+    uint64_t generation;     // generation of the recognizer's states
     struct forced_run *runs; // [FORCED_RUNS_MAX * 2] by hash of the state; `bytes.data` NULL: free
     size_t n_runs;
 };

@@ -13,8 +13,9 @@
 enum { SEQUENCES_DEFAULT = 64, TOKENS_DEFAULT = 512, JOBS_PER_SEQUENCE = 32, JOBS_LEAST = 1024 };
 // A GPU's GEMMs are memory-bound up to some hundred tokens per step and compute-bound only from thousands on.
 enum { DEVICE_SEQUENCES_DEFAULT = 256, DEVICE_TOKENS_DEFAULT = 4096 };
-// Layers are offloaded until the KV pages hold this many positions: enough for one long job while the device
-// holds all weights; if layers are split anyway, enough for a typical job per sequence.
+// Layers are offloaded until the memory left for KV pages holds this many positions. POSITIONS_LEAST, enough
+// for one long job, applies while the device can hold all weights. If layers must be split anyway, the goal
+// is POSITIONS_A_SEQUENCE, enough for a typical job in every sequence.
 enum { POSITIONS_LEAST = 2048, POSITIONS_A_SEQUENCE = 512 };
 
 // Default: float32 for float32 weights, else 16 bits.
@@ -60,7 +61,7 @@ enum { DEVICE, HOST, N_BACKENDS };
 struct memory {
     uint64_t available_bytes;
     uint64_t weight_bytes, matrix_bytes, draft_bytes, state_bytes;
-    uint64_t page_bytes; // of one page, with the attention scratch for its positions
+    uint64_t page_bytes; // bytes of one page, with the attention scratch for its positions
 };
 
 // One candidate for the plan: a placement and a batch size.
@@ -113,11 +114,11 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     }
 }
 
-// Recurrent states: a slot for each sequence, and half as many for snapshots of shared prefixes. Unless the batch
-// size was given, it is limited so that the sequences' slots take a quarter of the memory that the weights leave;
-// the KV pages of the same sequences take as much or more. The snapshots take at most an eighth. With half as many
-// snapshots as sequences, prompts of any shape compute 1 % more tokens than with any number of them
-// (tests/unit/batching/unit_sharing.c).
+// Plans recurrent states: one slot per sequence, plus half as many for snapshots of shared prefixes. Unless
+// the batch size was given, it is limited so that the sequences' slots take at most a quarter of the memory
+// left by the weights, and the snapshots at most an eighth. KV pages of the same sequences need at least as
+// much. With half as many snapshots as sequences, prompts compute at most 1 % more tokens than with unlimited
+// snapshots (tests/unit/batching/unit_sharing.c).
 static void set_states(const struct attempt *attempt, struct batch_limits *batch)
 {
     const struct limits_wanted *wanted = attempt->wanted;
@@ -155,7 +156,7 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
         memory[HOST].matrix_bytes = 2 * memory[DEVICE].matrix_bytes; // with the transfer buffers
     uint64_t fixed_bytes = count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, 0);
     memory[DEVICE].matrix_bytes += fixed_bytes;
-    if (plan->batch.n_drafts_max > 0) // only a CPU drafts, whose device memory is the host's
+    if (plan->batch.n_drafts_max > 0) // drafts exist only on a CPU, whose device memory is the host's memory
         memory[DEVICE].draft_bytes =
             speculation_bytes(plan->batch.n_sequences_max, attempt->model->shape.n_context);
     memory[DEVICE].state_bytes =
@@ -171,8 +172,8 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
             (uint64_t)plan->batch.page_positions / FAR;
 }
 
-// Number of pages for the memory that is left. *most: what fits. *unasked: the default, which is limited to
-// half of the memory left (95 % on a GPU) and to all sequences at full context.
+// Computes the number of pages for the remaining memory. *most: the number that fits. *unasked: the default
+// number, limited to half of the remaining memory (95 % on a GPU) and to the full context of all sequences.
 static void count_pages(const struct attempt *attempt, const struct limits_plan *plan,
                         const struct memory memory[N_BACKENDS], uint64_t *most, uint64_t *unasked)
 {
@@ -260,8 +261,8 @@ static const struct placement_candidate {
     unsigned needs;
     enum host_layers host_layers;
     bool host_attention;
-    // large steps are tried first, then smaller ones, which leave more memory for pages; false: smaller ones
-    // only
+    // True: tries large steps first, then smaller ones, which leave more memory for pages. False: tries only
+    // smaller ones.
     bool large;
     int32_t positions_least; // 0: one page. A few pages on the device are better than no plan.
 } candidates[] = {
@@ -328,8 +329,8 @@ static void add_text(char *text, size_t size, const char *more)
     snprintf(text + length, size - length, "%s%s", length ? ", or " : "", more);
 }
 
-// The size as --kv-memory reads it: rounded down, so that it still fits; with `up` rounded up, so that it
-// suffices.
+// Writes the size as --kv-memory reads it. Rounds down, so that the size still fits; with `up` rounds up, so
+// that it suffices.
 static void size_text(uint64_t bytes, bool up, char text[32])
 {
     bool small = bytes < 16 << 20;
@@ -475,8 +476,7 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
 {
     *check = plan->forward;
     if (check->kv_type != KV_F32)
-        check->kv_type =
-            KV_F32_OF_F16; // the values of a GPU's binary16 pages; KV_F16 of the CPU rounds differently
+        check->kv_type = KV_F32_OF_F16; // binary16 values: the CPU's KV_F16 rounds differently
     uint64_t one_page_bytes = forward_page_bytes(model, NULL, check->page_positions, check->kv_type);
     uint64_t logit_bytes =
         2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);

@@ -21,17 +21,18 @@ struct limits_wanted {       // 0: derive
     int32_t n_sequences_max;
     int32_t n_tokens_max;
     int32_t n_jobs_max;
-    int32_t n_drafts_max;        // not derived: 0 is none
-    bool hidden_only;            // of struct forward_limits: as many outputs as tokens
-    int32_t n_state_slots;       // in models with recurrent layers; 0: derive
-    bool no_snapshots;           // derive one for each sequence, and none to share prefixes with
+    int32_t n_drafts_max;        // not derived; 0 means no drafts
+    bool hidden_only;            // as in struct forward_limits: the number of outputs is the number of tokens
+    int32_t n_state_slots;       // used by models with recurrent layers; 0: derive
+    bool no_snapshots;           // plan one slot per sequence and none for shared prefixes
     uint64_t page_bytes;         // memory for KV pages
-    const enum kv_type *kv_type; // of the pages; NULL: derive
+    const enum kv_type *kv_type; // type of the pages' items; NULL: derive
     // Offload to this backend what exceeds the device; NULL: the model must fit the device.
     struct backend *host;
     uint64_t host_available_bytes;
     enum placing placing;
-    // with PLACING_LAYERS and PLACING_ATTENTION: the last layers, on the device (-ngl of llama.cpp)
+    // Number of last layers that stay on the device (llama.cpp: -ngl), with PLACING_LAYERS and
+    // PLACING_ATTENTION.
     int32_t n_device_layers;
 };
 
@@ -42,7 +43,7 @@ struct limits_plan {
     // matrix_bytes includes scratch; page_bytes: pages of device and host; draft_bytes: memory of speculation;
     // state_bytes: recurrent states
     uint64_t weight_bytes, matrix_bytes, page_bytes, draft_bytes, state_bytes;
-    uint64_t host_weight_bytes, host_page_bytes; // host part of a hybrid
+    uint64_t host_weight_bytes, host_page_bytes; // the host's share in a hybrid placement
 };
 
 enum {

@@ -39,7 +39,7 @@ static inline void *list_item_at(struct list_link *link, size_t offset)
     return link ? (char *)link - offset : NULL;
 }
 
-// The item whose member `member` is the link; NULL if the link is NULL.
+// Returns the item that contains the link as its member `member`; NULL if the link is NULL.
 #define LIST_ITEM(link, type, member) ((type *)list_item_at(link, offsetof(type, member)))
 
 // Loops over the items. The loop may remove the current item from the list.

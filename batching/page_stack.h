@@ -1,4 +1,5 @@
-// Free KV pages, or free slots of recurrent states: a stack of their numbers. Reference counts are kept by the prefix tree, not here.
+// Free KV pages, or free slots of recurrent states: a stack of their numbers. The prefix tree counts their
+// references.
 // Thread: engine.
 #pragma once
 
@@ -7,7 +8,7 @@
 #include <stdint.h>
 
 struct page_stack {
-    int32_t *free; // [n_free], the next one to take is the last
+    int32_t *free; // [n_free] page numbers; the last one is taken next
     int32_t n_free;
     int32_t n_pages;
 };

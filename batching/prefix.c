@@ -60,26 +60,26 @@ static int32_t start_of(const struct prefix_node *node)
     return node->depth - node->run.n;
 }
 
-// The node's first positions are in its parent's last page, or would be if the node got pages now.
+// True if the node's first positions are in its parent's last page, or would be if the node got pages now.
 static bool borrows_page(const struct prefix_tree *tree, const struct prefix_node *node)
 {
     const void *heir = node->parent ? node->parent->heir : NULL;
     return start_of(node) % tree->page_positions != 0 && (heir == node || (!heir && node->run.n_held == 0));
 }
 
-// Index in the block table of the node's first page.
+// Index of the node's first page in the block table.
 static int32_t first_page(const struct prefix_tree *tree, const struct prefix_node *node)
 {
     return start_of(node) / tree->page_positions + borrows_page(tree, node);
 }
 
-// Pages of the whole run; 0: it ends within the parent's last page.
+// Number of pages of the whole run. 0: the run ends within the parent's last page.
 static int32_t count_pages(const struct prefix_tree *tree, const struct prefix_node *node)
 {
     return pages_of(tree, node->depth) - first_page(tree, node);
 }
 
-// The page of the node's last token.
+// Page of the node's last token.
 static int32_t last_page(const struct prefix_tree *tree, const struct prefix_node *node)
 {
     int32_t n;
@@ -96,7 +96,7 @@ static size_t tokens_bytes(int32_t n_tokens)
     return (size_t)n_tokens * sizeof(int32_t);
 }
 
-// The node is not initialized. NULL: out of memory.
+// Returns a node that the caller must initialize. NULL: out of memory.
 static struct prefix_node *take_node(struct prefix_tree *tree)
 {
     struct prefix_node *node = tree->unused;
@@ -155,7 +155,8 @@ static void put_in_slot(struct prefix_tree *tree, struct prefix_node *node)
     tree->slots[i] = (struct prefix_slot){node->key, node};
 }
 
-// Keeps the table at most half full. If it cannot grow, it may fill up; false: it is full.
+// Keeps the hash table at most half full. If the table cannot grow, it may fill up. Returns false when it is
+// full.
 static bool reserve_slot(struct prefix_tree *tree)
 {
     if (tree->n_nodes < tree->n_slots / 2)
@@ -233,7 +234,7 @@ static struct prefix_node *add_child(struct prefix_tree *tree, struct prefix_nod
     return node;
 }
 
-// Number of leading tokens of the node that match; the first one does.
+// Number of the node's leading tokens that match. The caller has checked the first one.
 static int32_t common_tokens(const struct prefix_node *node, const int32_t *tokens, int32_t n_tokens)
 {
     int32_t most = n_tokens < node->run.n ? n_tokens : node->run.n, n = 1;
@@ -242,7 +243,7 @@ static int32_t common_tokens(const struct prefix_node *node, const int32_t *toke
     return n;
 }
 
-// Puts `node` into the place of `old`, which becomes its child, in the list of offered children.
+// Replaces `old` by `node` in the list of offered children; `old` becomes a child of `node`.
 static void take_offered_place(struct prefix_node *node, struct prefix_node *old)
 {
     list_insert(&old->parent->offered, &old->offer_link, &node->offer_link);
@@ -286,8 +287,8 @@ static void set_upper(const struct prefix_tree *tree, struct prefix_node *upper,
                                   .n_users = node->n_users};
 }
 
-// Removes the first tokens from the node, which becomes a child of `upper`, and its heir if it has positions in
-// the page in which it was cut.
+// Removes the first tokens from the node and makes it a child of `upper`. If the cut is within a page and the
+// node has positions in that page, the node becomes the heir of `upper`.
 static void cut_off(struct prefix_tree *tree, struct prefix_node *node, struct prefix_node *upper)
 {
     if (node->parent->heir == node)
@@ -378,7 +379,8 @@ static void idle_append(struct prefix_tree *tree, struct prefix_node *node)
     tree->figures.n_pages_idle += node->run.n_held;
 }
 
-// Ends the readiness of the nodes that continue in the node's last page. Returns the last of them, or the node.
+// Marks the nodes that continue in the node's last page as not ready. Returns the last of these nodes, or the
+// node itself if there is none.
 static struct prefix_node *disinherit(struct prefix_tree *tree, struct prefix_node *node)
 {
     while (node->heir) {
@@ -458,8 +460,9 @@ void prefix_withdraw(struct prefix_node *node)
     }
 }
 
-// In the order of eviction a node precedes its parent: deep nodes move first, and with a node that is wanted from
-// now on, its wanted ancestors move too.
+// Adds the change to n_waiting of the node and its ancestors. In the order of eviction a node precedes its
+// parent, so deep nodes move between the lists first, and the ancestors of a node that is now shared follow
+// it.
 static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, int change)
 {
     for (bool moves = false; node; node = node->parent) {
@@ -516,7 +519,7 @@ void prefix_use(struct prefix_tree *tree, struct prefix_node *node)
     }
 }
 
-// The owner stops before it has computed the node: gives back the pages without a computed token.
+// Called when the owner stops before it has computed the node: frees the pages that have no computed token.
 static void abandon_node(struct prefix_tree *tree, struct prefix_node *node)
 {
     int32_t n_kept = pages_of(tree, start_of(node) + node->run.n_ready) - first_page(tree, node);
@@ -562,7 +565,8 @@ struct prefix_found prefix_find(const struct prefix_tree *tree, struct prefix_no
     return found;
 }
 
-// Gives the node pages for its whole run. True: its first page is a copy of its parent's last page.
+// Allocates pages for the node's whole run. Returns true if its first page must be a copy of its parent's
+// last page.
 static bool take_pages(struct prefix_tree *tree, struct prefix_node *node)
 {
     bool copies = false;
@@ -601,7 +605,7 @@ struct prefix_claim prefix_claim(struct prefix_tree *tree, struct prefix_node *l
     claim.n_pages = claim.n_path + copies;
     if (within && !copies)
         leaf->heir = owner;
-    const struct prefix_node *copied = copies ? leaf : NULL; // of whose last page a copy is needed
+    const struct prefix_node *copied = copies ? leaf : NULL; // node whose last page must be copied
     for (struct prefix_node *node = leaf; node->parent; node = node->parent) {
         bool is_ready = node->run.n_ready == node->run.n;
         if (!is_ready && take_pages(tree, node)) {
@@ -623,7 +627,8 @@ struct prefix_claim prefix_claim(struct prefix_tree *tree, struct prefix_node *l
     return claim;
 }
 
-// Makes a computed node the first one offered, so that few pages and snapshots are kept for long.
+// Moves a computed node to the front of the offered children: the sequences that share it run next, so its
+// pages and snapshots are soon free.
 static void offer_first(struct prefix_node *node)
 {
     if (node->n_offered == 0)
@@ -640,7 +645,8 @@ void prefix_computed(struct prefix_tree *tree, struct prefix_node *node, const v
             int32_t n_own = smaller_of(n_tokens - start_of(node), node->run.n);
             if (n_own > node->run.n_ready)
                 node->run.n_ready = n_own;
-            // Pages can be read in the step that fills them; a copy or a snapshot only in the next one.
+            // Another sequence can read a page in the step that fills it. A copy or a snapshot can be read
+            // only in the next step.
             bool waits = tree->states || node->depth % tree->page_positions;
             if (n_own == node->run.n && (settled || !waits)) {
                 node->run.owner = NULL;

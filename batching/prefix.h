@@ -39,8 +39,8 @@ struct prefix_run {
     int32_t n_ready;  // leading tokens that are computed, or will be by the end of the step being built
     int32_t n_held;   // leading pages that are allocated
     int32_t capacity; // tokens for which `tokens` and `pages` have room
-    // Sequence that computes the rest of the run, or the snapshot at its end; NULL: none. It stays set until
-    // the step that computes the last token was built, if that step must end before others can start from here.
+    // Sequence that computes the rest of the run, or the snapshot at its end; NULL: none. It may stay set
+    // after the last token was scheduled, if other sequences can start from here only after that step.
     const void *owner;
     int32_t *tokens; // [n]
     int32_t *pages;  // [n_held]
@@ -49,31 +49,31 @@ struct prefix_run {
 // The recurrent state after a node's last token.
 struct prefix_snapshot {
     bool held;
-    int32_t slot;      // if held
-    int32_t n_readers; // sequences whose next tokens start from it
+    int32_t slot;      // slot number, if held
+    int32_t n_readers; // sequences whose next tokens start from the snapshot
     int64_t step;      // last step that reads or writes it: until the next step the slot cannot be reused
     struct list_link link;
 };
 
 struct prefix_node {
     struct prefix_node *parent; // NULL: the root
-    uint64_t key;               // of its first token under its parent
+    uint64_t key;               // hash of the node's first token under its parent
     int32_t depth;              // tokens from the root to its end; the root has 0
     struct prefix_run run;
     const void *heir; // child or running sequence that continues in the node's last page; NULL: none
     struct prefix_snapshot snapshot;
     int32_t n_children;
     int32_t n_waiting;  // waiting sequences at or below
-    int32_t n_starting; // of them, those without a snapshot on their path below this node
+    int32_t n_starting; // sequences of n_waiting that have no snapshot below this node
     int32_t n_offered;  // waiting sequences of the level offered to the search (window.h)
     int32_t n_users;    // running sequences at or below
     bool idle;          // in a list of evictable pages
     bool is_hashed;
-    uint64_t hash;               // of the whole pages from the root to its end, if is_hashed
+    uint64_t hash;               // covers the whole pages from the root to its end, if is_hashed
     struct list offered;         // children with n_offered > 0, by their offer_link, oldest first
     struct list_link offer_link; // in the parent's list
-    struct list sequences;       // offered ones that end here, by their node_link: the window's list
-    struct list_link idle_link;  // of nodes with evictable pages, oldest first
+    struct list sequences;       // offered, with paths that end here; linked by node_link
+    struct list_link idle_link;  // link in a list of nodes with evictable pages, oldest first
 };
 
 // One of the shared prefixes that saved the most tokens.
@@ -82,7 +82,7 @@ struct prefix_top {
     int32_t n_tokens;
     int64_t n_hits;
     int64_t tokens_saved;
-    int32_t n_head; // first tokens, for display
+    int32_t n_head; // number of first tokens, for display
     int32_t head[48];
 };
 
@@ -155,10 +155,11 @@ struct prefix_found {
     bool blocked;                 // another sequence is computing what it can share
 };
 
-// A sequence that computes its tokens from position `most` on in any case, for their outputs.
+// Finds the cached part of a sequence's prompt. The sequence computes all tokens from position `most` on,
+// cached or not, because it needs their outputs.
 struct prefix_found prefix_find(const struct prefix_tree *tree, struct prefix_node *node, int32_t most);
 
-// The part of a sequence's block table that a path gives.
+// The part of a sequence's block table that comes from the prefix tree.
 struct prefix_claim {
     int32_t n_path;  // leading entries whose pages belong to the path's nodes
     int32_t n_pages; // entries written: n_path, or one more, a page that belongs to the sequence
@@ -171,15 +172,17 @@ struct prefix_claim {
 // blocked.
 struct prefix_claim prefix_claim(struct prefix_tree *tree, struct prefix_node *node, const void *owner,
                                  const struct prefix_found *found, int32_t *pages);
-// Marks the path's first n_tokens as ready: they are in the step being built, or `settled`, in an earlier one.
+// Marks the path's first n_tokens as ready: they are computed in the step being built or, if `settled`, were
+// computed in an earlier step.
 void prefix_computed(struct prefix_tree *tree, struct prefix_node *node, const void *owner, int32_t n_tokens,
                      bool settled);
-// Number of entries of the path's block table whose page need not be allocated, and of idle pages that the
-// path would use.
+// Number of pages that an admission on this path need not allocate: pages that running sequences use, and
+// idle pages.
 int32_t prefix_n_held(const struct prefix_tree *tree, const struct prefix_node *node);
 int32_t prefix_n_idle(const struct prefix_node *node);
-// Counts an admission of a prompt of n_tokens that found n_cached of them. Returns the hash of these tokens;
-// 0: they fill no page, and are not listed in `top`: any two texts may share the first words.
+// Counts the admission of a prompt of n_tokens, of which n_cached were found. Returns the hash of the cached
+// tokens, or 0 if they fill no page. Such short prefixes are not listed in `top`, because unrelated texts may
+// share their first words.
 uint64_t prefix_count(struct prefix_tree *tree, struct prefix_node *node, int32_t n_cached,
                       const int32_t *tokens, int32_t n_tokens);
 

@@ -1,5 +1,5 @@
-// Figures of the prefix cache: counts, and the shared prefixes that saved the most tokens, with their text, for the
-// store.
+// Figures of the prefix cache for the store: counts, and the shared prefixes that saved the most tokens, with
+// their text.
 #include "batching/batcher_state.h"
 #include "schemas/base/hash.h"
 

@@ -48,8 +48,8 @@ void prompt_destroy(struct prompt *prompt)
     free(prompt);
 }
 
-// Refuses a prompt that is too long judged by its bytes, before it is tokenized: the tokenizer needs seconds,
-// and tens of bytes of memory for each byte of text, if the text is a single word.
+// Refuses a prompt whose bytes alone show that it is too long, before it is tokenized. A text without word
+// boundaries costs the tokenizer seconds, and tens of bytes of memory per byte of text.
 static enum status check_least_tokens(struct prompt *prompt, const struct prompt_environment *environment,
                                       struct text text)
 {
@@ -310,7 +310,7 @@ void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *
                         prompt_constraint_field(prompt), constraint->error.text);
 }
 
-// A prompt that is no chat has no format of thoughts either.
+// A prompt that is not a chat has no format of thoughts, so it cannot have a thinking budget.
 static enum status check_budget(struct prompt *prompt)
 {
     struct job *job = prompt->job;

@@ -82,7 +82,7 @@ bool queue_push(struct queue *queue, void *item)
     return pushed;
 }
 
-// NULL: empty. The mutex is held.
+// Returns NULL if the queue is empty. The caller holds the mutex.
 static void *pop_item(struct queue *queue)
 {
     if (queue->size == 0)

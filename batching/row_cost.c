@@ -1,7 +1,6 @@
 #include "batching/row_cost.h"
 
-// Weight of a new step in the moving averages. At first, the shape of a size is the plain average of its
-// steps.
+// Weights of a new step in the moving averages. The shape of a size begins as the plain average of its steps.
 static const double SCALE_WEIGHT = 1.0 / 8, SHAPE_WEIGHT = 1.0 / 16;
 // Guessed cost of one more row below ROW_COST_BUSY, relative to a step of one row.
 static const double GUESS_ROW = 0.12;
@@ -22,7 +21,8 @@ static double fill_between(const struct row_cost *cost, int32_t before, int32_t 
     return cost->corrections[before] * (1.0 - share) + cost->corrections[after] * share;
 }
 
-// Sizes that were not measured: interpolated between measured neighbours, else the nearest measured one.
+// Fills in the sizes that were not measured: interpolates between measured neighbours, or copies the nearest
+// one.
 static void fill_corrections(struct row_cost *cost)
 {
     for (int32_t i = 0, before = -1; i < ROW_COST_SIZES; before = i++) {

@@ -285,8 +285,8 @@ static void add_output(struct scheduled_step *scheduled, struct sequence *sequen
     sequence->answer.output = output;
 }
 
-// Sets the slots of the sequence's next n tokens. Returns n, or fewer tokens: up to a place where a snapshot is
-// wanted, which they write then.
+// Sets the slots of recurrent states for the sequence's next n tokens. Returns the number of tokens to add:
+// n, or fewer if a snapshot is needed after an earlier token, which the step then writes.
 static int32_t choose_states(struct batcher *b, struct sequence *sequence, int32_t n,
                              struct step_sequence *chunk)
 {
@@ -395,7 +395,7 @@ static void schedule_running(struct batcher *b)
     }
 }
 
-// Number of running sequences that only wait for their last token: they need no slot.
+// Counts the running sequences that only wait for their last token: they need no slot.
 static int32_t count_ending(const struct batcher *b)
 {
     int32_t n = 0;
@@ -404,8 +404,8 @@ static int32_t count_ending(const struct batcher *b)
     return n;
 }
 
-// A page that a path continues from by a copy takes memory beside the copy. A sequence that is alone may need
-// all pages: then it shares nothing.
+// A path that continues within a page needs a copy of the page, which uses memory beside the original. If
+// only one sequence is left, it may need all pages; then it gives up sharing.
 static void clear_for_the_only_one(struct batcher *b, const struct sequence *sequence)
 {
     const struct prompt *prompt = sequence->prompt;
@@ -430,7 +430,7 @@ static void schedule_waiting(struct batcher *b)
         // Rows that score or draw are computed, to the same bytes, even if their keys and values are cached.
         struct prefix_found found = prefix_find(&b->tree, sequence->node, first_output_row(sequence));
         int64_t available = prefix_available(&b->tree), n_tokens = sequence_n_tokens(sequence);
-        // it was preempted when it needed more than all pages
+        // The sequence was preempted because it needed more than all pages.
         if (n_tokens > b->config.environment.limits.n_positions_max) {
             refuse_length(b, sequence, n_tokens);
             continue;
@@ -453,7 +453,7 @@ static void schedule_waiting(struct batcher *b)
     }
 }
 
-// This step may copy pages, and read snapshots, that the previous step computes.
+// Marks tokens of the previous step as ready, so that this step may copy its pages and read its snapshots.
 static void settle_paths(struct batcher *b)
 {
     for (int32_t i = 0; i < b->n_running; i++) {

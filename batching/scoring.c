@@ -9,7 +9,7 @@ static const float BIAS = 1e30f; // beyond any logit
 
 // ---- targets ----
 
-// Refuses a choice that is too long judged by its bytes, before it is tokenized.
+// Refuses a choice whose bytes alone show that it is too long, before it is tokenized.
 static enum status check_least_tokens(struct prompt *prompt, const struct prompt_environment *environment,
                                       struct text choice)
 {
@@ -101,9 +101,9 @@ static struct text text_after(struct text text, size_t size)
     return (struct text){text.data + size, text.size - size};
 }
 
-// Offset of a token in the rest of the prompt's text; SIZE_MAX: not found. Blanks before it are skipped: a
-// special token may have absorbed them. A leading blank that the vocabulary puts before a first word is not
-// in the text; it is removed from `token`.
+// Returns the offset of a token in the rest of the prompt's text; SIZE_MAX: not found. Skips blanks before
+// it, because a special token may have absorbed them. If the vocabulary puts a blank before the first word,
+// the text does not have that blank; it is removed from `token`.
 static size_t find_token(struct text rest, struct text *token)
 {
     enum { BLANKS_MAX = 64 };
@@ -209,8 +209,8 @@ static bool is_branch(const struct sequence *sequence)
     return sequence->choice >= (uint32_t)request_n_sequences(&sequence->prompt->job->request);
 }
 
-// Alternatives computed for a prompt token: the larger of what prompt_logprobs and the echo request. Each
-// output lists its own number of them.
+// Number of alternatives computed for a prompt token: the larger of the numbers that prompt_logprobs and the
+// echo request. Each of the two outputs lists its own number.
 static int32_t n_alternatives(const struct sequence *sequence)
 {
     const struct request *request = &sequence->prompt->job->request;
@@ -269,7 +269,7 @@ static void normalize_scores(struct choice_logprob *scores, int32_t n)
         scores[i].probability = (float)(elementary_exp(scores[i].logprob - largest) / sum);
 }
 
-// The answer is the choice with the highest logprob; the first one of equals.
+// The answer is the choice with the highest logprob, the first one if several are equal.
 static void decide_answer(struct result *result)
 {
     int32_t best = 0;

@@ -25,7 +25,7 @@ struct prompt_vocabulary {
 struct prompt_rules {
     struct compiled_constraint *constraint; // in the batcher's cache; NULL: none
     bool is_compiling;                      // the prompt waits for it
-    struct answer_format format;            // of a chat; otherwise empty
+    struct answer_format format;            // for chats; otherwise empty
     enum thinking_state thinking;           // state of thinking at the prompt's end
 };
 
@@ -37,7 +37,7 @@ struct prompt_times {
 struct prompt_sequences {
     struct sequence *items; // [n] request_n_sequences() answers, then the branches
     int32_t n, n_unfinished;
-    // the first one with tokens to compute; the prompt's cached tokens are counted for it
+    // First sequence with tokens to compute. The prompt's cached tokens are counted for this sequence alone.
     const struct sequence *first;
 };
 
@@ -55,18 +55,19 @@ struct prompt {
     struct prompt_vocabulary vocabulary;
     struct prompt_rules rules;
     struct prompt_sequences sequences;
-    struct list_link link; // of the batcher's prompts
+    struct list_link link; // link in the batcher's list of prompts
     struct prompt_times times;
-    // Set by prompt_prepare, or by the first sequence that fails. STATUS_REJECT: the job fails. Otherwise it
-    // is a fault of the host, and the job is released.
+    // Set by prompt_prepare, or by the first sequence that fails. With STATUS_REJECT the job fails. Other
+    // statuses are faults of the host: the job is released.
     struct error error;
 };
 
-// While waiting: the level, and the links in the lists of node, window and level, each in order of arrival.
+// State of a waiting sequence: its level, and its links in the lists of a tree node, of the window and of the
+// level. Each list is in order of arrival.
 struct sequence_wait {
     struct window_level *level;
     struct list_link node_link, window_link, level_link;
-    int64_t arrival; // admissions before it arrived: bounds how often the sequence is passed over
+    int64_t arrival; // number of admissions before it arrived; limits how often others are admitted first
 };
 
 // The sequence's part of the KV cache while it is running.
@@ -75,10 +76,10 @@ struct sequence_cache {
     int32_t n_pages, n_path, pages_capacity;
     int32_t n_computed; // positions in the KV cache, including the positions of the step being built
     int32_t n_stored;   // positions whose keys and values were cached at admission
-    bool computes_path; // it may still own nodes of its path
-    int32_t state;      // slot of its recurrent state while it runs, in models with recurrent layers
+    bool computes_path; // true while it may own nodes of its path
+    int32_t state;      // slot of its recurrent state while it runs; used by models with recurrent layers
     struct prefix_node *snapshot; // its next tokens start from this node's snapshot; NULL: from `state`
-    int32_t n_shared; // in the prompt's first sequence: positions of n_computed taken from the prefix cache
+    int32_t n_shared;             // positions found in the prefix cache (first sequence)
 };
 
 // Tokens to score: row first_target + i gives the logprob of targets[i].
@@ -88,21 +89,22 @@ struct sequence_targets {
     int32_t n_submitted, n_scored; // targets in a submitted step; targets with their result
     double logprob;                // sum over the scored targets
     bool only_scores;              // draws no token: the sequence ends after its last target
-    enum finish_reason ended;      // only_scores: of an answer that forced tokens ended; else FINISH_NONE
+    enum finish_reason ended;      // only_scores: how an answer of forced tokens ended
 };
 
 // The answer of a sequence.
 struct sequence_answer {
     int32_t *generated; // [n_generated]
     int32_t n_generated, generated_capacity;
-    // n_generated, or n_generated + 1: then the newest token is `output` of the submitted step
+    // Tokens drawn so far: n_generated, or n_generated + 1 while the newest token is `output` of the
+    // submitted step.
     int32_t n_drawn;
     int32_t output;
-    int32_t n_forced;               // of n_generated and n_end_tokens: not drawn (batching/constrained.h)
+    int32_t n_forced;               // not drawn but forced; part of n_generated and n_end_tokens
     struct buffer text;             // bytes of the generated tokens
     struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
     enum finish_reason finish_reason;
-    // 1: a stop token ended the answer: it is counted as generated but is not part of text or logprobs
+    // 1 if a stop token ended the answer: it counts as generated, but is not part of text and logprobs.
     int32_t n_end_tokens;
 };
 
@@ -113,7 +115,7 @@ struct sequence_constraint {
     bool is_complete;       // no token can follow, not even an end token
 };
 
-// With a thinking budget; else unused.
+// State of a thinking budget; unused without one.
 struct sequence_thoughts {
     struct thought_scan scan;
     struct token_array closing; // indices in answer.generated of the tokens that the budget forced
@@ -137,11 +139,12 @@ struct sequence {
 };
 
 struct prompt_limits {
-    int32_t n_context; // of the model
-    // longer sequences use the long-context rope frequencies; n_context if the model has none
+    int32_t n_context; // context length of the model
+    // Sequences longer than this use the rope frequencies for long contexts. Equals n_context if the model
+    // has none.
     int32_t n_context_original;
-    int32_t n_positions_max; // of one sequence: what the KV pages hold
-    uint64_t page_bytes;     // of one page, for error texts
+    int32_t n_positions_max; // positions that the KV pages can hold for one sequence
+    uint64_t page_bytes;     // bytes of one page, for error texts
     int32_t page_positions;
     int32_t max_tokens_default; // for jobs without max_tokens; 0: up to the end of the context
     int32_t n_vocab;
@@ -151,35 +154,36 @@ struct prompt_environment {
     const struct tokenizer *tokenizer;
     const struct template *chat_template;          // NULL: the model has none, jobs with messages fail
     const struct template *tool_template;          // for jobs with tools; NULL: chat_template
-    struct answer_format chat_format, tool_format; // of answers to each template
+    struct answer_format chat_format, tool_format; // formats of answers to each template
     bool special_in_content;                       // control tokens in messages are encoded as control tokens
-    struct sampling sampling_defaults;             // for settings that a job leaves out
-    struct text reasoning_effort;                  // for chats without one; empty: none
+    struct sampling sampling_defaults;             // values for settings that a job omits
+    struct text reasoning_effort;                  // for chats without their own; empty: none
     struct prompt_limits limits;
 };
 
 struct prompt *prompt_create(struct job *job); // NULL: out of memory, the caller still owns the job
-void prompt_destroy(struct prompt *prompt);    // not the job
+void prompt_destroy(struct prompt *prompt);    // does not destroy the job
 
 // Renders, tokenizes and checks the job; sets prompt->error on failure. It is an error if prompt and
 // max_tokens exceed the context. Without max_tokens the answer may use the rest of the context, even if the
 // KV pages hold less.
 enum status prompt_prepare(struct prompt *prompt, const struct prompt_environment *environment) WARN_UNUSED;
 
-// The constraints on the answer of a prepared prompt, borrowed from the job. False: none.
+// Returns the constraints on the answer of a prepared prompt, borrowed from the job. False: it has none.
 bool prompt_answer_rules(const struct prompt *prompt, struct answer_rules *rules);
 // Fails the prompt if its constraint was refused.
 void prompt_check_constraint(struct prompt *prompt, const struct prompt_limits *limits);
 // The request's field that holds the constraint, for error texts.
 const char *prompt_constraint_field(const struct prompt *prompt);
 
-// The mask of the tokens allowed as the answer's token `index`; NULL: all are, or a constraint decides.
+// Mask of the tokens allowed as the answer's token `index`. NULL: all tokens are allowed, or a constraint
+// decides.
 const uint32_t *sequence_allowed(const struct sequence *sequence, int32_t index);
 // Token at a position of prompt and answer; a pending token is negative, as in struct step.
 int32_t sequence_token(const struct sequence *sequence, int32_t position);
 int32_t sequence_n_tokens(const struct sequence *sequence); // including the pending one
-// True if nothing is left to compute: all targets are submitted, or the pending token reaches max_tokens and
-// so ends the answer whatever it is.
+// True if nothing is left to compute: all targets are submitted, or the pending token is the last one that
+// max_tokens allows.
 bool sequence_ends(const struct sequence *sequence);
 
 // Sets and returns STATUS_REJECT: the KV pages do not hold n_positions. The text names the value of
@@ -195,7 +199,7 @@ void sequence_append(struct sequence *sequence, const struct sample_result *draw
 // True if the token ends the answer and is not part of it.
 bool sequence_stops_before(const struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer);
 
-// Writes a token's logprob with the alternatives of its output, all but text_offset. False: out of memory.
+// Writes a token's logprob and the alternatives of its output, but not text_offset. False: out of memory.
 bool logprob_entry_set(struct logprob_entry *entry, struct token_logprob chosen,
                        const struct sample_result *drawn, const struct tokenizer *tokenizer,
                        struct arena *arena) WARN_UNUSED;

@@ -17,7 +17,7 @@ static bool is_evictable(const struct prefix_tree *tree, const struct prefix_nod
     return node->snapshot.n_readers == 0 && node->snapshot.step != tree->step;
 }
 
-// Tokens that are computed again where the node's snapshot is missing: from the next snapshot above.
+// Tokens that must be recomputed if the node's snapshot is lost: the distance to the next snapshot above it.
 static int32_t value_of(const struct prefix_node *node)
 {
     const struct prefix_node *above = node->parent;
@@ -26,9 +26,10 @@ static int32_t value_of(const struct prefix_node *node)
     return node->depth - above->depth;
 }
 
-// The snapshot to evict: the least recently used one from which no waiting sequence starts, else the one with the
-// least value, if that is below `value`. NULL: none. Those of the step being built can be evicted for the next
-// step: a caller that can wait gets NULL rather than a snapshot of more value.
+// Chooses the snapshot to evict: the least recently used one from which no waiting sequence starts, else the
+// one with the lowest value, if that is below `value`. NULL: none. Snapshots that the step being built uses
+// can be evicted only for the next step. With can_wait, NULL is returned rather than a snapshot of higher
+// value.
 static struct prefix_node *find_victim(const struct prefix_tree *tree, int32_t value, bool can_wait)
 {
     struct prefix_node *victim = NULL;
@@ -76,7 +77,7 @@ void snapshot_count_start(struct prefix_tree *tree, struct prefix_node *node, in
     list_append(list_of(tree, node), &node->snapshot.link);
 }
 
-// Makes the snapshots of the path the most recently used ones, the deepest the first of them to be evicted.
+// Makes the snapshots of the path the most recently used ones; among them the deepest is evicted first.
 static void touch_path(struct prefix_tree *tree, struct prefix_node *node)
 {
     for (; node; node = node->parent)
@@ -106,7 +107,7 @@ struct prefix_node *snapshot_place(const struct prefix_tree *tree, struct prefix
                                    int32_t upto)
 {
     struct prefix_node *place = NULL;
-    int32_t n_waiting_below = 0, n_branches = 1; // the children that count: others than the path's own
+    int32_t n_waiting_below = 0, n_branches = 1; // counts only the children that are not on the path
     for (struct prefix_node *node = leaf; tree->states && node->depth > after; node = node->parent) {
         bool diverges = node->n_waiting > n_waiting_below || node->n_children >= n_branches;
         if (node->depth <= upto && diverges && !node->snapshot.held)

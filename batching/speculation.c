@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum {
-    OWN_TOKENS_MAX = 1 << 16,      // of prompt and answer: the last ones are indexed
-    ANSWERS_TOKENS = 1 << 17,      // of finished answers, 3 MB
-    FINISHED_TOKENS_MAX = 1 << 12, // of one finished answer: the first ones are indexed
+    OWN_TOKENS_MAX = 1 << 16,      // last tokens of prompt and answer that are indexed
+    ANSWERS_TOKENS = 1 << 17,      // tokens of finished answers in the index, 3 MB
+    FINISHED_TOKENS_MAX = 1 << 12, // first tokens of a finished answer that are indexed
     TAIL_MAX = SUFFIX_LENGTH_MAX + DRAFT_TOKENS_MAX + 1,
     RESUMED_FROM = 3, // tokens: a match at least this long continues after a rejected draft token
     MATCH_LONG = 8,   // a match that is at least this long is kept without searching for others
@@ -17,8 +17,8 @@ enum {
 
 enum source { SOURCE_OWN, SOURCE_ANSWERS };
 
-// Decay of the counts per token; weight of a first guess, in tokens; decay of a sequence's misses; misses
-// with which a sequence's factor begins.
+// Four constants: the decay of the counts per token; the weight of a first guess, in tokens; the decay of a
+// sequence's misses; the misses with which a sequence's factor begins.
 static const double COUNTS_KEEP = 0.98, GUESS_WEIGHT = 3.0, SEQUENCE_KEEP = 0.97, MISSES_FIRST = 1.0;
 static const double CHANCE_LEAST = 0.01, CHANCE_MOST = 0.99;
 
@@ -69,13 +69,13 @@ void speculation_release(struct speculation *speculation, struct sequence *seque
     sequence->draft = NULL;
 }
 
-// Tokens of prompt and answer, without the one that the step draws.
+// Number of tokens of prompt and answer, without the token that the step draws.
 static int32_t n_known(const struct sequence *sequence)
 {
     return (int32_t)sequence->prompt->tokens.n_ids + sequence->answer.n_generated;
 }
 
-// Indexes the tokens that are new since the last call.
+// Indexes the tokens added since the last call.
 static void index_own(struct sequence_draft *draft, const struct sequence *sequence)
 {
     int32_t n = n_known(sequence);
@@ -105,8 +105,8 @@ struct tail {
     int32_t n;
 };
 
-// A draft under construction. Its tokens follow `match` in that text; when the match ends, another one is
-// searched.
+// A draft under construction. `match` is a place in a text; the draft copies the tokens after it. When the
+// match ends, another one is searched.
 struct proposing {
     const struct speculation *speculation;
     struct sequence_draft *draft;
@@ -135,7 +135,8 @@ static void fill_tails(struct proposing *proposing, const struct sequence *seque
         answer->tokens[answer->n++] = sequence->answer.generated[i];
 }
 
-// The draft itself continues the sequence's own text, so a repetition continues past the end of the text.
+// Returns the token at the place. The sequence's own text includes the draft, so a repetition can continue
+// past the end of the text.
 static int32_t token_at(const struct proposing *proposing, enum source source, uint32_t place)
 {
     const struct suffix_index *index = index_of(proposing, source);
@@ -202,7 +203,7 @@ static double bounded_chance(double chance)
     return chance < CHANCE_LEAST ? CHANCE_LEAST : chance > CHANCE_MOST ? CHANCE_MOST : chance;
 }
 
-// The match's next token, or the next token of another match. SUFFIX_BREAK: none.
+// Returns the next token of the match or, at its end, of another match. SUFFIX_BREAK: none.
 static int32_t propose_token(struct proposing *proposing)
 {
     int32_t token = SUFFIX_BREAK;

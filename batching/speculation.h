@@ -19,37 +19,38 @@
 #include <stdlib.h>
 
 enum {
-    DRAFT_TOKENS_MAX = 32,          // of one sequence in one step
-    SPECULATION_SEQUENCES_MAX = 32, // that draft in one step: in larger batches no draft pays
+    DRAFT_TOKENS_MAX = 32,          // draft tokens of one sequence in one step
+    SPECULATION_SEQUENCES_MAX = 32, // sequences that draft in one step; in larger batches no draft pays
 };
 
 enum {
     SPECULATION_SOURCES = 2,
-    SPECULATION_LENGTHS = 7, // by match length; the first: resumed after a token that differed
+    SPECULATION_LENGTHS = 7, // ranges of match lengths; the first: resumed matches
     SPECULATION_VOTES = 3,
     SPECULATION_CELL_FORCED =
-        SPECULATION_SOURCES * SPECULATION_LENGTHS * SPECULATION_VOTES, // of forced bytes
+        SPECULATION_SOURCES * SPECULATION_LENGTHS * SPECULATION_VOTES, // the last source: forced bytes
     SPECULATION_CELLS,
 };
 
 struct draft_token {
     int32_t token;
-    int32_t cell;   // of speculation.counts; -1: forced after the previous token by a constraint
-    double chance;  // that this token and all before it are accepted
+    int32_t cell;   // index into speculation.counts; -1: forced after the previous token by a constraint
+    double chance;  // chance that this token and all earlier ones are accepted
     int source;     // the text it was found in
     uint32_t place; // its place in that text
 };
 
 // A sequence's draft.
 struct sequence_draft {
-    struct suffix_index own; // of prompt and answer
-    int32_t n_indexed;       // tokens of `own`
-    // The first n_rows are rows of the step, after the answer's n_before tokens; one more may be proposed.
+    struct suffix_index own; // indexes prompt and answer
+    int32_t n_indexed;       // tokens in `own`
+    // The first n_rows are rows of the step; they follow the answer's n_before tokens. One more token may be
+    // proposed.
     struct draft_token tokens[DRAFT_TOKENS_MAX + 1];
     int32_t n_proposed, n_rows, n_before;
-    double n_misses, n_expected; // misses among proposed tokens: observed; expected by the counts. Decaying
-    // After a wrong token the match may be resumed at the next place of its text, as in an edited copy of a
-    // text.
+    double n_misses, n_expected; // misses: observed; expected from the counts; both decay
+    // After a rejected token the match may resume at the next place of its text, as happens in an edited copy
+    // of a text.
     bool may_resume;
     int resume_source;
     uint32_t resume_place;
@@ -62,12 +63,12 @@ static inline void sequence_draft_destroy(struct sequence_draft *draft)
     free(draft);
 }
 
-// Counts of proposed tokens, decaying.
+// Decaying counts of proposed tokens.
 struct draft_counts {
     double n, n_hits; // n_hits: accepted ones
 };
 
-// Zeroed is valid.
+// A zeroed struct is valid.
 struct speculation {
     struct suffix_index answers; // finished answers, each preceded by SUFFIX_BREAK
     bool has_failed;             // out of memory for `answers`
@@ -76,13 +77,13 @@ struct speculation {
 };
 
 void speculation_finish(struct speculation *speculation);
-// Upper bound of its memory in bytes, if n_sequences run with n_positions each.
+// Upper bound in bytes of the memory of n_sequences that run with n_positions each.
 uint64_t speculation_bytes(int32_t n_sequences, int64_t n_positions);
 // Frees the sequence's draft.
 void speculation_release(struct speculation *speculation, struct sequence *sequence);
 
-// Proposes at most n_max tokens after the sequence's known tokens and the one that the step draws. n_rows
-// counts those with a chance above `least` after which another token is drawn. False: none is worth a row.
+// Proposes at most n_max tokens that follow the known tokens and the token that the step draws. n_rows counts
+// the tokens with a chance above `least` after which another token is drawn. False: no token is worth a row.
 bool speculation_propose(struct speculation *speculation, struct sequence *sequence, int32_t n_max,
                          double least, const struct tokenizer *tokenizer);
 // Reduces n_rows to tokens with a chance of at least `least`, and to n_max.

@@ -59,7 +59,7 @@ int32_t suffix_index_token(const struct suffix_index *index, uint32_t place)
     return index->tokens[place & (index->capacity - 1)];
 }
 
-// Votes for `place` as the continuation of the n-gram whose hash leads to the slot.
+// Votes for `place` as the continuation of the n-gram that hashes to the slot.
 static void vote(const struct suffix_index *index, struct suffix_slot *slot, uint32_t place, int32_t token)
 {
     int32_t other = slot->votes > 0 ? suffix_index_token(index, slot->place) : SUFFIX_BREAK;

@@ -34,7 +34,7 @@ void thinking_note_token(struct sequence *sequence, int32_t token, const struct 
         buffer_add_text(&bytes, name);
     if (bytes.size)
         thought_scan_token(scan, format_of(sequence), (struct text){bytes.data, bytes.size});
-    else // spells nothing, but a thought made of such tokens ends too
+    else // the token spells nothing, but thoughts made of such tokens end too
         scan->n_tokens += scan->place == THOUGHT_OPEN;
     scan->text.failed |= bytes.failed;
     buffer_finish(&bytes);
@@ -47,8 +47,8 @@ bool thinking_is_spent(const struct sequence *sequence)
            scan->n_tokens >= sequence->prompt->job->request.sampling.thinking_token_budget;
 }
 
-// How much of the closing text the thought may already have written. A mark of one token is never completed by
-// the tokens of its rest: the model has not seen it so.
+// Computes how much of the closing text the thought has already written. A mark that is a single token is
+// never completed from partial text, because the model was not trained on such a spelling.
 static enum status find_written(const struct sequence *sequence, const struct tokenizer *tokenizer,
                                 struct text closing, size_t *size, struct error *error)
 {
@@ -75,7 +75,7 @@ enum status thinking_closing(const struct sequence *sequence, const struct token
     size_t n_written = 0;
     buffer_add_string(&text, format->farewell ? format->farewell : "");
     buffer_add_string(&text, format->closing);
-    // beside tools the model chooses between content and a call
+    // With tools the model chooses between content and a call.
     if (format->answer_open && sequence->prompt->job->request.tools.choice == TOOLS_NONE)
         buffer_add_string(&text, format->answer_open);
     struct text closing = {text.data, text.size};

@@ -205,7 +205,8 @@ static struct sequence *next_from(const struct window *window, const struct pref
     return NULL;
 }
 
-// Prompts that share fewer tokens, as unrelated ones share a first word, run in order of arrival.
+// Prompts that share fewer than WINDOW_PREFIX_LEAST tokens run in order of arrival: unrelated prompts may
+// share a first word.
 static struct sequence *next_offered(const struct window *window)
 {
     struct sequence *sequence = next_from(window, window->tree->cursor, WINDOW_PREFIX_LEAST);

@@ -26,8 +26,8 @@ enum {
 
 struct window_level {
     int32_t priority;
-    int64_t minute;        // of the deadline; INT64_MAX: none
-    struct list sequences; // by their level_link, oldest first
+    int64_t minute;        // the deadline's minute; INT64_MAX: none
+    struct list sequences; // linked by level_link, oldest first
     int32_t n_waiting;
 };
 
@@ -38,7 +38,7 @@ struct window {
     struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting
     struct list waiting;          // sequences by arrival, by their window_link, without preempted ones
     struct list preempted;        // admitted before all others, oldest first, by their window_link
-    int32_t n_waiting;            // with preempted ones
+    int32_t n_waiting;            // number of waiting sequences, including preempted ones
     int64_t n_admitted;
     int64_t n_since_oldest; // admissions since the last one given to the longest waiting sequence
 };
@@ -53,6 +53,6 @@ bool window_add_preempted(struct window *window, struct sequence *sequence) WARN
 // The next sequence to admit; it stays in the window. NULL: none, or each waits for a prefix that another
 // sequence is computing.
 struct sequence *window_next(const struct window *window);
-// Removes the sequence because it is `admitted` or cancelled, and ends its wait on the path: to admit it,
-// call prefix_use before.
+// Removes a sequence that was `admitted` or cancelled, and ends its wait on the path. Call prefix_use before
+// for an admitted one.
 void window_remove(struct window *window, struct sequence *sequence, bool admitted);

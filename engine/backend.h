@@ -47,15 +47,15 @@ struct kv_shape {
     enum kv_type type; // a GPU stores binary16 for both kinds of float32
     // query heads, n_heads / n_kv_heads per key-value head (grouped-query attention); 0: unknown
     int32_t n_heads;
-    int32_t n_positions_most; // of one sequence; 0: limited by n_pages only
-    // [n_layers] heads of each layer, where they differ; 0 heads: no pages. NULL: all layers as above. Only
-    // for a backend with set_columns.
+    int32_t n_positions_most; // longest sequence; 0: limited by n_pages only
+    // [n_layers] heads of each layer, if layers differ; 0 heads: no pages. NULL: all layers are as above.
+    // Used only with a backend that has set_columns.
     const struct layer_heads *layers;
 };
 
-// Recurrent states in float32. A slot holds the state of one sequence after some number of its tokens, in all
-// recurrent layers: of the convolution the last n_taps - 1 input rows [n_channels], of each head a matrix
-// [key_dim, value_dim]. n_heads 0: only the convolution has a state.
+// Recurrent states in float32. A slot holds the state of one sequence after some of its tokens, in all
+// recurrent layers. The state of the convolution is its last n_taps - 1 input rows [n_channels]; the state of
+// a head is a matrix [key_dim, value_dim]. n_heads 0: only the convolution has a state.
 struct state_shape {
     int32_t n_layers; // recurrent layers
     int32_t n_slots;
@@ -66,38 +66,40 @@ struct state_shape {
 // Consecutive tokens of one sequence: a prefill chunk, or one decode token.
 struct step_sequence {
     int32_t first_row, n_tokens;
-    int32_t position; // of the first row
-    // block table: page of positions [i * page_positions, ...), up to the last row's position
+    int32_t position; // position of the first row
+    // Block table: the page of positions [i * page_positions, ...), up to the position of the last row.
     const int32_t *pages;
-    // The sequence uses the rope frequencies for contexts beyond shape.n_context_original. Fixed for the life
-    // of a sequence; pages are shared only between sequences with the same value.
+    // The sequence uses the rope frequencies for contexts beyond shape.n_context_original. This never changes
+    // during a sequence. Only sequences with the same value share pages.
     bool long_context;
-    // The pages already hold the positions below n_stored. Rows of such positions are computed for their
-    // outputs but not stored, because other sequences may read these pages in the same step.
+    // The pages already hold the positions below n_stored. Rows of these positions are computed for their
+    // outputs but not stored, because other sequences may read the pages in the same step.
     int32_t n_stored;
-    // Bidirectional attention: positions of the whole text, which every row sees and the pages hold before the
-    // first attend. 0: causal, a row sees the positions up to its own.
+    // Bidirectional attention: number of positions of the whole text. Every row sees all of them, and the
+    // pages hold them before the first attend. 0: attention is causal; a row sees the positions up to its
+    // own.
     int32_t n_text;
-    // In models with recurrent layers: the slot with the state after `position` tokens, and the slot that gets
-    // the state after position + n_tokens tokens. They may be equal; if they differ, state_in is unchanged, so
-    // it can serve other sequences too. At position 0 state_in is not read: a sequence begins with the zero
-    // state. No other sequence of the step reads or writes state_out.
+    // For models with recurrent layers: state_in is the slot with the state after `position` tokens, and
+    // state_out gets the state after position + n_tokens tokens. They may be equal. If they differ, state_in
+    // does not change, so other sequences can use it too. At position 0 state_in is not read: a sequence
+    // begins with the zero state. No other sequence of the step reads or writes state_out.
     int32_t state_in, state_out;
 };
 
 // Input of the sampler for one token. The draw depends only on this and the logits.
 struct sample_request {
     const struct sampling *sampling;
-    uint32_t choice; // 0..n-1 of the job
-    // number of tokens generated before this one: the counter of the random number generator
+    uint32_t choice; // index of the job's choice, 0..n-1
+    // Number of tokens generated before this one: the counter of the random number generator.
     uint32_t index;
-    // 1 + j: the newest token is output j of the previous step; 0: all tokens are known
+    // 1 + j: the newest token is output j of the previous step. 0: all tokens are known.
     int32_t pending;
-    const int32_t *prompt; // for the penalties
+    const int32_t *prompt; // read by the penalties
     int32_t n_prompt;
     const int32_t *generated; // known tokens
     int32_t n_generated;
-    // [n_allowed_words] bit token % 32 of word token / 32: the token may be drawn; NULL: all tokens may
+    // [n_allowed_words] mask: bit token % 32 of word token / 32 is set if the token may be drawn. NULL: all
+    // tokens may be drawn.
     const uint32_t *allowed;
     int32_t n_allowed_words; // token_mask_words(n_vocab)
     bool scores;             // scores a token that the caller chose; backends ignore it
@@ -120,7 +122,7 @@ struct sample_result {
     struct token_logprob top[JOB_TOP_LOGPROBS_MAX];
 };
 
-// Copy of a KV page in all layers. `from` is written by earlier steps alone, `to` by no other copy.
+// A copy of a KV page in all layers. Only earlier steps write `from`; no other copy writes `to`.
 struct page_copy {
     int32_t from, to;
 };
@@ -136,36 +138,36 @@ struct step {
     const struct step_sequence *sequences; // rows ascending, without gaps
     int32_t n_copies;
     const struct page_copy *copies; // [n_copies] made before the rows are computed
-    const float *rope[2]; // cos, sin pairs [n_tokens, n_rope_dims] of each table; NULL: no such table
+    const float *rope[2]; // cos, sin pairs [n_tokens, n_rope_dims] of each table; NULL: the table is not used
     int32_t n_rope_dims;
     int32_t n_outputs;
     // [n_outputs], ascending: the rows for which logits are computed; NULL: all rows
     const int32_t *output_rows;
     const struct sample_request *samples; // [n_outputs], or NULL to read logits instead
-    // Called before the samples' masks are read, any number of times; returns when they are complete. NULL:
-    // they are complete.
+    // Waits until the samples' masks are complete. Called, any number of times, before the masks are read.
+    // NULL: they are complete.
     void (*await_masks)(void *context);
     void *masks_context;
-    // The masks depend on the previous step, which is still running. The step is submitted without its
-    // sampling, and continued by `resume` when the masks are complete.
+    // The masks depend on the previous step, which is still running. So the step is submitted without its
+    // sampling; `resume` continues it when the masks are complete.
     bool samples_apart;
-    // the host reads, writes or waits within the step, so it cannot be captured into a graph
+    // The host reads, writes or waits within the step, so the step cannot be captured into a graph.
     bool stops;
 };
 
 struct norm_parameters {
     enum norm_kind kind;
-    // bias may be NULL; weight, too, for NORM_RMS in a backend with set_columns: all are 1
+    // bias may be NULL. For NORM_RMS in a backend with set_columns weight may be NULL too: all weights are 1.
     const struct weight *weight, *bias;
     float epsilon;
     int32_t n_groups; // vectors per row, each normalized separately (e.g. per head); 1: the whole row
     bool own_weights; // each group has its own weight and bias items; else all groups share one vector
-    // The next operation is the only one that reads `out`: products or gated_products, as their x. A backend
-    // that fuses the two operations may leave `out` undefined.
+    // The next operation is the only one that reads `out`: it is products or gated_products, with `out` as x.
+    // A backend that fuses the two operations may leave `out` undefined.
     bool consumed;
 };
 
-// A norm's weight and bias in float32.
+// Weight and bias of a norm in float32.
 struct norm_items {
     const float *weight, *bias; // [n]; bias NULL: none
     int64_t n;
@@ -176,32 +178,36 @@ struct attention_parameters {
     int32_t n_heads;
     float scale;
     float softcap; // 0: none; else cap * tanh(x / cap)
-    // sliding window in positions, including the row's own; in bidirectional attention also as many from the
-    // row on; 0: unlimited
+    // Sliding window in positions, including the row's own. With bidirectional attention the row also sees
+    // window - 1 later positions. 0: unlimited.
     int32_t window;
-    int32_t chunk;        // a row sees the positions from the last multiple of this on; 0: unlimited
+    int32_t chunk;        // a row sees positions from the last multiple of `chunk` on; 0: unlimited
     float alibi_bias_max; // 0: none; else the bias is proportional to the distance
-    // Biases of scores by the key's position minus the row's, d: item head * (n_items / n_heads) +
-    // relative_center + d; d up to 16 beyond the longest text are read. NULL: none
+    // Biases added to scores, by distance d, the key's position minus the row's. The bias is item head *
+    // (n_items / n_heads) + relative_center + d. A kernel may read up to d = 16 beyond the longest text.
+    // NULL: none.
     const struct weight *relative_bias;
     int32_t relative_center;
-    // [n_heads] attention sinks: a logit per head in the softmax without a value; NULL: none
+    // [n_heads] attention sinks: one logit per head that takes part in the softmax but has no value. NULL:
+    // none.
     const struct weight *sinks;
 };
 
-// Top-k expert routing. Each row is routed to the n_used experts with the largest choice value, probability +
-// pick_bias. The experts' weights are their probabilities, divided by their sum if `normalized`, times scale.
+// Top-k expert routing. The choice value of an expert is its probability plus pick_bias. Each row is routed
+// to the n_used experts with the largest choice values. Their weights are their probabilities, divided by
+// their sum if `normalized`, times scale.
 struct route_parameters {
     enum route_kind kind;
     int32_t n_used;
     bool normalized;
     float scale;                    // 1: none
     const struct weight *pick_bias; // [n_experts]; NULL: none
-    // n_groups > 1: group-limited routing (DeepSeek). The experts form n_groups equal groups, and only the
-    // n_groups_used best groups are eligible, ranked by their largest choice value (softmax) or the sum of
-    // the two largest (sigmoid), ties by index.
+    // Group-limited routing (DeepSeek) if n_groups > 1. The experts form n_groups equal groups, and only the
+    // best n_groups_used groups are eligible. Groups are ranked by their largest choice value (softmax) or by
+    // the sum of their two largest (sigmoid); ties are ordered by index.
     int32_t n_groups, n_groups_used;
-    // The weights multiply the rows that the experts' first products read, and expert_sum adds without weights.
+    // The weights are applied to the rows that the experts' first products read; expert_sum then adds without
+    // weights.
     bool weighs_inputs;
 };
 
@@ -215,7 +221,7 @@ struct convolution_parameters {
 
 // The gated delta rule (struct recurrent_shape of engine/model/model.h).
 struct delta_parameters {
-    int32_t layer; // number among the recurrent layers
+    int32_t layer; // index among the recurrent layers
     int32_t n_key_heads;
     bool tiled;
     const struct weight *decay, *step_bias; // [n_heads]
@@ -244,8 +250,8 @@ struct product {
 
 enum { PRODUCTS_MAX = 4 };
 
-// Phases of a step, for the trace. Norms, activations and residual sums count as PHASE_PRODUCTS; rope and
-// storing keys and values as PHASE_ATTENTION.
+// Phases of a step, for the trace. Norms, activations and residual sums count as PHASE_PRODUCTS. Rope and the
+// storing of keys and values count as PHASE_ATTENTION.
 enum step_phase {
     PHASE_UPLOAD,
     PHASE_EMBED,
@@ -260,21 +266,21 @@ struct step_times {
     double us[PHASE_COUNT];
 };
 
-enum { LAYER_BEFORE = -1, LAYER_AFTER = INT32_MAX }; // embedding and its norm; output and its norm
+enum { LAYER_BEFORE = -1, LAYER_AFTER = INT32_MAX }; // embedding with norm; output with norm
 
-// Weights, matrices and pages in the device's memory. "Optional": NULL in an implementation's table, and
-// filled in by backend_init.
+// Weights, matrices and pages in the device's memory. A function marked "optional" may be NULL in a table;
+// backend_init then fills it in.
 struct backend_device {
     const char *name; // "cpu/avx512"
     void (*destroy)(struct backend *backend);
 
     // Called at start unless noted otherwise. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
 
-    // Sets the layer of weights created from now on: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
+    // Sets the layer to which weights created next belong: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
     void (*layer)(struct backend *backend, int32_t layer);
-    // Weights created from now on multiply nothing but the output of a model norm with these items, one group
-    // per row. `norm` NULL: other rows. The items stay valid until the next call. NULL in a backend that does
-    // not need this.
+    // Announces that weights created next multiply only the output of a norm with these items, with one group
+    // per row. With `norm` NULL they multiply other rows. The items stay valid until the next call. NULL in a
+    // backend that does not need this.
     void (*normed_input)(struct backend *backend, const struct norm_items *norm);
     enum status (*weight_create)(struct backend *backend, const struct tensor *tensor, enum weight_role role,
                                  struct weight **weight, struct error *error);
@@ -283,71 +289,73 @@ struct backend_device {
                                  struct matrix **matrix, struct error *error);
     void (*matrix_destroy)(struct backend *backend, struct matrix *matrix);
     enum status (*kv_create)(struct backend *backend, const struct kv_shape *shape, struct error *error);
-    // Called between steps. Reads one layer's pages as float32: keys [n_pages, page_positions, n_kv_heads,
-    // key_dim], values with value_dim. NULL: not implemented.
+    // Reads the pages of one layer as float32: keys [n_pages, page_positions, n_kv_heads, key_dim], values
+    // with value_dim. Called between steps. NULL: not implemented.
     enum status (*kv_read)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages,
                            float *keys, float *values, struct error *error);
     // Writes the same arrays to the pages. NULL: not implemented.
     void (*kv_write)(struct backend *backend, int32_t layer, const int32_t *pages, int32_t n_pages,
                      const float *keys, const float *values);
-    // NULL: models with recurrent layers are refused.
+    // Creates the slots of recurrent states. NULL: models with recurrent layers are refused.
     enum status (*states_create)(struct backend *backend, const struct state_shape *shape,
                                  struct error *error);
-    // Called between steps: copies a slot's state in all layers. NULL without states_create.
+    // Copies a slot's state in all layers. Called between steps. NULL without states_create.
     void (*state_copy)(struct backend *backend, int32_t to, int32_t from);
-    // Bytes of one slot in all layers. NULL without states_create.
+    // Returns the bytes of one slot in all layers. NULL without states_create.
     uint64_t (*state_bytes)(struct backend *backend, const struct state_shape *shape);
-    // Called once after all weights, matrices, pages and states were created: allocates the scratch of a step.
-    // Optional.
+    // Allocates the scratch of a step. Called once, after all weights, matrices, pages and states were
+    // created. Optional.
     enum status (*ready)(struct backend *backend, struct error *error);
     uint64_t (*available_bytes)(struct backend *backend); // bytes left for weights, matrices and pages
-    // Bytes of available_bytes that a weight uses. NULL: the weight's size in the file.
+    // Returns the bytes of available_bytes that a weight uses. NULL: the size of the weight in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);
-    // Bytes of one page in all layers. NULL: forward_page_bytes computes them.
+    // Returns the bytes of one page in all layers. NULL: forward_page_bytes computes them.
     uint64_t (*page_bytes)(struct backend *backend, const struct kv_shape *shape);
-    // Bytes of scratch for steps of n_rows_max tokens and pages for n_positions. Optional: 0.
+    // Returns the bytes of scratch for steps of n_rows_max tokens and for pages of n_positions. Optional; the
+    // default is 0.
     uint64_t (*scratch_bytes)(struct backend *backend, const struct model_shape *shape, int32_t n_rows_max,
                               int32_t n_outputs_max, int64_t n_positions);
-    // Pinned host memory, for fast reads and writes of matrices. Both optional; default malloc and free.
+    // Allocate and free pinned host memory, for fast reads and writes of matrices. Both are optional; the
+    // defaults are malloc and free.
     void *(*host_allocate)(struct backend *backend, size_t size_bytes);
     void (*host_free)(struct backend *backend, void *memory);
-    // From now on `end` writes each step's times, measured on the device, to `times`; NULL: stop.
+    // Makes `end` write the times of each step, measured on the device, to `times`. NULL: stops.
     void (*trace)(struct backend *backend, struct step_times *times);
 };
 
-// The operations of a step: one function each.
+// The operations of a step, one function each.
 struct backend_operations {
     void (*begin)(struct backend *backend, const struct step *step);
-    // The masks of the samples are read by the output product and `sample`, not by `begin`.
+    // True if `begin` does not read the samples' masks; the output product and `sample` do.
     bool reads_masks_late;
-    // The phase of the operations enqueued from here on, for the trace only.
+    // Sets the phase of the operations that are enqueued next. For the trace only.
     void (*phase)(struct backend *backend, enum step_phase phase);
     // out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] and types_table[types[r]] when given); a
     // token beyond the table's rows gets row 0.
     void (*embed)(struct backend *backend, struct matrix *out, const struct weight *table, float scale,
                   const struct weight *positions_table, const struct weight *types_table);
-    // `out` may be `in`.
+    // Normalizes each row. `out` may be `in`.
     void (*norm)(struct backend *backend, struct matrix *out, const struct matrix *in, int32_t n_rows,
                  const struct norm_parameters *parameters);
-    // n GEMMs of the same x, at most PRODUCTS_MAX.
+    // Computes n GEMMs of the same x; n is at most PRODUCTS_MAX.
     void (*products)(struct backend *backend, const struct product *products, int n, const struct matrix *x,
                      int32_t n_rows);
-    // Applies rotary embeddings to n_heads vectors of head_dim in each row; dims from n_rope_dims on are
-    // unchanged.
+    // Applies rotary embeddings to n_heads vectors of head_dim in each row. Dimensions from n_rope_dims on do
+    // not change.
     void (*rope)(struct backend *backend, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
                  int32_t n_rope_dims, enum rope_style style, int table);
-    // Writes the rows' keys and values to their pages. `k` is undefined afterwards: it may still be
-    // unrotated.
+    // Writes the rows' keys and values to their pages. Afterwards `k` is undefined, because a backend may
+    // rotate only what it stores.
     void (*kv_store)(struct backend *backend, int32_t layer, const struct matrix *k, const struct matrix *v);
-    // out[r] = attention (multi-head, grouped-query or multi-query) of row r over its sequence's pages,
-    // including its own position: causal, or bidirectional by the sequence's n_text.
+    // Computes attention (multi-head, grouped-query or multi-query): out[r] for row r over the pages of its
+    // sequence, including its own position. Causal, or bidirectional if the sequence has n_text.
     void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters);
     bool attends_both_ways; // bidirectional attention, types_table and relative_bias are implemented
-    // out = activation(gate) * up; up NULL: activation(gate). `out` may be `gate`.
+    // Computes out = activation(gate) * up; with up NULL, activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
                      const struct matrix *up, int32_t n_rows, enum activation_kind kind);
-    // In place. NULL: models with this activation are refused.
+    // Computes xIELU in place. NULL: models with this activation are refused.
     void (*xielu)(struct backend *backend, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
     // x += scale * y
     void (*add)(struct backend *backend, struct matrix *x, const struct matrix *y, int32_t n_rows,
@@ -357,20 +365,21 @@ struct backend_operations {
     // out[i] = in[output_rows[i]]
     void (*gather)(struct backend *backend, struct matrix *out, const struct matrix *in);
     // Mixture of experts: `route` selects experts for each row. expert_products is a grouped GEMM over the
-    // selected (row, expert) pairs: x has a row per pair or a row per token, bias is [n_experts, outputs].
-    // expert_sum sets out[r] to the weighted sum of the pairs' rows, in the order of selection.
+    // selected (row, expert) pairs. Its x has one row per pair or one row per token; its bias is [n_experts,
+    // outputs]. expert_sum sets out[r] to the weighted sum of the rows of its pairs, in the order of
+    // selection.
     void (*route)(struct backend *backend, const struct matrix *logits, int32_t n_rows,
                   const struct route_parameters *parameters);
-    // Whether route_parameters.weighs_inputs and attention_parameters.chunk are computed.
+    // True if the backend implements route_parameters.weighs_inputs and attention_parameters.chunk.
     bool weighs_inputs;
     void (*expert_products)(struct backend *backend, const struct product *products, int n,
                             const struct matrix *x, int32_t n_rows, bool x_per_pair);
     void (*expert_sum)(struct backend *backend, struct matrix *out, const struct matrix *y, int32_t n_rows);
     // x[r] *= sigmoid(gate[r][0]): a shared expert's gate.
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
-    // Latent attention (MLA, engine/forward_latent.c); a backend without it sets both to NULL, and such
-    // models are refused. head_products is a GEMM per head: the columns of head h of y = matrix h of a
-    // 3-dimensional weight times the columns of head h of x.
+    // Latent attention (MLA, engine/forward_latent.c). A backend without it sets both functions to NULL, and
+    // such models are refused. head_products is one GEMM per head: the columns of head h of y are matrix h of
+    // a 3-dimensional weight times the columns of head h of x.
     void (*head_products)(struct backend *backend, struct matrix *y, struct head_columns to,
                           const struct weight *weight, const struct matrix *x, struct head_columns from,
                           int32_t n_rows);
@@ -380,29 +389,29 @@ struct backend_operations {
                          int32_t n_rows);
     // Recurrent layers (engine/forward_recurrent.c); NULL without states_create.
     //
-    // Short causal convolution of each column over the rows of a sequence; rows before the step's are in the
-    // state. f: SiLU if `activated`, else nothing:
+    // Computes a short causal convolution of each column over the rows of a sequence. The state has the rows
+    // before the step. f is SiLU if `activated`, else the identity:
     //   out[r][c] = f(bias[c] + sum over j < n_taps of kernel[j][c] * in[r - (n_taps - 1) + j][c])
     void (*convolve)(struct backend *backend, struct matrix *out, const struct matrix *in,
                      const struct convolution_parameters *parameters);
-    // The gated delta rule, token by token in one order, for prefill and decode alike. A row of `qkv` holds
-    // the queries and the keys of all key heads, then the values of all heads. q and k are normalized to
-    // length 1 (x / sqrt(x . x + 1e-6)), q also divided by sqrt(key_dim); then for each head, with state S:
+    // Computes the gated delta rule token by token, in the same order for prefill and decode. A row of `qkv`
+    // holds the queries and keys of all key heads, then the values of all heads. q and k are normalized to
+    // length 1 (x / sqrt(x . x + 1e-6)), and q is divided by sqrt(key_dim). Then for each head with state S:
     //   a = exp(decay * softplus(alpha + step_bias)), b = sigmoid(beta)
     //   S = a S + k (b (v - (a S)^T k))^T, out = S^T q
-    // qkv, alpha and beta are undefined afterwards.
+    // Afterwards qkv, alpha and beta are undefined.
     void (*delta_rule)(struct backend *backend, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                        struct matrix *beta, const struct delta_parameters *parameters);
-    // The scan of Mamba-2 (arXiv:2405.21060, equation 6), token by token in one order, for prefill and decode
-    // alike. A row of `x` holds the values of all heads, then keys B and queries C of all groups. For each
+    // Computes the scan of Mamba-2 (arXiv:2405.21060, equation 6) token by token, in the same order for
+    // prefill and decode. A row of `x` holds the values of all heads, then keys B and queries C of all groups. For each
     // head, with state S, its value v and its group's B and C:
     //   t = min(max(softplus(step + step_bias), step_min), step_max)
     //   S = exp(decay * t) S + B (t v)^T, out = S^T C + direct * v
-    // step is undefined afterwards.
+    // Afterwards step is undefined.
     void (*scan)(struct backend *backend, struct matrix *out, const struct matrix *x, struct matrix *step,
                  const struct scan_parameters *parameters);
-    // The selective scan of Mamba (arXiv:2312.00752, algorithm 2) with values x, keys b and queries c, in the
-    // same order. For each value v and its column S of the state:
+    // Computes the selective scan of Mamba (arXiv:2312.00752, algorithm 2) with values x, keys b and queries
+    // c, in the same order. For each value v and its column S of the state:
     //   S[k] = exp(decay[k] * t) S[k] + b[k] t v, out = (sum of S[k] c[k]) + direct * v
     // step is undefined afterwards.
     void (*selective_scan)(struct backend *backend, struct matrix *out, const struct matrix *x,
@@ -413,50 +422,55 @@ struct backend_operations {
     // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models
     // are refused. From now on the matrix has n_cols columns, at most its number at creation.
     void (*set_columns)(struct backend *backend, struct matrix *matrix, int32_t n_cols);
-    // The others of these models, not NULL where set_columns is not.
-    // From now on rows [0, n_outputs) are the rows output_rows: for rope and attend, until end.
+    // The following functions are for the same models; they are not NULL if set_columns is not NULL. This one
+    // keeps only rows with an output: until `end`, rope and attend treat rows [0, n_outputs) as the rows
+    // output_rows.
     void (*keep_outputs)(struct backend *backend);
-    // Rows of groups of `width` columns. out[r]'s group i, from `first` on, += the sum over x[r]'s groups j
-    // of (coefficients[r][i * groups of x + j] + bias) * group j, in order of j; coefficients NULL: 0.
+    // Mixes groups of `width` columns. To group i of out[r], from group `first` on, adds the sum over the
+    // groups j of x[r] of (coefficients[r][i * groups of x + j] + bias) * group j, in order of j.
+    // coefficients NULL means 0.
     void (*mix)(struct backend *backend, struct matrix *out, int32_t first, const struct matrix *coefficients,
                 float bias, const struct matrix *x, int32_t width, int32_t n_rows);
-    // Scales the groups of `width` columns after the first to the root mean square of the first; a mean
+    // Scales all groups of `width` columns but the first to the root mean square of the first group. A mean
     // square below 1e-5 counts as 1e-5.
     void (*match_rms)(struct backend *backend, struct matrix *x, int32_t width, int32_t n_rows);
-    // x[r] = max(0, x[r] - (mean + factor * standard deviation)), both of the row x[r].
+    // Computes x[r] = max(0, x[r] - (mean + factor * standard deviation)), with the mean and deviation of row
+    // x[r].
     void (*sparsify)(struct backend *backend, struct matrix *x, int32_t n_rows, float factor);
     // x[r] *= weight, item by item
     void (*multiply)(struct backend *backend, struct matrix *x, const struct weight *weight, int32_t n_rows);
-    // GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x). With `experts`,
-    // as expert_products with one row of x per token. Afterwards up's y is undefined. The next operation is
-    // the only one that reads gate's y: products or expert_products, as their x; a backend that fuses the two
-    // may leave gate's y undefined. NULL: the caller uses products and activate.
+    // A GEMM with a gated activation as epilogue: gate's y = activation(gate W x) * (up W x). With `experts`
+    // it works like expert_products with one row of x per token. Afterwards up's y is undefined. The next
+    // operation is the only one that reads gate's y: it is products or expert_products, with gate's y as x. A
+    // backend that fuses the two may leave gate's y undefined. NULL: the caller uses products and activate.
     void (*gated_products)(struct backend *backend, const struct product *gate, const struct product *up,
                            const struct matrix *x, int32_t n_rows, bool experts, enum activation_kind kind);
-    // The GEMM of the logits that step->samples are drawn from. Logits of tokens that are not allowed may
-    // stay undefined, because `sample` does not need them. The backend may reorder the rows; `sample` knows
-    // the order. x is undefined afterwards. Used with reads_masks_late. NULL: the caller uses products.
+    // The GEMM that computes the logits from which step->samples are drawn. Logits of tokens that are not
+    // allowed may stay undefined, because `sample` does not need them. The backend may reorder the rows;
+    // `sample` knows the order. Afterwards x is undefined. Used with reads_masks_late. NULL: the caller uses
+    // products.
     void (*output_product)(struct backend *backend, const struct product *product, struct matrix *x);
-    // Draws a token for each output from logits [n_outputs, n_vocab], by step->samples.
+    // Draws a token for each output from logits [n_outputs, n_vocab], with the settings in step->samples.
     void (*sample)(struct backend *backend, struct matrix *logits);
     // Copies the first n_rows rows from the host; `rows` may be read until end returns.
     void (*write)(struct backend *backend, struct matrix *matrix, int32_t n_rows, const float *rows);
     // Copies the first n_rows rows to the host; `rows` is complete when end returns.
     void (*read)(struct backend *backend, const struct matrix *matrix, int32_t n_rows, float *rows);
     // In a step that `stops`: waits for the operations enqueued so far, so that reads and writes are
-    // complete. An error ends the step. Optional: a synchronous backend does nothing.
+    // complete. An error ends the step. Optional; a synchronous backend needs nothing.
     enum status (*wait)(struct backend *backend, struct error *error);
-    // `end` in two calls, for an asynchronous device; both NULL otherwise. `submit` does not wait: the next
-    // step may begin and refer to this step's outputs as its tokens. `collect` waits for the oldest of at
-    // most two submitted steps. Such a step reads no matrices. After an error no step is submitted.
+    // Split `end` in two calls, for an asynchronous device; both are NULL otherwise. `submit` does not wait:
+    // the next step may begin, and may use this step's outputs as its tokens. `collect` waits for the oldest
+    // of at most two submitted steps. A submitted step must not use `read`. After an error no step is
+    // submitted.
     enum status (*submit)(struct backend *backend, struct error *error);
     enum status (*collect)(struct backend *backend, struct sample_result *results, struct error *error);
-    // For an asynchronous device: continues a submitted step with samples_apart, before the next step begins.
-    // `sample` and `submit` follow. Reads the samples' masks and no other input; an output whose draw is
-    // discarded may have no mask. The previous step may be collected first.
+    // For an asynchronous device: continues a submitted step that has samples_apart, before the next step
+    // begins. `sample` and `submit` follow. It reads the samples' masks and no other input. An output whose
+    // draw will be discarded may have no mask. The previous step may be collected first.
     void (*resume)(struct backend *backend, const struct step *step);
-    // Waits for the step. `results` [n_outputs] if sample was called, else NULL. STATUS_RESTART: the device
-    // is lost.
+    // Waits for the step. `results` is [n_outputs] if sample was called, else NULL. STATUS_RESTART: the
+    // device is lost.
     enum status (*end)(struct backend *backend, struct sample_result *results, struct error *error);
 };
 
@@ -466,6 +480,6 @@ struct backend {
     struct backend_operations operations;
 };
 
-// Copies the tables and fills in the optional functions.
+// Copies both tables and fills in the optional functions.
 void backend_init(struct backend *backend, const struct backend_device *device,
                   const struct backend_operations *operations);

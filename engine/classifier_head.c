@@ -281,7 +281,7 @@ struct classifier_head {
     float *norm, *norm_bias;         // [dense.n_outputs] NULL: none
     double epsilon;
     bool late;
-    double scale, softcap; // of the outputs; 0: no cap
+    double scale, softcap; // factor and soft cap of the outputs; 0: no cap
     int32_t n_embd;
     enum score_function function;
     double *items[2];     // [the largest width]

@@ -41,9 +41,9 @@ struct judge_answer {
 struct classifier_facts {
     int32_t n_labels;
     enum head_pooling pooling;
-    enum head_activation activation; // of the first layer
-    enum score_function function;    // of classification
-    enum score_function relevance;   // of reranking
+    enum head_activation activation; // activation of the first layer
+    enum score_function function;    // for classification
+    enum score_function relevance;   // for reranking
     int32_t relevant;                // label that says "relevant"; -1: the model is no reranker
     int32_t padding;                 // tokens of this id at a text's end are not read; -1: none
     struct judge_answer answers[2];  // a judge's, the relevant one first; id -1: no judge
@@ -83,6 +83,6 @@ void classifier_head_destroy(struct classifier_head *head);
 // With HEAD_POOLING_LATE the rows to be summed are what this makes of the hidden states: `row` [n_embd] -> the head's
 // own [classifier_head_width]. Else it returns NULL.
 const double *classifier_head_row(struct classifier_head *head, const float *row);
-int32_t classifier_head_width(const struct classifier_head *head); // of a summed row
+int32_t classifier_head_width(const struct classifier_head *head); // width of a summed row
 // `sum` [classifier_head_width], `scores` [n_labels].
 void classifier_head_apply(struct classifier_head *head, const double *sum, double scale, float *scores);

@@ -8,21 +8,21 @@
 enum { PAGES_AT_ONCE = 64 }; // pages read from the device in one call
 
 struct checked_pages {
-    int32_t n;          // pages of the checked backend
-    int32_t *places;    // [n] the check's page for a page of the backend; -1: none
-    int32_t *from, *to; // [limits.n_pages] pages of this step: the backend's and the check's
-    int32_t *held;      // [limits.n_pages] 1: page with earlier positions; in copy_pages: list of these
+    int32_t n;          // number of pages of the checked backend
+    int32_t *places;    // [n] page of the check for each page of the backend; -1: none
+    int32_t *from, *to; // [limits.n_pages] pages of this step, in the backend and in the check
+    int32_t *held;      // [limits.n_pages] 1: has earlier positions; later a list of these
     int32_t n_used;
 };
 
 struct cross_check {
     const struct model *model;
     struct backend *backend, *host;
-    struct forward *forward; // on the host
+    struct forward *forward; // a forward pass on the host
     struct forward_limits limits;
     struct checked_pages pages;
     struct step_sequence *sequences; // [n_sequences_max]
-    int32_t *tables;                 // [n_tables] block tables of these
+    int32_t *tables;                 // [n_tables] block tables of these sequences
     int64_t n_tables;
     float *keys, *values;          // [PAGES_AT_ONCE, page_positions, heads, dim]
     float *logits, *own;           // [n_outputs_max, n_vocab]
@@ -37,7 +37,8 @@ static bool allocate_check(struct cross_check *check)
     size_t n_rows =
         (size_t)PAGES_AT_ONCE * (size_t)limits->page_positions * (size_t)shape->attention.n_kv_heads;
     size_t n_places = (size_t)limits->n_pages;
-    // All sequences may share the same pages, so the block tables may have more entries than there are pages.
+    // All sequences may share the same pages, so the block tables together may have more entries than pages
+    // exist.
     check->n_tables = (int64_t)limits->n_sequences_max *
                       ((shape->n_context + limits->page_positions - 1) / limits->page_positions);
     check->pages.places = malloc((size_t)check->pages.n * sizeof *check->pages.places);
@@ -114,7 +115,7 @@ float *cross_check_logits(struct cross_check *check)
 
 // ---- the step, mapped to the check's pages ----
 
-// False: there are not enough pages; none is used.
+// Returns false, and takes no page, if there are not enough pages.
 static bool take_pages(struct cross_check *check, const struct step_sequence *sequence, int32_t *table)
 {
     int32_t page_positions = check->limits.page_positions, n_used = check->pages.n_used;
@@ -146,13 +147,13 @@ static void forget_pages(struct cross_check *check)
         check->pages.places[check->pages.from[--check->pages.n_used]] = -1;
 }
 
-// Maps the step's first sequences to the check's pages, while pages last.
+// Maps the first sequences of the step to the check's pages, until no page is left.
 static struct step own_step(struct cross_check *check, const struct step *step)
 {
     struct step own = *step;
     int64_t n_tables = 0;
     own.sequences = check->sequences;
-    own.n_copies = 0; // the pages are read after the device's step, which made the copies
+    own.n_copies = 0; // the pages are read after the device's step, which has made the copies
     own.n_sequences = own.n_tokens = own.n_outputs = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
         const struct step_sequence *sequence = &step->sequences[i];
@@ -177,7 +178,7 @@ static enum status copy_pages(struct cross_check *check, struct error *error)
     for (int32_t i = 0; i < check->pages.n_used; i++)
         if (check->pages.held[i]) {
             check->pages.to[n_held] = i;
-            check->pages.held[n_held++] = check->pages.from[i]; // from here on a list of pages
+            check->pages.held[n_held++] = check->pages.from[i]; // converts it to a list of pages
         }
     for (int32_t layer = 0; layer < check->model->shape.attention.n_layers; layer++)
         for (int32_t first = 0; first < n_held; first += PAGES_AT_ONCE) {

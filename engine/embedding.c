@@ -40,7 +40,7 @@ const char *pooling_name(enum pooling pooling)
     return "";
 }
 
-// A key that says what is not built.
+// Refuses a key that requires something that is not implemented.
 static enum status check_key(const struct model *model, const char *key, const char *way_out,
                              struct error *error)
 {
@@ -127,19 +127,19 @@ enum status pooling_of_model(const struct model *model, enum pooling *pooling, s
 
 // ---- the embedder ----
 
-// A step's arrays, and the text that is partly computed.
+// Arrays of a step, and the text that is partly computed.
 struct embedder {
     struct embedder_options options;
-    int32_t n_rows_max;                                // of a step, or of one text that is longer
+    int32_t n_rows_max;                                // longest step, or longest text computed alone
     int32_t *tokens, *positions, *types, *output_rows; // [n_rows_max]
     struct step_sequence *sequences;                   // [n_sequences_max]
-    int32_t *pages;                                    // block tables of a step, one after the other
-    int32_t *free_pages;                               // a stack
+    int32_t *pages;                                    // block tables of a step, one after another
+    int32_t *free_pages;                               // a stack of free pages
     int32_t n_free;
-    int32_t *output_texts; // [n_rows_max] the output's text
+    int32_t *output_texts; // [n_rows_max] text of each output
     float *hidden;         // [n_rows_max, n_embd]
     int32_t n_summed;      // n_embd, or the width of what a classification head makes of a row
-    double *sum;           // [n_summed] of the current text's rows
+    double *sum;           // [n_summed] sum over the rows of the current text
     struct embedding_head *head;
 };
 
@@ -148,8 +148,8 @@ static int32_t pages_of(const struct embedder *embedder, int32_t n_tokens)
     return (n_tokens + embedder->options.limits.page_positions - 1) / embedder->options.limits.page_positions;
 }
 
-// Pages of all texts but the current one: a step has at most n_tokens_max tokens, and each text may leave one
-// page incomplete.
+// Number of pages for all texts but the current one. A step has at most n_tokens_max tokens, and each text
+// may leave its last page partly filled.
 static int64_t pages_of_others(const struct forward_limits *limits)
 {
     return limits->n_tokens_max / limits->page_positions + limits->n_sequences_max;
@@ -240,8 +240,8 @@ void embedder_destroy(struct embedder *embedder)
 
 // ---- a step ----
 
-// Progress of the computation: the first incomplete text, its number of computed tokens, and its pages, which
-// start at pages_at in embedder->pages.
+// Progress of the computation: the first incomplete text, the number of its tokens that were computed, and
+// its pages, which begin at pages_at in embedder->pages.
 struct embedding_place {
     int32_t text, position, pages_at, n_pages;
 };
@@ -253,8 +253,8 @@ static bool is_wanted(enum pooling pooling, const struct embedding_text *text, i
     return true;
 }
 
-// Whether the step takes tokens of the text: some of them, or all of them if attention is bidirectional. A text
-// longer than a step is alone in it.
+// True if the step can take tokens of the text: some of them or, if attention is bidirectional, all of them.
+// A text longer than a step is computed alone.
 static bool has_room(const struct embedder *embedder, const struct step *step,
                      const struct embedding_text *text)
 {
@@ -264,7 +264,7 @@ static bool has_room(const struct embedder *embedder, const struct step *step,
     return step->n_tokens == 0 || text->n_ids <= room;
 }
 
-// Adds the text's next tokens, from *place on.
+// Adds the next tokens of the text, from *place on.
 static void add_tokens(struct embedder *embedder, struct step *step, const struct embedding_text *text,
                        struct embedding_place *place)
 {
@@ -276,7 +276,7 @@ static void add_tokens(struct embedder *embedder, struct step *step, const struc
     sequence->n_tokens = n;
     sequence->position = place->position;
     sequence->n_text = shape->bidirectional ? text->n_ids : 0;
-    // the step's texts follow each other, at most n_sequences_max
+    // The texts of a step are consecutive, at most n_sequences_max of them, so each gets its own slot.
     sequence->state_in = sequence->state_out = place->text % embedder->options.limits.n_sequences_max;
     sequence->long_context = text->n_ids > shape->n_context_original;
     for (int32_t i = 0; i < n; i++, place->position++) {
@@ -292,8 +292,8 @@ static void add_tokens(struct embedder *embedder, struct step *step, const struc
     }
 }
 
-// Plans a step from *place on and advances *place. The pages of texts that it completes are free for the next
-// step.
+// Plans a step from *place on, and advances *place. The pages of texts that the step completes are free for
+// the next step.
 static struct step plan_step(struct embedder *embedder, const struct embedding_text *texts, int32_t n_texts,
                              struct embedding_place *place)
 {
@@ -324,7 +324,8 @@ static struct step plan_step(struct embedder *embedder, const struct embedding_t
     return step;
 }
 
-// Adds a row to the text's sum, or compares it for the maximum. `first`: of the text's wanted rows.
+// Adds a row to the text's sum, or updates the maximum. `first` is true for the first row that the pooling
+// uses.
 static void add_row(struct embedder *embedder, const float *row, int32_t position, bool first)
 {
     struct classifier_head *classifier = embedder->options.classifier;
@@ -342,7 +343,7 @@ static void add_row(struct embedder *embedder, const float *row, int32_t positio
     }
 }
 
-// The factor of the sum of n rows.
+// Returns the factor by which a sum of n rows is multiplied.
 static double pooling_scale(enum pooling pooling, int32_t n)
 {
     switch (pooling) {
@@ -369,12 +370,12 @@ static void apply_head(struct embedder *embedder, const struct embedding_text *t
                              text->n_dimensions ? text->n_dimensions : options->n_dimensions, vector);
 }
 
-// Adds a text's outputs in the order of its tokens.
+// Adds the outputs of the texts in the order of their tokens.
 static void take_outputs(struct embedder *embedder, const struct step *step,
                          const struct embedding_text *texts, float *vectors)
 {
     const struct embedder_options *options = &embedder->options;
-    bool by_row = step->n_tokens > options->limits.n_tokens_max; // forward_text
+    bool by_row = step->n_tokens > options->limits.n_tokens_max; // the step was computed by forward_text
     bool takes_one = options->pooling == POOLING_FIRST || options->pooling == POOLING_LAST;
     for (int32_t output = 0; output < step->n_outputs; output++) {
         int32_t text = embedder->output_texts[output], row = embedder->output_rows[output];

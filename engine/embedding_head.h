@@ -1,6 +1,6 @@
-// From the pooled hidden states of a text to its vector, in double precision:
+// Converts the pooled hidden states of a text to its vector, in double precision:
 //
-//   scaled sum -> linear layers (model->dense) -> layer norm, where the family has one before a cut
+//   scaled sum -> linear layers (model->dense) -> layer norm, if the family has one before a cut
 //     -> the first n_dimensions -> Euclidean length 1
 //
 // Thread: engine.
@@ -9,7 +9,7 @@
 #include "engine/model/model.h"
 #include "schemas/base/error.h"
 
-// Items of a vector before it is cut: the last linear layer's outputs, else n_embd.
+// Number of items of a vector before it is cut: the outputs of the last linear layer, else n_embd.
 int32_t embedding_width(const struct model *model);
 
 struct embedding_head;

@@ -9,7 +9,7 @@ enum { DEVICE, HOST, N_BACKENDS };
 // Handles of the hybrid, each with one object per backend.
 struct matrix {
     struct matrix *at[N_BACKENDS];
-    bool valid[N_BACKENDS]; // the backend's copy is current
+    bool valid[N_BACKENDS]; // true if the backend's copy is current
     int32_t n_rows;         // rows of the last write
     int32_t n_rows_max, n_cols;
 };
@@ -19,7 +19,8 @@ struct weight {
     int backend_id;                // the backend that runs operations with it
 };
 
-// Transfer buffer; sizes in floats. The device may still read what was allocated since the last wait for it.
+// A transfer buffer; sizes are in floats. The device may still read memory that was allocated since it was
+// last waited for.
 struct hybrid_staging {
     float *floats;
     size_t n, n_used, n_wanted;
@@ -30,12 +31,12 @@ struct hybrid_backend {
     struct backend *backends[N_BACKENDS];
     struct placement placement;
     char name[64];
-    int32_t layer;    // of weights created now
-    int32_t n_layers; // with pages
+    int32_t layer;    // layer of the weights that are created now
+    int32_t n_layers; // number of layers with pages
     struct hybrid_staging transfers;
     struct step step; // copy of the step for the device, with `stops` set
     int route_backend_id, sample_backend_id;
-    int32_t n_pairs; // of the last route
+    int32_t n_pairs; // pairs of the last expert routing
     bool failed;     // `error` is latched
     struct error error;
 };
@@ -58,7 +59,7 @@ static int attention_backend_id(const struct hybrid_backend *hybrid, int32_t lay
     return hybrid->placement.host_attention ? HOST : layer_backend_id(hybrid, layer);
 }
 
-// Each backend numbers its own layers.
+// Returns the number that the backend gives to a layer: each backend numbers its own layers.
 static int32_t backend_layer(const struct hybrid_backend *hybrid, int32_t layer)
 {
     return attention_backend_id(hybrid, layer) == HOST ? layer : layer - hybrid->placement.n_host_layers;
@@ -99,7 +100,7 @@ static float *staging_take(struct hybrid_backend *hybrid, size_t n)
 
 enum { TRANSFERS_MAX = 2 }; // matrices transferred together
 
-// Transfers an operation's inputs that have no current copy on backend `id`. False: the step has failed.
+// Transfers the inputs of an operation that have no current copy on backend `id`. False: the step has failed.
 static bool transfer_matrices(struct hybrid_backend *hybrid, int id, const struct matrix *const *wanted,
                               int n)
 {
@@ -115,7 +116,7 @@ static bool transfer_matrices(struct hybrid_backend *hybrid, int id, const struc
         if (wanted[i]->valid[id])
             continue;
         assert(wanted[i]->valid[1 - id]);
-        transfers[n_transfers++] = (struct matrix *)wanted[i]; // the transfer does not change its contents
+        transfers[n_transfers++] = (struct matrix *)wanted[i]; // a transfer does not change its contents
         n_items += items_of(wanted[i]);
     }
     if (n_transfers && n_items > hybrid->transfers.n - hybrid->transfers.n_used)
@@ -156,7 +157,8 @@ static void weight_destroy(struct backend *base, struct weight *weight)
     free(weight);
 }
 
-// With attention on the host, vectors are created on both backends, because attention sinks are vectors.
+// True if backend `id` gets the weight. With attention on the host, vectors are created on both backends,
+// because attention sinks are vectors.
 static bool belongs_to(const struct hybrid_backend *hybrid, const struct weight *weight, int id,
                        enum weight_role role)
 {
@@ -204,7 +206,7 @@ static void matrix_destroy(struct backend *base, struct matrix *matrix)
     free(matrix);
 }
 
-// Creates the matrix on both backends; the host's memory is committed on first use.
+// Creates the matrix on both backends. The host commits its memory on first use.
 static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32_t n_cols,
                                  struct matrix **out, struct error *error)
 {
@@ -303,7 +305,7 @@ static void trace_steps(struct backend *base, struct step_times *times)
     device->device.trace(device, times);
 }
 
-// The device is idle while the host computes, so its events measure the host's time too.
+// The device is idle while the host computes, so the device's events also measure the host's time.
 static void start_phase(struct backend *base, enum step_phase next)
 {
     struct backend *device = hybrid_of(base)->backends[DEVICE];
@@ -345,12 +347,12 @@ static void norm_rows(struct backend *base, struct matrix *out, const struct mat
     struct norm_parameters own = *parameters;
     own.weight = weight_part(parameters->weight, id);
     own.bias = weight_part(parameters->bias, id);
-    own.consumed = false; // `out` may be read by the other backend
+    own.consumed = false; // the other backend may read `out`
     backend->operations.norm(backend, out->at[id], in->at[id], n_rows, &own);
     note_write(out, id, n_rows);
 }
 
-// Returns the backend of GEMMs that share x; all of them are on the same one.
+// Returns the backend of GEMMs that share x. All of them are on the same backend.
 static int unwrap_products(struct product *own, const struct product *products, int n)
 {
     int id = products[0].weight->backend_id;
@@ -425,7 +427,7 @@ static void activate_rows(struct backend *base, struct matrix *out, const struct
     note_write(out, id, n_rows);
 }
 
-// Runs on the backend of y: y was computed last, and x is read there next.
+// Runs on the backend of y, because y was computed last and x is read there next.
 static void add_rows(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows,
                      float scale)
 {

@@ -18,11 +18,11 @@
 #include "engine/backend.h"
 
 struct placement {
-    int32_t n_host_layers; // includes the embedding, unless 0
+    int32_t n_host_layers; // number of layers on the host; includes the embedding unless it is 0
     bool host_attention;
 };
 
 // On success takes ownership of both backends, which must be new. The device must implement `wait`
-// (engine/backend.h); all its steps have `stops` set. Errors: ERROR_OUT_OF_MEMORY.
+// (engine/backend.h), because all its steps have `stops` set. Errors: ERROR_OUT_OF_MEMORY.
 enum status hybrid_backend_create(struct backend **backend, struct backend *device, struct backend *host,
                                   const struct placement *placement, struct error *error) WARN_UNUSED;

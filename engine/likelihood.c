@@ -36,7 +36,7 @@ struct likelihood likelihood_of(const float *logits, const float *reference, int
         if (p > 0)
             likelihood.kl += p * (log_p - log_q);
     }
-    if (likelihood.kl < 0) // rounding
+    if (likelihood.kl < 0) // negative only because of rounding
         likelihood.kl = 0;
     if (!isfinite(likelihood.reference_nll) || !isfinite(likelihood.kl))
         likelihood.nll = NAN;
@@ -93,7 +93,7 @@ static int compare_kl(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-// Linear interpolation between the two nearest of the sorted tokens.
+// Interpolates linearly between the two nearest of the sorted tokens.
 static double kl_quantile(const struct likelihood *sorted, size_t n, double share)
 {
     double at = share * (double)(n - 1);

@@ -1,4 +1,4 @@
-// Logits of the positions of a text, for `sheaf logits`, `sheaf perplexity` and the parity tests.
+// Computes logits for the positions of a text, for `sheaf logits`, `sheaf perplexity` and the parity tests.
 // Thread: engine.
 #pragma once
 
@@ -7,14 +7,15 @@
 // Tokens of one step; longer texts are prefilled in chunks.
 enum { LOGITS_CHUNK_TOKENS = 256 };
 
-// A text of at most n_ids tokens at a time. Binds the model to the backend, which must be new and cannot be
-// used for another forward pass. Errors: as forward_create; ERROR_OUT_OF_MEMORY.
+// Reads texts of at most n_ids tokens, one at a time. Binds the model to the backend, which must be new and
+// cannot be used for another forward pass. Errors: as forward_create; ERROR_OUT_OF_MEMORY.
 struct logits_reader;
 enum status logits_open(struct logits_reader **reader, const struct model *model, struct backend *backend,
                         enum kv_type kv_type, int32_t n_ids, struct error *error) WARN_UNUSED;
 void logits_close(struct logits_reader *reader);
-// Tokens [first, first + n) of the text, n at most LOGITS_CHUNK_TOKENS; those before were read. Their logits
-// [n, n_vocab]; NULL: not wanted. A text begins at first 0. Errors: forward_step's.
+// Computes tokens [first, first + n) of the text; n is at most LOGITS_CHUNK_TOKENS. Earlier tokens must have
+// been computed by earlier calls; a text begins at first 0. Writes their logits [n, n_vocab]; NULL: not
+// wanted. Errors: as forward_step.
 enum status logits_read(struct logits_reader *reader, const int32_t *ids, int32_t first, int32_t n,
                         float *logits, struct error *error) WARN_UNUSED;
 

@@ -19,13 +19,13 @@ static inline struct philox philox4x32(struct philox counter, uint64_t key)
                             (uint32_t)(product0 >> 32) ^ c[3] ^ key1, (uint32_t)product0};
         for (int i = 0; i < 4; i++)
             c[i] = next[i];
-        key0 += 0x9E3779B9u; // the golden ratio and sqrt(3) - 1, as the paper's Weyl sequence
+        key0 += 0x9E3779B9u; // the golden ratio and sqrt(3) - 1, the Weyl sequence of the paper
         key1 += 0xBB67AE85u;
     }
     return counter;
 }
 
-// Uniform in [0, 1): a multiple of 2^-53 from the first two words.
+// Returns a uniform number in [0, 1), a multiple of 2^-53, from the first two words.
 static inline double philox_uniform(struct philox random)
 {
     return ((double)(random.words[0] >> 5) * 67108864.0 + (double)(random.words[1] >> 6)) * 0x1p-53;

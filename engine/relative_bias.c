@@ -1,5 +1,5 @@
-// T5's biases of scores by the distance between two tokens, in buckets that grow with the distance (Raffel et
-// al. 2020, arXiv:1910.10683, section 2.1; the buckets as in transformers' modeling_mpnet.py).
+// T5's biases of scores, by the distance between two tokens, in buckets that grow with the distance (Raffel
+// et al. 2020, arXiv:1910.10683, section 2.1; the buckets as in transformers' modeling_mpnet.py).
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
 #include "schemas/base/elementary.h"
@@ -9,8 +9,8 @@
 
 enum { DISTANCE_MAX = 128 };
 
-// d: the key's position minus the query's. Half of the buckets are for later keys; of each half one half has a
-// bucket for each distance.
+// Returns the bucket of d, the key's position minus the query's. Half of the buckets are for later keys. In
+// each half, one half of the buckets has a bucket for each distance.
 static int32_t bucket_of(int32_t d, int32_t n_buckets)
 {
     int32_t n = n_buckets / 2, distance = d < 0 ? -d : d, first = d > 0 ? n : 0, n_exact = n / 2;

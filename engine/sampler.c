@@ -69,7 +69,7 @@ static bool is_skipped(const uint32_t *allowed, int32_t token)
     return allowed && allowed[token / WORD_TOKENS] == 0;
 }
 
-// The largest logit; NaN if one is NaN or +infinity, -infinity if all are.
+// Returns the largest logit; NaN if any logit is NaN or +infinity, -infinity if all are.
 static float find_largest(const float *logits, int32_t n, const uint32_t *allowed)
 {
     float largest[LANES];
@@ -97,9 +97,9 @@ static float find_largest(const float *logits, int32_t n, const uint32_t *allowe
     return bad[0] ? NAN : largest[0];
 }
 
-// Sum of exp((logit - largest) / temperature). Item i is added to lane i mod SUM_LANES in order; then the
-// upper half of the lanes is added to the lower half until one is left, so that the result is the same
-// everywhere. A GPU's block has one thread per lane.
+// Returns the sum of exp((logit - largest) / temperature). Item i is added to lane i mod SUM_LANES in order.
+// Then the upper half of the lanes is added to the lower half until one lane is left. So the result is the
+// same everywhere. A GPU's block has one thread per lane.
 static double sum_weights(const float *logits, int32_t n, const uint32_t *allowed, float largest,
                           float temperature)
 {
@@ -147,12 +147,12 @@ struct logit_ranking {
     const float *logits;
     const uint32_t *allowed;
     int32_t n_vocab;
-    float floor, width; // tokens from `floor` on are in the two arrays; the next band is `width` wide
+    float floor, width; // tokens from `floor` on are in the arrays; width of the next band
     struct token_candidate *sorted, *heap;
     int32_t n_sorted, n_heap, n_bands;
 };
 
-// `width`: of the first band, in logits below the largest.
+// `width` is the width of the first band, in logits below the largest.
 static struct logit_ranking ranking_start(struct sampler *sampler, const float *logits,
                                           const uint32_t *allowed, float largest, float width)
 {
@@ -165,7 +165,7 @@ static struct logit_ranking ranking_start(struct sampler *sampler, const float *
                                   .heap = sampler->heap};
 }
 
-// The largest logit below `above` among tokens [first, end).
+// Returns the largest logit below `above` among tokens [first, end).
 static float top_below(const float *logits, int32_t first, int32_t end, float above)
 {
     float tops[LANES];
@@ -229,7 +229,7 @@ static bool refill_heap(struct logit_ranking *ranking)
     return ranking->n_heap > 0;
 }
 
-// The index-th best candidate; sorts further if needed. False: there are fewer.
+// Returns the index-th best candidate; sorts more of them if needed. False: there are fewer.
 static bool ranking_at(struct logit_ranking *ranking, int32_t index, struct token_candidate *candidate)
 {
     while (ranking->n_sorted <= index) {
@@ -265,7 +265,7 @@ static void mask_logits(float *logits, int32_t n_vocab, const uint32_t *allowed)
 
 // ---- bias and penalties ----
 
-// Valid settings can still overflow a float: clamps to the finite range.
+// Clamps to the finite range, because valid settings can still overflow a float.
 static float bounded_logit(float logit)
 {
     return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
@@ -347,7 +347,7 @@ static float candidate_weight(struct token_candidate candidate, float largest, f
     return elementary_exp_negative((candidate.logit - largest) / temperature);
 }
 
-// Without a filter n is the size of the vocabulary and nothing is sorted.
+// Applies the filters. Without a filter n is the size of the vocabulary and nothing is sorted.
 static struct kept filter_candidates(struct logit_ranking *ranking, const struct sampling *sampling,
                                      float largest)
 {
@@ -378,8 +378,8 @@ static int32_t draw_token(struct sampler *sampler, const float *logits, const st
                           float largest)
 {
     const struct sampling *sampling = request->sampling;
-    // First band: weights above e^-8 of the largest. A trained model has few such tokens and rarely draws
-    // another one.
+    // The first band has weights above e^-8 of the largest. In a trained model few tokens have such weights,
+    // and others are rarely drawn.
     struct logit_ranking ranking =
         ranking_start(sampler, logits, request->allowed, largest, 8.0f * sampling->temperature);
     struct kept kept = filter_candidates(&ranking, sampling, largest);
@@ -388,7 +388,7 @@ static int32_t draw_token(struct sampler *sampler, const float *logits, const st
     double sum = 0.0;
     int32_t token = -1;
     struct token_candidate candidate;
-    // If rounding leaves the sum below the target, the last candidate with a weight is drawn.
+    // If rounding leaves the sum below the target, draws the last candidate that has a weight.
     for (int32_t i = 0; i < kept.n && ranking_at(&ranking, i, &candidate); i++) {
         float weight = candidate_weight(candidate, largest, sampling->temperature);
         if (weight == 0.0f)

@@ -17,8 +17,8 @@ struct sampler;
 enum status sampler_create(struct sampler **sampler, int32_t n_vocab, struct error *error) WARN_UNUSED;
 void sampler_destroy(struct sampler *sampler);
 
-// `logits` [n_vocab] are changed. The token is -1 if an allowed token's unmodified logit is NaN or positive
-// infinity, or if no allowed logit is finite. Token ids in the request are in range (asserted), its settings
-// within the limits of schemas/job.h.
+// Draws a token and changes `logits` [n_vocab]. The token is -1 if an allowed token's unmodified logit is NaN
+// or positive infinity, or if no allowed logit is finite. Token ids in the request must be in range
+// (asserted), its settings within the limits of schemas/job.h.
 void sampler_draw(struct sampler *sampler, float *logits, const struct sample_request *request,
                   struct sample_result *result);

@@ -46,8 +46,8 @@ static void trace_step(struct session *session, const struct step *step)
 
 // --- The check ---
 
-// Buffer for the logits of a step to check; NULL: this step is not checked. A step without outputs has
-// nothing to compare: the next step with outputs is checked instead.
+// Returns a buffer for the logits of a step to check; NULL: this step is not checked. A step without outputs
+// has nothing to compare, so the next step with outputs is checked instead.
 static float *logits_to_check(struct session *session, const struct step *step)
 {
     if (!session->options.check)

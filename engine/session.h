@@ -7,9 +7,9 @@
 #include "engine/cross_check.h"
 #include "schemas/figures.h"
 
-// A step's size and times, measured on the device. n_tokens 0: not measured.
+// Size and times of a step, measured on the device. n_tokens is 0 if the step was not measured.
 struct step_trace {
-    int64_t number; // of the step, from 0
+    int64_t number; // number of the step, from 0
     int32_t n_sequences, n_tokens, n_outputs;
     int32_t n_first_tokens; // outputs that are the first token of an answer
     double ended_us;        // microseconds since session_init
@@ -18,7 +18,7 @@ struct step_trace {
 };
 
 struct step_findings {
-    struct check_figures check; // step 0: not checked, or no larger difference than in an earlier step
+    struct check_figures check; // step is 0 if not checked, or if an earlier step had a larger difference
     struct step_trace trace;
 };
 
@@ -42,7 +42,7 @@ struct session {
     struct check_totals totals;
     int64_t n_unchecked; // steps since the last one checked
     struct step_findings findings;
-    struct step_times times; // of the last step that ended
+    struct step_times times; // times of the last step that ended
     int64_t n_traced;
     double opened_us, ended_us;
 };
@@ -51,11 +51,11 @@ struct session {
 void session_init(struct session *session, const struct session_options *options);
 void session_finish(struct session *session); // a zeroed session is fine
 
-// forward_step, observed. Errors: the errors of forward_step and cross_check_step.
+// Does the work of forward_step, and observes it. Errors: as forward_step and cross_check_step.
 enum status session_step(struct session *session, struct step *step, struct sample_result *results,
                          struct error *error) WARN_UNUSED;
-// forward_submit, forward_submit_sampling and forward_collect, observed. session_computes_ahead is false if
-// steps are checked: a checked step ends before the next one begins.
+// Do the work of forward_submit, forward_submit_sampling and forward_collect, and observe it. If steps are
+// checked, session_computes_ahead returns false: a checked step ends before the next one begins.
 bool session_computes_ahead(const struct session *session);
 enum status session_submit(struct session *session, struct step *step, struct error *error) WARN_UNUSED;
 enum status session_submit_sampling(struct session *session, struct step *step,

@@ -36,7 +36,7 @@ uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape)
     return attention_pages_bytes(&pages);
 }
 
-// Before the step's graph, which is the same for every step of its size.
+// Copies the step's pages. Called before the step's graph, which is the same for every step of its size.
 void gpu_copy_pages(struct gpu_backend *backend, const struct step *step)
 {
     const struct kv_shape *kv = &backend->kv;
@@ -51,7 +51,7 @@ void gpu_copy_pages(struct gpu_backend *backend, const struct step *step)
                          layer_bytes);
 }
 
-// 0 if the number of query heads is unknown: shared prefixes and split-KV need it.
+// Returns 0 if the number of query heads is unknown: only shared prefixes and split-KV need the scratch.
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend)
 {
     const struct kv_shape *kv = &backend->kv;
@@ -73,7 +73,7 @@ static int32_t count_small_rows(const struct kv_shape *kv, const struct step *st
     return n;
 }
 
-// The number of segments in a graph is the maximum for its padded counts, so that the graph fits every step.
+// A graph has the maximum number of segments for its padded counts, so that it fits every step of its kind.
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step)
 {
     const struct kv_shape *kv = &backend->kv;

@@ -30,8 +30,8 @@ int32_t attention_assign_arrivals(const struct attention_pages *pages, int32_t n
     return n_sequences * tiles_of(pages, n_heads, device);
 }
 
-// Segments that the sequence computes itself, without the shared ones; 0: the decode kernel does not handle
-// it.
+// Number of segments that the sequence computes itself: all but the shared ones. 0: the decode kernel does
+// not handle the sequence.
 static int32_t count_segments(const struct attention_sequence *sequence,
                               const struct attention_assign_rules *rules)
 {
@@ -51,7 +51,8 @@ static int64_t cost_of(const struct attention_sequence *sequence, const struct a
     return n ? positions - (int64_t)sequence->n_shared * ATTENTION_SEGMENT + (int64_t)n * SEGMENT_COST : 0;
 }
 
-// Assigns whole sequences to runs of a cost of at most `most`. False: they do not fit into n_runs runs.
+// Assigns whole sequences to runs whose cost is at most `most`. False: the sequences do not fit in n_runs
+// runs.
 static bool assign_whole(const struct attention_sequence *sequences, int32_t n_sequences,
                          const struct attention_assign_rules *rules, int64_t most, struct attention_run *runs)
 {
@@ -105,8 +106,9 @@ static void count_runs(struct attention_sequence *sequences, int32_t n_sequences
             sequences[runs[run].sequence].n_runs++;
 }
 
-// The least cost bound that runs of whole sequences fit, to within 1 % of the mean; `runs` gets these runs.
-// The bound longest + mean always suffices: every run but the last then exceeds the mean.
+// Finds the lowest bound, to within 1 % of the mean, at which the whole sequences fit in the runs; `runs`
+// gets these runs. The bound longest + mean always suffices, because then every run but the last exceeds the
+// mean.
 static int64_t bound_whole(const struct attention_sequence *sequences, int32_t n_sequences,
                            const struct attention_assign_rules *rules, int64_t longest, int64_t mean,
                            struct attention_run *runs)

@@ -25,10 +25,10 @@ struct attention_assign_rules {
     bool may_cut; // the scratch holds the partial results
 };
 
-// The number of runs that occupies the device; at least 1.
+// Number of runs that keep the whole device busy; at least 1.
 int32_t attention_assign_runs(const struct attention_pages *pages, int32_t n_heads,
                               const struct attention_device *device);
-// Number of arrival counters.
+// Size of the array of arrival counters.
 int32_t attention_assign_arrivals(const struct attention_pages *pages, int32_t n_heads,
                                   const struct attention_device *device, int32_t n_sequences);
 // Sets n_runs of the sequences, and `runs` [rules->n_runs + 1].

@@ -225,7 +225,7 @@ static enum status outcome_reserve(struct gpu_backend *backend, struct error *er
                : status;
 }
 
-// A pure decode step: one token per sequence, each with an output.
+// True for a pure decode step: one token per sequence, each with an output.
 static bool is_decoding(const struct gpu_backend *backend, const struct step *step)
 {
     return !backend->options.eager && !step->stops && step->samples && step->n_outputs == step->n_tokens &&
@@ -257,7 +257,8 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
     backend->current.kind.n_shared_tiles = graph_shared_tiles(backend->current.shared.n_tiles);
 }
 
-// A graph of some hundred launches needs megabytes of device memory; running out would end the worker.
+// A graph of some hundred launches needs megabytes of device memory. If memory ran out then, the worker would
+// end.
 static const uint64_t graph_memory_least = 64ull << 20;
 
 static struct step_part choose_graph(struct gpu_backend *backend, const struct graph_kind *kind)
@@ -307,7 +308,7 @@ static enum status make_ready(struct backend *base, struct error *error)
 static enum status prepare_step(struct gpu_backend *backend, const struct step *step, struct error *error)
 {
     enum status status =
-        make_ready(&backend->base, error); // done already, except in tests without a forward pass
+        make_ready(&backend->base, error); // already done, except in tests without a forward pass
     if (status != STATUS_OK)
         return status;
     measure_step(backend, step);
@@ -369,7 +370,7 @@ static void trace_steps(struct backend *base, struct step_times *times)
     backend->current.times = times;
 }
 
-// Whether the step reads tokens that the previous step draws.
+// True if the step reads tokens that the previous step draws.
 static bool has_pending(const struct step *step)
 {
     for (int32_t i = 0; i < step->n_tokens; i++)
@@ -381,7 +382,7 @@ static bool has_pending(const struct step *step)
     return false;
 }
 
-// Replaces pending tokens by those that the previous step drew.
+// Replaces pending tokens by the tokens that the previous step drew.
 static void resolve_tokens(struct gpu_backend *backend)
 {
     unsigned char *upload = backend->memory.upload.memory;
@@ -435,7 +436,7 @@ static void begin_step(struct backend *base, const struct step *step)
         resolve_tokens(backend);
 }
 
-// The sampling is padded as the forward pass was.
+// Pads the sampling to the same sizes as the forward pass.
 static void resume_step(struct backend *base, const struct step *step)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
@@ -511,7 +512,7 @@ static enum status submit_step(struct backend *base, struct error *error)
     if (is_last)
         download_outcome(backend);
     backend->submitted.n_under_way += is_first;
-    enum status status = device_status(backend->device, error); // an invalid launch is an error of this step
+    enum status status = device_status(backend->device, error); // An invalid launch is an error of this step.
     if (status != STATUS_OK)
         backend->submitted.n_under_way = 0;
     return status;
@@ -563,7 +564,7 @@ static void destroy_backend(struct backend *base)
     if (!base)
         return;
     struct gpu_backend *backend = gpu_backend_of(base);
-    struct error ignored; // of a step that is never collected
+    struct error ignored; // the step is never collected, so its error has no reader
     device_use(backend->device);
     (void)!device_wait(backend->device, &ignored);
     graphs_clear(&backend->graphs, backend->device);

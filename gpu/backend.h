@@ -19,7 +19,7 @@ struct gpu_options {
     bool sync;             // waits after every launch, so that an error names its kernel
     bool no_overlap;       // no programmatic dependent launch, for comparisons
     bool no_carveout;      // the driver chooses each kernel's carveout, for comparisons
-    bool no_wgmma;         // GEMMs of many rows by mma.sync also where the device has wgmma
+    bool no_wgmma;         // GEMMs of many rows use mma.sync, even if the device has wgmma
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
     int64_t failing_work, failing_graph;
@@ -29,10 +29,10 @@ struct gpu_options {
 enum status gpu_backend_create(struct backend **backend, const struct gpu_options *options,
                                struct error *error) WARN_UNUSED;
 
-// "NVIDIA H200, 132 multiprocessors", for the log; "" without a device.
+// Writes a text such as "NVIDIA H200, 132 multiprocessors" for the log; "" without a device.
 void gpu_backend_describe(const struct backend *backend, char *text, size_t size);
 
-// 90 for compute capability 9.0.
+// Compute capability without the point: 90 for 9.0.
 int gpu_backend_capability(const struct backend *backend);
 
 // For tests and the log.

@@ -26,11 +26,11 @@ struct device_options {
     bool no_overlap;           // no programmatic dependent launch, for comparisons
     bool no_carveout;          // the driver chooses each kernel's carveout of shared memory, for comparisons
     bool no_wgmma;             // device_facts.has_wgmma is false: the same bytes by mma.sync
-    uint64_t shared_bytes_max; // limit of shared memory per block; 0: the device's; emulated: as of 9.0
+    uint64_t shared_bytes_max; // limit of shared memory per block; 0: the device's own; emulated: 9.0's
     // Emulated device only:
     uint64_t memory_bytes; // device memory; 0: 4 GiB
     int64_t failing_work;  // the n-th enqueued operation fails and the device is lost; 0: none
-    int64_t failing_graph; // the n-th captured graph cannot be made, with no harm to the device; 0: none
+    int64_t failing_graph; // no graph can be made of the n-th capture; the device stays usable; 0: none
 };
 
 struct device_facts {
@@ -51,59 +51,60 @@ void device_use(struct device *device); // makes the calling thread the one that
 const struct device_facts *device_facts(const struct device *device);
 uint64_t device_memory_free(struct device *device);
 
-// Free memory that an allocation uses, for the plan: the driver maps pages of 2 MiB. Large blocks take whole
-// pages, small ones share them.
+// Device memory used by an allocation, for the memory plan. The driver maps pages of 2 MiB: a large block
+// uses whole pages, small blocks share a page.
 static inline uint64_t device_block_bytes(uint64_t size_bytes)
 {
     uint64_t unit = size_bytes > 1 << 20 ? 2 << 20 : 512;
     return size_bytes > UINT64_MAX - unit ? UINT64_MAX : (size_bytes + unit - 1) / unit * unit;
 }
 
-// Loads all kernels and allows them the device's shared memory per block. Called once, before the first
-// launch: CUDA loads a kernel at its first launch, and cannot within a graph capture. All kernels get the
-// same carveout, the largest: a multiprocessor must be idle to change it, so kernels with different carveouts
-// would not overlap.
+// Loads all kernels and sets their limit of shared memory. Called once, before the first launch: CUDA loads a
+// kernel at its first launch, and cannot do so during a graph capture. All kernels get the same carveout, the
+// largest one. To change it, a multiprocessor must be idle, so kernels with different carveouts could not
+// overlap.
 enum status device_load_kernels(struct device *device, struct error *error) WARN_UNUSED;
 
-// Contents undefined. NULL: out of device memory, or the device has failed (latched). Must not be called
-// during graph capture, nor any other call that allocates, frees or waits.
+// The contents are undefined. Returns NULL if device memory runs out or the device has failed (latched).
+// Graph capture forbids this call and all others that allocate, free or wait.
 void *device_allocate(struct device *device, size_t size_bytes);
 void device_free(struct device *device, void *memory);
-// Pinned host memory, for asynchronous copies. NULL: out of memory, or the device has failed (latched).
+// Allocates pinned host memory for asynchronous copies. NULL: out of memory, or the device has failed
+// (latched).
 void *device_pin(struct device *device, size_t size_bytes);
 void device_unpin(struct device *device, void *memory);
 
 void *device_stream(struct device *device); // for the launches of gpu/kernels*.h
 
-// Asynchronous; host memory must be pinned and unchanged until the copy has run.
+// Copies asynchronously. The host memory must be pinned and must not change until the copy has run.
 void device_upload(struct device *device, void *to, const void *from, size_t size_bytes);
 void device_download(struct device *device, void *to, const void *from, size_t size_bytes);
-// Rows with a stride of `stride_bytes` on the device, contiguous on the host. The host memory need not be
+// Copies rows that are `stride_bytes` apart on the device to contiguous host memory, which need not be
 // pinned.
 void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                           size_t stride_bytes);
 void device_upload_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                         size_t stride_bytes);
-// Rows with a stride of `stride_bytes`, from device memory to device memory.
+// Copies rows that are `stride_bytes` apart from device memory to device memory.
 void device_copy_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                       size_t stride_bytes);
 void device_zero(struct device *device, void *memory, size_t size_bytes);
 enum status device_wait(struct device *device, struct error *error) WARN_UNUSED;
-// the latched error, without waiting
+// Returns the latched error, without waiting.
 enum status device_status(struct device *device, struct error *error) WARN_UNUSED;
 
 struct device_event *device_event_create(struct device *device); // NULL: out of memory, or failed (latched)
 void device_event_destroy(struct device *device, struct device_event *event);
 void device_event_record(struct device *device, struct device_event *event); // can be captured into a graph
-// blocks the host; failures stay latched
+// Blocks until the event has been recorded; a failure stays latched.
 void device_event_wait(struct device *device, struct device_event *event);
 // Time between two events that have run; 0 if unknown.
 double device_event_between_us(const struct device_event *begin, const struct device_event *end);
 
 // Captures launches and event records into a graph, without running them, until device_graph_end.
 void device_graph_begin(struct device *device);
-// NULL: no graph could be made of this work. The work has been enqueued instead, so the step continues. A
-// failure of the device is latched as always.
+// Ends the capture. Returns NULL if no graph could be made. The work has then been enqueued instead, so the
+// step continues. A failure of the device is latched as always.
 struct device_graph *device_graph_end(struct device *device);
 void device_graph_launch(struct device *device, struct device_graph *graph);
 void device_graph_destroy(struct device *device, struct device_graph *graph);

@@ -12,7 +12,7 @@
 
 enum { CAPABILITY_LEAST = 80, OVERLAP_CAPABILITY_LEAST = 9, RECENT_MAX = 24 };
 
-// A captured launch or event record, kept to be enqueued if no graph can be made.
+// A captured launch or event record. It is kept, so that it can be enqueued if no graph can be made.
 struct captured {
     struct captured *next;
     const struct kernel_entry *kernel; // NULL: an event record
@@ -36,7 +36,7 @@ struct device {
     cudaStream_t stream;
     cudaError_t failure; // the first one
     const char *failed_call, *failed_kernel;
-    struct recent_kernels recent, captured_kernels; // the latter: of the current capture
+    struct recent_kernels recent, captured_kernels; // since the last wait; in the current capture
     struct device_facts facts;
     bool capturing, capture_failed;
     struct captured *first_captured, **last_captured;
@@ -48,7 +48,7 @@ struct device_event {
 
 struct device_graph {
     cudaGraphExec_t executable;
-    struct recent_kernels kernels; // that it launches
+    struct recent_kernels kernels; // kernels that the graph launches
 };
 
 static bool check_call(struct device *device, cudaError_t code, const char *call)
@@ -78,7 +78,7 @@ static void note_kernel(struct recent_kernels *recent, const struct kernel_entry
         recent->more = true;
 }
 
-// "; enqueued since the last wait: NAME, NAME"
+// Prints "; enqueued since the last wait: NAME, NAME".
 static void print_recent(const struct recent_kernels *recent, char *text, size_t size)
 {
     size_t length = 0;
@@ -114,7 +114,7 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     return STATUS_OK;
 }
 
-// Error text when there is no device, with what to do.
+// Writes the error text for a machine without a usable device, with a hint what to do.
 static enum status refuse_driver(cudaError_t code, struct error *error)
 {
     int driver = 0, wanted = 0;
@@ -258,7 +258,7 @@ static cudaError_t enqueue_kernel(struct device *device, const struct kernel_ent
     void *values[LAUNCH_ARGUMENTS_MAX];
     memcpy(values, arguments->values, sizeof values);
     if (shape->shared_bytes > device->facts.shared_bytes_max)
-        return cudaErrorInvalidConfiguration; // the device itself may have more than it was opened with
+        return cudaErrorInvalidConfiguration; // the device was opened with a lower limit
     // Programmatic dependent launch (gpu/kernels/kernel.h); captured as a programmatic edge of the graph.
     cudaLaunchAttribute overlap = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
                                    .val.programmaticStreamSerializationAllowed = 1};
@@ -409,8 +409,8 @@ void device_event_record(struct device *device, struct device_event *event)
         check_call(device, cudaEventRecord(event->event, device->stream), "recording an event");
         return;
     }
-    // During capture a plain record is only a dependency; an external one becomes a node that records at each
-    // replay.
+    // During a capture a plain event record only adds a dependency. An external record becomes a node of the
+    // graph, which records at each replay.
     device->capture_failed |=
         cudaEventRecordWithFlags(event->event, device->stream, cudaEventRecordExternal) != cudaSuccess;
     keep_captured(device, &(struct captured){.event = event});
@@ -439,7 +439,7 @@ void device_graph_begin(struct device *device)
     device->last_captured = &device->first_captured;
 }
 
-// Frees the capture's list; enqueues its work first if no graph was made of it.
+// Frees the list of captured work. If no graph was made of the work, enqueues it first.
 static void finish_captured(struct device *device, bool enqueues)
 {
     for (struct captured *work = device->first_captured, *next; work; work = next) {
@@ -462,8 +462,8 @@ struct device_graph *device_graph_end(struct device *device)
     if (captured)
         good &= cudaGraphDestroy(captured) == cudaSuccess;
     device->capturing = false;
-    // Clears what a failed capture left. An error that the device does not recover from is returned again by
-    // the work that is enqueued now.
+    // Clears the error of a failed capture. A permanent error will be returned again by the work that is
+    // enqueued now.
     if (!good)
         (void)cudaGetLastError();
     finish_captured(device, !good);

@@ -22,7 +22,7 @@
 #include <string.h>
 
 static const uint64_t memory_bytes_default = 4ull << 30;
-// about 10 KB for each of some hundred launches, as users report for CUDA
+// A graph has some hundred launches of about 10 KB each; users report this size for CUDA.
 static const uint64_t graph_bytes = 4 << 20;
 
 struct work_list {
@@ -68,7 +68,7 @@ struct device_graph {
 // Header of each block of device memory.
 struct device_block {
     uint64_t size_bytes;
-    uint64_t padding[7]; // the header has 64 bytes, so the memory after it is aligned as the block
+    uint64_t padding[7]; // pads the header to 64 bytes, so that the memory after it is aligned
 };
 
 static void append_work(struct work_list *list, struct emulated_work *work)
@@ -90,8 +90,8 @@ static void drop_work(struct work_list *list)
     *list = (struct work_list){0};
 }
 
-// `kernel`: NULL if unknown. As on a device, it is known only if the launch is rejected, or with
-// options.sync.
+// Latches a failure. `kernel` is NULL if unknown: as on a device, it is known only if the launch is rejected,
+// or with options.sync.
 static void fail_device(struct device *device, const char *what, const char *kernel)
 {
     if (!device->faults.failed)
@@ -100,7 +100,8 @@ static void fail_device(struct device *device, const char *what, const char *ker
     device->faults.failed = true;
 }
 
-// For calls that use the thread's current device. Calls that free or wait do not: they name their object.
+// Called by functions that use the thread's current device. Functions that free or wait do not call it,
+// because their argument determines the device.
 static void check_thread(const struct device *device)
 {
     assert(pthread_equal(device->thread, pthread_self()));
@@ -113,7 +114,7 @@ static void check_no_capture(const struct device *device)
     (void)device;
 }
 
-// Runs waiting work until the event has been recorded; NULL: all of it.
+// Runs waiting work until the event has been recorded. NULL: runs all work.
 static void run_until(struct device *device, const struct device_event *event);
 
 void emulated_stream_submit(void *stream, struct emulated_work *work)
@@ -294,7 +295,7 @@ void *device_stream(struct device *device)
 struct device_copy {
     struct emulated_work work;
     void *to;
-    const void *from; // NULL: zeros
+    const void *from; // source; NULL: the copy writes zeros
     size_t size_bytes;
 };
 
@@ -448,7 +449,7 @@ void device_graph_begin(struct device *device)
         fail_device(device, "out of memory for a graph", NULL);
 }
 
-// Enqueues the work of a capture of which no graph was made.
+// Enqueues captured work of which no graph was made.
 static void enqueue_captured(struct device *device, struct device_graph *graph)
 {
     for (struct emulated_work *work = graph->work.first, *next; work; work = next) {

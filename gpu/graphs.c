@@ -1,6 +1,7 @@
 #include "gpu/graphs.h"
 
-// Powers of 2 up to 8, then four sizes per doubling: padding is less than a quarter.
+// Rounds up to a power of 2 up to 8, then to one of four sizes per doubling, so that padding is less than a
+// quarter.
 int32_t graph_rows(int32_t n_rows)
 {
     int32_t unit = 1;
@@ -11,8 +12,8 @@ int32_t graph_rows(int32_t n_rows)
     return (n_rows + unit - 1) / unit * unit;
 }
 
-// Powers of 2 from one attention segment up. The launch covers the longest sequence; blocks beyond the end of
-// a shorter sequence exit at once.
+// Rounds up to a power of 2, at least one attention segment. The launch covers the longest sequence. Blocks
+// beyond the end of a shorter sequence exit at once.
 int32_t graph_positions(int32_t n_positions)
 {
     int32_t padded = 256;
@@ -21,7 +22,7 @@ int32_t graph_positions(int32_t n_positions)
     return padded;
 }
 
-// 0, or 8 times a power of 4. Blocks without a tile exit at once.
+// Rounds up to 0 or 8 times a power of 4. Blocks without a tile exit at once.
 int32_t graph_shared_tiles(int32_t n_tiles)
 {
     int32_t padded = 8;
@@ -43,9 +44,10 @@ static void release_graph(struct graph_entry *entry, struct device *device)
     *entry = (struct graph_entry){0};
 }
 
-enum { USES_UNDER_WAY = 4 }; // two steps of two parts
+enum { USES_UNDER_WAY = 4 }; // two steps with two parts each
 
-// Entry for a new kind: free slot; else least recently used without a graph; else least recently used.
+// Returns an entry for a new kind: a free slot; else the least recently used entry without a graph; else the
+// least recently used entry.
 static struct graph_entry *replace_oldest(struct graphs *graphs, struct device *device)
 {
     if (graphs->n_entries < GRAPHS_MAX)

@@ -13,22 +13,22 @@ enum step_way { STEP_EAGER, STEP_CAPTURES, STEP_REPLAYS };
 
 enum {
     GRAPHS_MAX = 128,      // kinds; a new one replaces the least recently used
-    GRAPH_ROWS_MAX = 1024, // with more tokens the launch overhead is hidden by the kernels
+    GRAPH_ROWS_MAX = 1024, // larger steps run without graphs: kernels hide the launch overhead
 };
 
 enum graph_part { GRAPH_WHOLE, GRAPH_FORWARD, GRAPH_SAMPLING };
 
-// All counts are padded.
+// Size of a step; all counts are padded.
 struct graph_kind {
     enum graph_part part;
     int32_t n_rows, n_positions, n_shared_tiles;
-    int events; // 0 or 1: its event set; one is read while the next step records the other
+    int events; // 0 or 1: its event set. One set is read while the next step records the other.
 };
 
 struct graph_entry {
     struct graph_kind kind;
     bool seen;
-    bool refused;               // no graph could be made: runs eagerly from then on
+    bool refused;               // no graph could be made; steps of this kind run eagerly
     int64_t used_at;            // last use, as a count of graph uses
     struct device_graph *graph; // NULL: not captured yet
     struct phases phases;       // recorded by the graph
@@ -40,7 +40,7 @@ struct graphs {
     int64_t n_uses, n_evicted;
 };
 
-// Padding: rounds up so that few graphs serve all steps with little wasted work.
+// Padded counts: rounded up so that few graphs serve all steps and little work is wasted.
 int32_t graph_rows(int32_t n_rows);
 int32_t graph_positions(int32_t n_positions);
 int32_t graph_shared_tiles(int32_t n_tiles);

@@ -5,7 +5,7 @@
 // fifty blocks. Weights are not included; gpu_weight_bytes counts their rounding.
 static const uint64_t memory_unused_bytes = 256ull << 20;
 
-// `bytes`, reduced to the unused part of the limit.
+// Reduces `bytes` to the unused part of the limit.
 static uint64_t within_limit(const struct gpu_backend *backend, uint64_t bytes)
 {
     uint64_t limit_bytes = backend->options.memory_bytes;

@@ -58,7 +58,7 @@ bool gpu_enqueues(struct gpu_backend *backend)
     return true;
 }
 
-// Pads a number of rows, or of (row, expert) pairs, which are a multiple of the step's rows.
+// Pads a number of rows, or a number of (row, expert) pairs, which is a multiple of the step's rows.
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows)
 {
     if (backend->submitted.slot->part->way == STEP_EAGER)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-// A multiple of each type's block.
+// PIECE_ITEMS is a multiple of every type's block.
 enum { PIECE_ITEMS = 2048, SUMS = 8, RUNS_MAX = 256, EXPONENT_MAX = 100 };
 
 // Largest ratio of the bound to a typical item. A row's largest item is about 2^4 times a typical item. At
@@ -19,12 +19,13 @@ static void dequantize_items(const struct tensor *tensor, uint64_t first, float 
         (const unsigned char *)tensor->data + first / traits->block_items * traits->block_bytes, items, n);
 }
 
-// Histogram of exponents, from -EXPONENT_MAX to EXPONENT_MAX; others count as the nearest of these.
+// Histogram of exponents from -EXPONENT_MAX to EXPONENT_MAX. Exponents outside count as the nearest one
+// inside.
 struct exponent_counts {
     atomic_int_least64_t counts[2 * EXPONENT_MAX + 1];
 };
 
-// `value` is not negative.
+// Counts the exponent of a value that is not negative.
 static void count_exponent(struct exponent_counts *exponents, double value)
 {
     int exponent = -EXPONENT_MAX;
@@ -34,7 +35,8 @@ static void count_exponent(struct exponent_counts *exponents, double value)
     atomic_fetch_add_explicit(&exponents->counts[exponent + EXPONENT_MAX], 1, memory_order_relaxed);
 }
 
-// The largest power of 2 that is not above the median of n counted numbers; 0: the median is below them all.
+// The largest power of 2 that does not exceed the median of n counted numbers. 0: the median is below all
+// powers.
 static float median_power(struct exponent_counts *exponents, int64_t n)
 {
     int64_t n_below = 0;
@@ -56,13 +58,14 @@ static float median_of_weight(const struct norm_items *norm)
 struct limit_task {
     const struct tensor *tensor;
     const struct norm_items *norm;
-    double median; // of the norm's weight
+    double median; // median of the norm's weight
     int64_t n_rows, run;
     float largest[RUNS_MAX];
-    struct exponent_counts deviations; // standard deviations of outputs for random rows
+    struct exponent_counts deviations; // standard deviations of the outputs for random rows
 };
 
-// Sums over a row's weights w: (w g)^2 and w^2, each in SUMS parts whose order depends only on n, and w b.
+// Sums over the weights w of a row: (w g)^2 and w^2, each in SUMS parts whose order depends only on n, and w
+// b.
 struct row_sums {
     double scaled[SUMS], plain[SUMS], bias;
 };
@@ -174,7 +177,7 @@ static double activation_limit(enum activation_kind activation, double gate)
         return 1;
     case ACTIVATION_SWIGLU_CLAMPED:
         return fmin(gate, 7);
-    default: // the others never exceed |x|
+    default: // the other activations never exceed |x|
         return gate;
     }
 }
@@ -189,7 +192,7 @@ float output_bound_scale(enum activation_kind activation, const struct output_bo
     int exponent;
     if (!isfinite(gate->largest) || !isfinite(up->largest) || !(most > 0 && most <= RATIO_MAX * typical))
         return 0.0f;
-    (void)frexp(most, &exponent); // below 2^exponent
+    (void)frexp(most, &exponent); // `most` is below 2^exponent
     exponent -= 15;
     if (exponent > EXPONENT_MAX)
         return 0.0f;

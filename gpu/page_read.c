@@ -6,9 +6,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-// Offsets within one head's block.
+// Offsets of the parts of one head's block.
 struct block_parts {
-    bool bytes; // 8-bit integers with scales; else binary16
+    bool bytes; // true: 8-bit integers with scales; false: binary16
     const unsigned char *keys, *values;
     const uint16_t *key_scales, *value_scales;
 };
@@ -35,7 +35,7 @@ static float item_at(const struct block_parts *parts, const unsigned char *items
     return half_to_float(float_to_half((float)(items[place] - 128) * half_to_float(*scale)));
 }
 
-// Reads ATTENTION_BLOCK positions of one head. The rows of `keys` and `values` have all heads.
+// Reads ATTENTION_BLOCK positions of one head. A row of `keys` and `values` holds all heads.
 static void read_block(const struct kv_shape *shape, const unsigned char *block, float *keys, float *values)
 {
     int32_t key_steps = (shape->key_dim + 31) / 32;

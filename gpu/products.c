@@ -32,7 +32,8 @@ static struct activation_operand operand_of(const struct gpu_backend *backend, c
                                        .scales = backend->memory.operand_scales.memory};
 }
 
-// Takes the pending launch if it writes x, with as many rows as the GEMM reads; else .out is NULL.
+// Removes the pending launch and returns it, if it writes x with as many rows as the GEMM reads. Otherwise
+// returns .out NULL.
 static struct pending_rows take_rows(struct gpu_backend *backend, const struct matrix *x, int32_t n_rows,
                                      bool pairs)
 {
@@ -44,7 +45,7 @@ static struct pending_rows take_rows(struct gpu_backend *backend, const struct m
     return rows;
 }
 
-// Whether all GEMMs can read the same operand.
+// True if all GEMMs can read the same operand.
 static bool have_one_form(const struct product *products, int n)
 {
     for (int i = 0; i < n; i++)
@@ -54,9 +55,10 @@ static bool have_one_form(const struct product *products, int n)
     return true;
 }
 
-// Makes gated GEMMs write the operand of the next GEMM. It can't replace their own operand, which other
-// blocks still read. With one scale for all rows it goes to the memory of their result, which is then not
-// stored, if that is large enough; else memory of its own. False: they can't write it.
+// Makes gated GEMMs write the operand of the next GEMM. They cannot write it over their own operand, which
+// other blocks still read. With one scale for all rows, the operand is written where their result would be,
+// which is then not stored, if that memory is large enough. Otherwise it has memory of its own. False: they
+// cannot write it.
 static bool make_next_of_gates(const struct gpu_backend *backend, struct pending_rows *rows,
                                const struct product *products, int n)
 {
@@ -78,8 +80,8 @@ static bool make_next_of_gates(const struct gpu_backend *backend, struct pending
     return true;
 }
 
-// Launches the pending rows of x and makes them write the operand of the first GEMM. False: they don't write
-// it, because the GEMM needs no operand or the launch can't.
+// Launches the pending rows of x and makes the launch write the operand of the first GEMM. False: it does
+// not, because the GEMM needs no operand or the launch cannot write one.
 static bool launch_taken(struct gpu_backend *backend, struct pending_rows *rows,
                          const struct product *products, int n, const struct matrix *x,
                          struct activation_operand *operand)
@@ -126,7 +128,7 @@ static void check_product(const struct product *product, const struct matrix *x,
     (void)weight;
 }
 
-// The GEMMs of products [first, n) that have the type of the first one; marks them as done.
+// Collects the GEMMs of products [first, n) that have the type of the first one, and marks them as done.
 static struct product_launch call_of_type(const struct product *products, int first, int n, bool *done,
                                           struct product_launch call)
 {
@@ -171,8 +173,8 @@ static void run_products(struct gpu_backend *backend, const struct product *prod
     launch_products(backend->stream, calls, n_calls);
 }
 
-// Like run_products, for two gated GEMMs. Their launch is deferred, to write the operand of the next GEMM
-// too.
+// Like run_products, for two gated GEMMs. Their launch is deferred, so that it can write the operand of the
+// next GEMM too.
 static void defer_gated(struct gpu_backend *backend, const struct product products[2], const struct matrix *x,
                         struct pending_rows rows, struct product_launch call)
 {
@@ -186,7 +188,7 @@ static void defer_gated(struct gpu_backend *backend, const struct product produc
 
 _Static_assert((int)PRODUCTS_MAX <= (int)PRODUCT_PARTS_MAX, "products of one x go in one launch");
 
-// Limits of the outputs of a gate or up GEMM, with its bias.
+// Bounds of the outputs of a gate or up GEMM, including its bias.
 static struct output_bound bound_of(const struct product *product)
 {
     struct output_bound bound = product->weight->bound;
@@ -281,8 +283,8 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
                     gate->y->n_cols, kind);
 }
 
-// Number of heads whose operands fit at once in the operand memory, which is sized for all rows of the widest
-// GEMM.
+// Number of heads whose operands fit in the operand memory at once. This memory is sized for all rows of the
+// widest GEMM.
 static int32_t heads_at_once(const struct gpu_backend *backend, int32_t n_heads, int32_t n_rows,
                              int32_t n_inputs)
 {

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-// Layout: the outcomes of all outputs, then the alternatives of all outputs.
+// The download holds the outcomes of all outputs, then the alternatives of all outputs.
 static size_t top_offset(int32_t n_outputs)
 {
     return ((size_t)n_outputs * sizeof(struct sample_outcome) + 15) / 16 * 16;

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A small sequence, in the order of the block tables.
+// A small sequence, sorted by block table.
 struct shared_run {
     const struct step_sequence *sequence;
-    int32_t index;   // in the step
-    int32_t n_whole; // segments that end before its first row
+    int32_t index;   // index in the step
+    int32_t n_whole; // number of segments that end before its first row
     int32_t segment_pages;
-    int32_t n_common; // leading segments with the same pages as the previous sequence in the order
+    int32_t n_common; // leading segments with the same pages as the previous sequence
 };
 
 enum status shared_prefix_init(struct shared_prefix *shared, int32_t n_sequences_max, int32_t n_rows_max,
@@ -88,8 +88,8 @@ static int32_t sort_sequences(struct shared_prefix *shared, const struct step *s
     return n;
 }
 
-// Adds the tiles of one segment for sequences [begin, end) of the order, if this reads less than separate
-// sequences would.
+// Adds the tiles of one segment for sequences [begin, end) of the sorted order, if a shared tile reads less
+// than the separate sequences would.
 static void add_group(struct shared_prefix *shared, const struct shared_rules *rules, int32_t segment,
                       int32_t begin, int32_t end)
 {
@@ -135,8 +135,8 @@ void shared_prefix_find(struct shared_prefix *shared, const struct step *step,
         for (int32_t begin = 0, end; begin < n; begin = end) {
             for (end = begin + 1; end < n && shared->runs[end].n_common > segment;)
                 end++;
-            // Only if the sequences share all earlier segments too: the shared segments of a sequence are its
-            // first n_shared.
+            // Requires that the sequences share all earlier segments too: the shared segments of a sequence
+            // are its first n_shared.
             if (shared->runs[begin].n_whole > segment &&
                 shared->n_shared[shared->runs[begin].index] == segment)
                 add_group(shared, rules, segment, begin, end);

@@ -15,11 +15,11 @@
 
 enum {
     SHARED_SEQUENCES_LEAST = 4, // per group: fewer would save little, and do not fill the device
-    // per step: 256 segments of 1,024 queries; sequences beyond the limit are not grouped
+    // Maximum per step: 256 segments of 1,024 queries. Sequences beyond the limit are not grouped.
     SHARED_TILES_MAX = 4096,
 };
 
-// Inputs of the decision whether grouping reads less.
+// Numbers that decide whether grouping reads less.
 struct shared_rules {
     int32_t page_positions, n_heads, n_kv_heads;
     int32_t tile_queries, small_queries; // attention_shared_queries, attention_small_queries
@@ -30,11 +30,11 @@ struct shared_prefix {
     int32_t n_sequences_max;
     struct shared_run *runs;         // small sequences, sorted by their pages
     int32_t *first_parts, *n_shared; // [n_sequences_max], by sequence
-    int32_t *members;                // rows of small sequences, [n_part_rows]; rows in groups first
+    int32_t *members;                // [n_part_rows] rows of small sequences; rows in groups first
     int32_t n_rows_max, n_part_rows;
     struct attention_shared_tile *tiles; // first_page: index of the sequence that has the pages
     int32_t n_tiles, n_segments;         // n_segments: maximum of a sequence
-    int64_t n_reads_saved;               // reads of a segment, per key-value head and layer
+    int64_t n_reads_saved;               // saved reads of a segment, per key-value head and layer
 };
 
 enum status shared_prefix_init(struct shared_prefix *shared, int32_t n_sequences_max, int32_t n_rows_max,

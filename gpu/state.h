@@ -27,16 +27,17 @@ struct weight {
     struct tensor tensor; // its data is read only while loading
     unsigned char *memory;
     size_t size_bytes;
-    struct device_table table; // WEIGHT_TABLE
-    float *items;              // WEIGHT_VECTOR
+    struct device_table table; // used with WEIGHT_TABLE
+    float *items;              // used with WEIGHT_VECTOR
     int64_t n_items;
-    enum tensor_type tiles; // WEIGHT_PRODUCT: gpu/kernels/tiles.h, matrices contiguous
+    enum tensor_type tiles; // used with WEIGHT_PRODUCT (gpu/kernels/tiles.h); the matrices are contiguous
     int64_t n_matrices;
-    // gpu/output_bound.h. WEIGHT_PRODUCT: of the outputs for normed rows; WEIGHT_VECTOR: .largest of its items
+    // Bounds (gpu/output_bound.h). For WEIGHT_PRODUCT: of the outputs for normed rows. For WEIGHT_VECTOR:
+    // .largest of its items.
     struct output_bound bound;
 };
 
-// Device memory for one purpose of a step, sized for the largest step.
+// Device memory for one purpose, sized for the largest step.
 struct device_scratch {
     void *memory;
     size_t size_bytes;
@@ -58,14 +59,14 @@ struct pending_rows {
     const struct matrix *out; // NULL: none
     enum pending_kind kind;
     int32_t n_rows;
-    bool consumed; // norm: only that GEMM reads the rows
-    bool pairs;    // gated GEMMs: rows are (row, expert) pairs
+    bool consumed; // for a norm: only the next GEMM reads the rows
+    bool pairs;    // for gated GEMMs: rows are (row, expert) pairs
     union {
         struct norm_launch norm;
         struct attention_launch attention;
         struct product_launch gated;
     };
-    // attention of a traced step: `phase` begins after this launch and is marked then
+    // In a traced step, for attention: `phase` begins after this launch and is marked then.
     bool ends_phase;
     enum step_phase phase;
 };
@@ -73,22 +74,23 @@ struct pending_rows {
 // How a step, or a part that is submitted separately, is enqueued.
 struct step_part {
     enum step_way way;
-    struct graph_entry *entry; // if it is captured or replayed
+    struct graph_entry *entry; // set if it is captured or replayed
 };
 
-// State of a step from begin until its results are collected; two at a time.
+// State of a step from its begin until its results are collected. At most two steps have one.
 struct step_slot {
     unsigned char *upload_host, *outcome_host; // pinned
     struct device_event *ended;
     int32_t n_outputs, n_outputs_padded;
-    size_t outcome_bytes; // to download
+    size_t outcome_bytes; // bytes to download
     bool drawn;           // tokens were sampled
     // without samples_apart `forward` is the whole step
     struct step_part forward, sampling;
-    struct step_part *part; // &forward or &sampling: the part being enqueued, or the last one
-    // the event set that its graphs record; the other submitted step uses the other set
+    struct step_part *part; // the part being enqueued, or the last one
+    // Index of the event set that its graphs record. The other submitted step uses the other set.
     int events;
-    // phases: upload and eager operations; outcome_phases: sampling if submitted apart, and download
+    // `phases` covers upload and eager operations; outcome_phases covers the download, and the sampling if it
+    // is submitted apart.
     struct phases phases, outcome_phases;
     struct step_times times; // valid if `timed`
     bool timed;
@@ -105,57 +107,57 @@ struct pending_rope {
 enum { PENDING_ROPES_MAX = 2 };
 
 struct pending_ropes {
-    struct pending_rope ropes[PENDING_ROPES_MAX]; // of different matrices
+    struct pending_rope ropes[PENDING_ROPES_MAX]; // rotations of different matrices
     int n;
 };
 
 // Device memory for a step, sized for the largest one.
 struct step_memory {
-    // The step's input and outcome; submitted steps share them because they run one after the other.
+    // Input and outcome of a step. Submitted steps share them, because they run one after the other.
     struct device_scratch upload, outcome;
     struct device_scratch operand_items, operand_scales, attention;
-    struct device_scratch next_items, next_scales, arrivals; // struct next_operand
-    struct device_scratch partial_sums, partial_arrivals;    // GEMMs: struct product_partials
-    struct device_scratch given, counts, states;             // sampling
+    struct device_scratch next_items, next_scales, arrivals; // for struct next_operand
+    struct device_scratch partial_sums, partial_arrivals;    // for GEMMs: struct product_partials
+    struct device_scratch given, counts, states;             // for sampling
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
 
-// Maxima of the created matrices and weights, which size the memory above.
+// Maxima over the created matrices and weights. They determine the sizes above.
 struct step_capacity {
     int32_t n_rows_max, n_rows_least, n_cols_max, n_inputs_max, n_experts_max;
     bool reserved;
 };
 
-// The step between begin and end.
+// The step between its begin and its end.
 struct current_step {
     const struct step *step; // NULL: none
     bool decoding;           // it may run as a graph
-    struct graph_kind kind;  // of the graph
+    struct graph_kind kind;  // kind of that graph
     struct upload_counts padded;
     struct {
         int32_t n_positions, n_positions_padded;
-        int32_t n_rows; // maximum per sequence
+        int32_t n_rows; // maximum number of rows per sequence
     } longest;
     struct shared_prefix shared;
-    int32_t n_part_rows;       // rows of small sequences, for partial results in the scratch
+    int32_t n_part_rows;       // rows of small sequences, whose partial results are in the scratch
     int32_t n_shared_segments; // capacity of the scratch in this step
     struct attention_assign_rules assignment;
     struct upload_layout layout;
     struct pending_add pending;
     struct pending_rows pending_rows;
     struct pending_ropes ropes;
-    struct route_launch route; // the last one
+    struct route_launch route; // the last expert routing
     struct step_times *times;  // NULL: not traced
 };
 
 struct submitted_steps {
     struct step_slot slots[2];
-    struct step_slot *slot; // of the current step, else of the step submitted last
+    struct step_slot *slot; // slot of the current step, else of the step submitted last
     int n_under_way;        // submitted and not collected
 };
 
 struct latched_fault {
-    bool failed; // operations do nothing until end, which returns `error`
+    bool failed; // operations do nothing until the end of the step, which returns `error`
     struct error error;
 };
 
@@ -164,8 +166,8 @@ struct gpu_backend {
     struct gpu_options options;
     struct device *device;
     void *stream;
-    struct staging staging;          // until the first step
-    const struct norm_items *normed; // the norm before the weights created from now on; NULL: none
+    struct staging staging;          // used until the first step
+    const struct norm_items *normed; // the norm that precedes the weights created next; NULL: none
     uint64_t used_bytes;             // allocated device memory
 
     struct kv_shape kv;
@@ -193,9 +195,9 @@ static inline const void *upload_address(const struct gpu_backend *backend, size
 
 // memory.c
 uint64_t gpu_available_bytes(struct backend *base);
-// Allocates device memory. NULL: beyond the limit of the options, or out of memory.
+// Allocates device memory. NULL: the limit of the options is reached, or memory ran out.
 void *gpu_allocate(struct gpu_backend *backend, size_t size_bytes);
-// The error of a failed gpu_allocate.
+// Sets the error for a failed gpu_allocate.
 enum status gpu_no_memory(struct gpu_backend *backend, uint64_t size_bytes, const char *what,
                           struct error *error) WARN_UNUSED;
 void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes);
@@ -222,7 +224,8 @@ uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
 // Finds the step's shared prefixes. Called before the layout of the step is computed.
 void gpu_copy_pages(struct gpu_backend *backend, const struct step *step); // step->copies
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
-// Sets the number of runs of segments for the step's attention. Called when its padded counts are known.
+// Sets the number of runs of segments for the step's attention. Called once the step's padded counts are
+// known.
 void gpu_size_runs(struct gpu_backend *backend);
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
@@ -232,8 +235,8 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
 enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages,
                         float *keys, float *values, struct error *error) WARN_UNUSED;
 
-// operations.c
-// The phases of this step: a graph has its own, reused by its replays.
+// ---- operations.c ----
+// Returns the phases of this step. A graph has phases of its own, which its replays reuse.
 struct phases *gpu_phases(struct gpu_backend *backend);
 // Enqueues a deferred launch that the caller removed from current.pending_rows.
 void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *rows);

@@ -22,11 +22,11 @@
 #include "gpu/kernels/kernels_sample.h"
 #include "gpu/shared_prefix.h"
 
-// Sizes of the launches: the step's counts, padded for a graph.
+// Sizes of the step's launches: its counts, padded for a graph.
 struct upload_counts {
     int32_t n_rows, n_sequences, n_outputs;
     int32_t n_shared_tiles;
-    int32_t n_runs, n_arrivals; // attention; 0: the model has no KV pages
+    int32_t n_runs, n_arrivals; // for attention; 0: the model has no KV pages
 };
 
 // Offsets in bytes, multiples of 16.
@@ -36,19 +36,20 @@ struct upload_layout {
         size_t tiles, members;
     } shared;
     size_t runs, arrivals;
-    size_t pages, biases, history, masks; // their sizes vary
+    size_t pages, biases, history, masks; // arrays whose sizes vary
     size_t total_bytes;
 };
 
-// Offsets of the arrays. `page_positions`: 0 without pages.
+// Computes the offsets of the arrays. `page_positions` is 0 without pages.
 struct upload_layout upload_layout(const struct step *step, const struct upload_counts *counts,
                                    int32_t page_positions);
 // Fills `bytes` [layout->total_bytes], except the masks of a step with samples_apart. Block tables are
-// referenced by their index in it as int32_t. Token ids in the samples must be below n_vocab (asserted).
-// `assignment` is used if there are runs.
+// referred to by their index in `bytes` as an int32_t array. Token ids in the samples must be below n_vocab
+// (asserted). `assignment` is used if there are runs.
 void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
                  const struct upload_counts *counts, int32_t page_positions,
                  const struct shared_prefix *shared, const struct attention_assign_rules *assignment,
                  int32_t n_vocab);
-// Fills the masks of the outputs that had one in upload_fill. A mask removed since then allows all tokens.
+// Fills the masks of the outputs that had a mask in upload_fill. If a mask was removed since then, all tokens
+// are allowed.
 void upload_fill_masks(unsigned char *bytes, const struct upload_layout *layout, const struct step *step);

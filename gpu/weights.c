@@ -17,7 +17,7 @@ static enum status no_memory(struct gpu_backend *backend, const struct tensor *t
     return gpu_no_memory(backend, size_bytes, what, error);
 }
 
-// Allocates the weight's device memory, rounded as in the memory plan.
+// Allocates the weight's device memory, with the same rounding as the memory plan.
 static enum status allocate_weight(struct gpu_backend *backend, struct weight *weight, uint64_t size_bytes,
                                    struct error *error)
 {
@@ -31,9 +31,9 @@ static enum status allocate_weight(struct gpu_backend *backend, struct weight *w
 
 // ---- GEMM weights ----
 
-// Panels to be packed into a staging buffer by the pool, a few per task.
+// Panels that the pool packs into a staging buffer, a few per task.
 struct staged_panels {
-    struct tensor rows; // rows of one matrix
+    struct tensor rows; // the rows of one matrix
     enum tensor_type type;
     unsigned char *out;
     uint64_t panel_bytes;
@@ -116,7 +116,7 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
 
 // ---- tables and vectors ----
 
-// Dequantizes and uploads, one staging buffer at a time.
+// Dequantizes and uploads items, one staging buffer at a time.
 static void send_floats(struct gpu_backend *backend, void *to, const struct tensor *tensor, uint64_t n_items)
 {
     const struct tensor_traits *traits = tensor_traits(tensor->type);
@@ -218,16 +218,16 @@ static uint64_t weight_size(const struct tensor *tensor, enum weight_role role)
         return n_items * sizeof(float);
     if (role == WEIGHT_TABLE)
         return launch_embed_knows((int32_t)tensor->type) ? tensor->size_bytes : n_items * sizeof(float);
-    struct tensor unseen = *tensor; // without data, so only the type decides
+    struct tensor unseen = *tensor; // a copy without data, so only the type decides
     unseen.size_bytes = 0;
     enum tensor_type type = tiles_type(&unseen);
     if (type == TENSOR_TYPE_COUNT)
-        return tensor->size_bytes; // loading will refuse it by name
+        return tensor->size_bytes; // loading will refuse the type by name
     return tiles_bytes(type, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]) * tensor->dims[2] *
            tensor->dims[3];
 }
 
-// The tensor's data need not be loaded. Each weight is one allocation.
+// The tensor's data need not be loaded. Each weight is one allocation, so its size is rounded.
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role)
 {
     (void)base;

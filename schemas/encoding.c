@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-// The media type without parameters: up to the first ';' (RFC 9110, section 8.3.1), without white space
-// around it.
+// Returns the media type without parameters: the part before the first ';' (RFC 9110, section 8.3.1), without
+// surrounding white space.
 static struct text media_type(struct text content_type)
 {
     size_t start = 0, end = 0;
@@ -62,8 +62,8 @@ bool encoding_detect(struct text content_type, struct text record, enum encoding
             return true;
         }
     }
-    // Other types (text/plain, application/octet-stream, none) do not name the encoding, so the first byte
-    // decides. A job is an object; msgpack's maps begin with a byte from 0x80 on, JSON texts never do.
+    // Other content types (text/plain, application/octet-stream, none) do not name the encoding, so the first
+    // byte decides. A job is an object. Maps of msgpack begin with a byte from 0x80 on; JSON texts never do.
     struct text body = encoding_body(record);
     if (body.size == 0)
         return false;

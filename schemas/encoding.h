@@ -1,4 +1,4 @@
-// Prefix bytes before a record's JSON.
+// Removes prefix bytes before a record's JSON.
 #pragma once
 
 #include "schemas/base/text.h"

@@ -8,14 +8,14 @@
 // One step of the engine.
 struct step_figures {
     int64_t finished_us;    // since 1970 UTC
-    int32_t n_sequences;    // in the step
+    int32_t n_sequences;    // sequences in the step
     int32_t n_tokens;       // prefill and decode
     int32_t prefill_tokens; // prompt tokens
     int32_t decode_tokens;  // answer tokens
     int32_t n_generated;    // tokens drawn or forced
-    int32_t n_forced;       // of n_generated: not drawn, because a constraint left one choice
-    int32_t n_drafted;      // of decode_tokens: draft tokens
-    int32_t n_accepted;     // of n_drafted: accepted
+    int32_t n_forced;       // tokens of n_generated that a constraint forced, without a draw
+    int32_t n_drafted;      // draft tokens among decode_tokens
+    int32_t n_accepted;     // accepted draft tokens
     int32_t n_preempted;    // preempted sequences, which are recomputed
     int32_t n_waiting;      // sequences in the window
     int32_t pages_used, pages_total;
@@ -28,10 +28,10 @@ struct step_figures {
 // Comparison of a step with the same step computed by another backend (--check-cpu).
 struct check_figures {
     int64_t step;                        // number of the step, from 1; 0: nothing to report
-    int32_t n_sequences, n_sequences_of; // sequences compared, and sequences in the step
-    int32_t n_draws, n_draws_apart;      // tokens compared, and those that differ
+    int32_t n_sequences, n_sequences_of; // sequences compared; sequences in the step
+    int32_t n_draws, n_draws_apart;      // tokens compared; tokens that differ
     double difference;                   // largest difference between two logits
-    double magnitude;                    // of the logit with that difference
+    double magnitude;                    // magnitude of the logit with that difference
     double squared_error;                // sum of squared differences / sum of squares
 };
 
@@ -40,7 +40,7 @@ enum { PREFIX_REPORT_MAX = 16, PREFIX_TEXT_BYTES = 256 };
 struct prefix_report_entry {
     uint64_t hash;
     int32_t n_tokens;
-    int64_t n_hits; // since the worker started
+    int64_t n_hits; // hits since the worker started
     int64_t tokens_saved;
     char text[PREFIX_TEXT_BYTES]; // beginning of the prefix, valid UTF-8
 };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_BYTES = 4096 }; // enough for a job of 1 KB
+enum { FIRST_BYTES = 4096 }; // suffices for a job of 1 KB
 
 // A job and the first memory of its arena.
 struct job_block {

@@ -69,7 +69,7 @@ enum sampling_parameter {
 
 // Sampling parameters. They belong to the job, never to the batch.
 struct sampling {
-    // bits of enum sampling_parameter given by the record; the others get the worker's default
+    // Bits of enum sampling_parameter that the record has. The others get the worker's default.
     unsigned given;
     float temperature;       // 0: greedy. 0..JOB_TEMPERATURE_MAX, default 1
     float top_p;             // [0, 1], default 1: off; 0 keeps the most likely token
@@ -79,13 +79,14 @@ struct sampling {
     float frequency_penalty; // -2..2, default 0
     // (0, 10], default 1: off; over prompt and generated tokens (Keskar et al. 2019)
     float repetition_penalty;
-    uint64_t seed; // from the record (any int64), else job_default_seed
+    uint64_t seed; // from the record (any int64); otherwise job_default_seed
     bool seed_given;
     struct logit_bias *logit_bias;
     int32_t n_logit_bias;
     bool logprobs;
     int32_t top_logprobs; // 0..JOB_TOP_LOGPROBS_MAX alternatives per token; needs logprobs
-    // vLLM's: tokens of thoughts, without their marks, after which they are closed; default -1: no limit
+    // vLLM's limit on the tokens of thoughts, without their marks; at the limit thoughts are closed. Default
+    // -1: no limit.
     int32_t thinking_token_budget;
 };
 
@@ -100,18 +101,18 @@ enum constraint_kind {
 
 enum { JSON_INDENT_SPACED = -1 };
 
-// Constraint on the text of an answer.
+// A constraint on the text of an answer.
 struct constraint {
     enum constraint_kind kind;
     struct text source;   // the schema's JSON, the regex or the grammar
     struct text *choices; // [n_choices], CONSTRAINT_CHOICE
     int32_t n_choices;
-    const char *field; // name of the record's field with the constraint, static
+    const char *field; // static name of the record's field that has the constraint
     bool closes;       // close_at_max_tokens
-    // How JSON is written; only for JSON kinds.
+    // How JSON is written; used by the JSON kinds only.
     int32_t indent; // blanks per level; 0: compact; JSON_INDENT_SPACED: a blank after each colon and comma
-    bool any_order; // of members; false: in the order of the schema
-    struct text whitespace_pattern; // vLLM's regex for white space; empty: not given
+    bool any_order; // members in any order; false: in the order of the schema
+    struct text whitespace_pattern; // vLLM's regex for white space; empty: none was given
 };
 
 struct tool_function {
@@ -139,19 +140,20 @@ struct tools {
 struct request_prompt {
     enum prompt_kind kind;
     struct text text; // PROMPT_TEXT
-    // PROMPT_MESSAGES: array of objects with checked role and content. A content given as text parts has been
-    // joined by line feeds to one string. Arguments of tool calls are objects.
+    // For PROMPT_MESSAGES: an array of objects whose role and content were checked. If a content was given as
+    // text parts, these were joined by line feeds to one string. Arguments of tool calls are objects.
     struct value messages;
-    // PROMPT_MESSAGES: the template's variables: messages, tools (null: none, or tool_choice is "none"),
-    // documents (null: none), add_generation_prompt (default true) and the members of chat_template_kwargs
+    // For PROMPT_MESSAGES, the variables of the template: messages, tools (null: none, or tool_choice is
+    // "none"), documents (null: none), add_generation_prompt (default true) and the members of
+    // chat_template_kwargs.
     struct value variables;
-    // PROMPT_MESSAGES: the prompt ends with the last message's text, which the answer continues
+    // For PROMPT_MESSAGES: the prompt ends with the text of the last message, and the answer continues it.
     bool continues_message;
     int32_t *tokens;          // PROMPT_TOKENS
-    const char *tokens_field; // name of the field with the tokens, static; NULL: "tokens"
+    const char *tokens_field; // static name of the field with the tokens; NULL: "tokens"
     int32_t n_tokens;
-    // vLLM's: adds bos (and eos) if the tokenizer does. Default true for a text; false for messages, whose
-    // template writes them; no effect for token ids.
+    // vLLM's add_special_tokens: adds bos (and eos) if the tokenizer does. The default is true for a text,
+    // and false for messages, because the template writes special tokens. No effect on token ids.
     bool add_special_tokens;
 };
 
@@ -160,29 +162,29 @@ struct request_stop {
     int32_t max_tokens;   // -1: up to the context's end (the worker's default may be lower)
     struct text *strings; // [n_strings] stop
     int32_t n_strings;
-    bool ignore_eos; // vLLM's: generate max_tokens regardless of end tokens
-    // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it
+    bool ignore_eos; // vLLM's ignore_eos: end tokens do not end the answer
+    // vLLM's include_stop_str_in_output: the text keeps the stop string or token that ended it.
     bool is_included;
-    // vLLM's min_tokens: before this number of tokens no end token is drawn and no stop string ends the
-    // answer
+    // vLLM's min_tokens: until the answer has this number of tokens, no end token is drawn and no stop string
+    // ends the answer.
     int32_t min_tokens;
-    int32_t *tokens; // [n_tokens] vLLM's stop_token_ids: each ends the answer, also with ignore_eos
+    int32_t *tokens; // [n_tokens] vLLM's stop_token_ids: each ends the answer, even with ignore_eos
     int32_t n_tokens;
 };
 
 // Limits of the vocabulary.
 struct request_vocabulary {
-    int32_t *allowed_tokens; // [n_allowed_tokens] vLLM's allowed_token_ids: only these are drawn; NULL: all
+    int32_t *allowed_tokens; // [n_allowed_tokens] vLLM's allowed_token_ids: others are never drawn; NULL: all
     int32_t n_allowed_tokens;
-    struct text *bad_words; // [n_bad_words] vLLM's: no answer contains their tokens
+    struct text *bad_words; // [n_bad_words] vLLM's bad_words: no answer contains their tokens
     int32_t n_bad_words;
 };
 
-// choice_logprobs: the constraint's choices, each scored as the prompt's continuation.
+// choice_logprobs: the choices of the constraint, each scored as the continuation of the prompt.
 struct request_scores {
     bool wanted;
-    bool include_end; // each choice is scored with the end token after it
-    bool decide;      // the answer is the most probable choice: nothing is generated
+    bool include_end; // includes the end token after each choice in its score
+    bool decide;      // the most probable choice is the answer; nothing is generated
 };
 
 // One text of an embedding job.
@@ -219,17 +221,17 @@ struct request {
     struct request_prompt prompt;
     struct request_stop stop;
     int32_t n; // choices, default 1
-    // number of sequences generated; the n with the highest mean logprob are returned; 0: n
+    // Number of sequences to generate; the n with the highest mean logprob are returned. 0: n.
     int32_t best_of;
-    bool hides_logprobs; // sampling.logprobs is set only for best_of
+    bool hides_logprobs; // sampling.logprobs is set only to compute best_of
     struct request_vocabulary vocabulary;
     struct constraint constraint;
     int32_t prompt_logprobs; // vLLM's: alternatives per prompt token; -1: no prompt logprobs
-    bool echo;               // OpenAI's, plain completions: the text begins with the prompt
+    bool echo;               // OpenAI's echo, for plain completions: the text begins with the prompt
     struct request_scores scores;
     struct tools tools;
     struct sampling sampling;
-    struct text model; // as given, echoed; a worker has one model, so it selects nothing
+    struct text model; // as given, and echoed; it selects nothing, because a worker has one model
 };
 
 // Number of sequences to generate for the job.
@@ -249,14 +251,15 @@ enum finish_reason {
 };
 
 struct tool_call {
-    struct text id; // depends only on the request and the call's position
+    struct text id; // depends only on the request and the position of the call
     struct text name;
     struct text arguments; // JSON
 };
 
 struct token_logprob {
     int32_t token;
-    // natural logarithm of the probability before temperature and filters; NAN: none (a prompt's first token)
+    // Natural logarithm of the probability before temperature and filters. NAN: none (the first token of a
+    // prompt).
     float logprob;
 };
 
@@ -265,9 +268,10 @@ struct logprob_entry {
     struct token_logprob chosen;
     struct token_logprob *top; // [n_top], most likely first
     int32_t n_top;
-    struct text chosen_bytes; // bytes of `chosen`; top_bytes: of each `top`
+    struct text chosen_bytes; // bytes of `chosen`, and of each entry of `top`
     struct text *top_bytes;
-    // characters of the answer's text before the token; bytes while the answer is generated
+    // Number of characters of the answer's text before the token; a number of bytes while the answer is
+    // generated.
     int32_t text_offset;
 };
 
@@ -277,13 +281,13 @@ struct choice {
     enum finish_reason finish_reason;
     int32_t n_tokens;               // generated tokens, without the end token
     struct logprob_entry *logprobs; // [n_echoed + n_tokens] or NULL
-    int32_t n_echoed;               // leading logprobs that are prompt tokens'
+    int32_t n_echoed;               // number of leading logprobs that belong to prompt tokens
     struct text reasoning;          // reasoning_content of OpenAI-compatible servers; data NULL: none
     struct tool_call *tool_calls;   // [n_tool_calls]
     int32_t n_tool_calls;
 };
 
-// The model's score of one of the job's choices, independent of the answer.
+// The model's score of one of the job's choices. It does not depend on the answer.
 struct choice_logprob {
     struct text choice;
     double logprob;    // sum over the choice's tokens after the prompt, without the constraint
@@ -323,7 +327,7 @@ struct result {
     struct error error;             // RESULT_FAILED, RESULT_CANCELLED
     struct text model;              // the worker's name for its model
     struct text system_fingerprint; // name of the worker's arithmetic; empty: unknown
-    // usage includes figures.cached_tokens; only on request, because it differs from run to run
+    // The usage includes figures.cached_tokens. Only on request, because the number differs from run to run.
     bool reports_cached_tokens;
     struct text *warnings; // e.g. unknown fields; [n_warnings]
     int32_t n_warnings;
@@ -336,32 +340,32 @@ struct job_figures {
     int64_t prefill_us;         // admission to first token
     int64_t decode_us;          // first token to last
     int32_t attempts;           // times the job was started, including this one
-    uint64_t prefix_hash;       // of the cached prefix it used; 0: none
+    uint64_t prefix_hash;       // hash of the cached prefix that it used; 0: none
     int32_t forced_tokens;      // generated tokens for which a constraint left one choice
     int32_t drafted_tokens;     // speculative decoding: draft tokens computed
-    int32_t accepted_tokens;    // of drafted_tokens: accepted
-    const char *constrained_by; // job without its request: its job_constraint_name, static; else NULL
-    bool is_duplicate;          // has another job's answer; nothing was computed
+    int32_t accepted_tokens;    // accepted draft tokens
+    const char *constrained_by; // job_constraint_name, static, if the job has no request; else NULL
+    bool is_duplicate;          // has the answer of another job; nothing was computed
 };
 
 enum encoding { ENCODING_JSON, ENCODING_MSGPACK };
 
 struct header {
     struct text name;
-    struct text value; // bytes
+    struct text value; // any bytes
 };
 
 struct job_bytes {
-    size_t record;  // of the record as received
-    size_t charged; // counted against the worker's limit until the job ends (worker_job_bytes)
+    size_t record;  // bytes of the received record
+    size_t charged; // bytes counted against the worker's limit until the job ends (worker_job_bytes)
 };
 
-// The origin of the record, and properties that stay with the job.
+// Where the record came from, and properties that stay with the job.
 struct job_source {
     struct text topic; // "": the embedded queue
     int32_t partition;
     int64_t offset;         // Kafka offset, or the row id of the embedded queue
-    enum encoding encoding; // of the record and of its result
+    enum encoding encoding; // encoding of the record and of the result
     struct text key;        // record key; data NULL: none
     int32_t crashes;        // crashes of workers that may have been computing it
     int64_t received_s;     // monotonic clock; only for figures
@@ -371,20 +375,20 @@ struct job_source {
     bool has_more_headers; // the record has more headers than `headers`
     struct text record;    // original bytes if the record could not be decoded, else empty
     struct job_bytes bytes;
-    int32_t refusals; // times the broker refused its result in a batch of its own
-    bool is_doubted;  // the broker refused a batch with its result
+    int32_t refusals; // number of times that the broker refused its result in a batch of its own
+    bool is_doubted;  // the broker refused a batch that had its result
 };
 
-// Which part of the record or its headers names the job. The default seed depends on it.
+// The part of the record or its headers that names the job. The default seed depends on it.
 enum job_naming {
-    JOB_NAMED_BY_PLACE, // index, else partition and offset; the job_id is made from these
+    JOB_NAMED_BY_PLACE, // an index, or partition and offset; the job_id is made from these
     JOB_NAMED_BY_ID,    // a job_id
     JOB_NAMED_BY_CUSTOM_ID
 };
 
 struct job {
     struct arena arena;
-    struct job *next;      // link for the queue or list that owns the job
+    struct job *next;      // link of the queue or list that owns the job
     struct text job_id;    // unique within a dataset
     struct text dataset;   // default "default"
     struct text custom_id; // default: the job_id
@@ -394,8 +398,8 @@ struct job {
     int32_t priority;   // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX; the highest runs first
     int64_t deadline_s; // seconds since 1970 UTC: the job is not computed after it; 0: none
     struct request request;
-    struct digest request_hash; // if the request may share its answer (job_hash_request); else not set
-    struct digest open_hash;    // without max_tokens (job_hash_request); else not set
+    struct digest request_hash; // set if equal requests may share the answer (job_hash_request)
+    struct digest open_hash;    // hash without max_tokens (job_hash_request), or not set
     struct result result;
     struct job_figures figures;
     struct job_source source;
@@ -404,16 +408,17 @@ struct job {
 #define CONTENT_TYPE_JSON    "application/json"
 #define CONTENT_TYPE_MSGPACK "application/msgpack"
 
-// Detects the encoding from the content-type header's value (parameters are ignored; may be empty), else from
-// the first byte: '{' or white space is JSON, a map's first byte is msgpack. False: neither.
+// Detects the encoding from the value of the content-type header, which may be empty; its parameters are
+// ignored. Otherwise the first byte decides: '{' or white space is JSON, the first byte of a map is msgpack.
+// False: neither.
 bool encoding_detect(struct text content_type, struct text record, enum encoding *encoding);
 
 struct job *job_create(void); // empty, with defaults; NULL: out of memory
 void job_destroy(struct job *job);
 
-// Free list of job allocations, last in first out, so that a reused job is still in the CPU's caches. Used by
-// one thread. A zeroed struct is valid and empty; NULL caches nothing. Jobs beyond JOB_RESERVE_MAX are freed.
-// With the address sanitizer all jobs are freed, so that it detects a use after free.
+// A free list of job allocations, last in first out, so that a reused job is still in the CPU's caches. Used
+// by one thread. A zeroed struct is valid and empty; NULL caches nothing. Jobs beyond JOB_RESERVE_MAX are
+// freed. With the address sanitizer all jobs are freed, so that it detects a use after free.
 #ifdef __SANITIZE_ADDRESS__
 enum { JOB_RESERVE_MAX = 0 };
 #else
@@ -423,44 +428,45 @@ struct job_reserve {
     struct job *first;
     int32_t n_jobs;
 };
-struct job *job_reserve_take(struct job_reserve *reserve);           // as job_create
-void job_reserve_give(struct job_reserve *reserve, struct job *job); // as job_destroy
+struct job *job_reserve_take(struct job_reserve *reserve);           // like job_create
+void job_reserve_give(struct job_reserve *reserve, struct job *job); // like job_destroy
 void job_reserve_finish(struct job_reserve *reserve);
 
-// Sets request_hash if the answer depends only on the request, not on the job's identity: the request is
-// greedy or has its own seed, and has no tools (their calls have ids). A schema is hashed without its
-// annotations (schema_annotations.h).
+// Sets request_hash if the answer depends only on the request, not on the identity of the job. This requires
+// that the request is greedy or has its own seed, and has no tools (calls have ids). A schema is hashed
+// without its annotations (schema_annotations.h).
 //
 // Sets open_hash too, a hash without max_tokens, if an answer that ended by a stop rule is also the answer
-// for every larger max_tokens: close_at_max_tokens is off, and all sequences are returned as choices.
+// for every larger max_tokens. This requires that close_at_max_tokens is off and all sequences are returned
+// as choices.
 //
-// `defaults`: sampling parameters of jobs without their own. `time_is_read`: the chat template depends on the
-// time of submission, which is then hashed for messages. False: out of memory.
+// `defaults` are the sampling parameters of jobs without their own. `time_is_read`: the chat template depends
+// on the time of submission, which is then hashed for messages. False: out of memory.
 bool job_hash_request(struct job *job, const struct sampling *defaults, bool time_is_read) WARN_UNUSED;
 
-// Whether two records have the same request: they are the same bytes, or jobs whose requests differ only in
-// their spelling. Priority and deadline are not compared. False also if memory ran out.
+// True if two records have the same request: they have the same bytes, or their requests differ only in
+// spelling. Priority and deadline are not compared. Also returns false if memory ran out.
 bool job_records_equal(struct text a, struct text b, enum encoding encoding);
 
-// Names a job: copies the id, which also becomes the custom_id if there is none. False: out of memory.
+// Names a job: copies the id, which also becomes the custom_id if the job has none. False: out of memory.
 bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
-// Whether a cancellation applies to the job. It names a dataset and a job of it (job_id empty: all jobs), and
-// applies to jobs submitted no later than `until_s` (since 1970 UTC). A job with an unknown time counts as
-// old.
+// True if a cancellation applies to the job. A cancellation names a dataset and a job in it (an empty job_id
+// means all jobs). It applies to jobs submitted no later than `until_s` (since 1970 UTC), and to jobs whose
+// time is unknown.
 bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until_s);
-// The time of submission if known, else the time of the record.
+// Returns the time of submission if known, else the time of the record.
 int64_t job_submitted_s(const struct job *job);
-// The default seed of a job: a hash of its prompt and of the first of these that is given: custom_id, index,
-// job_id, partition and offset. So equal prompts in one file have different seeds, and a line has the same
-// seed in every dataset and topic.
+// Returns the default seed of a job: a hash of its prompt and its name. The name is the first given one of
+// custom_id, index, job_id, partition and offset. So equal prompts in one file have different seeds, and a
+// line has the same seed in every dataset and topic.
 uint64_t job_default_seed(const struct job *job);
-uint64_t job_prompt_seed(const struct job *job); // from the prompt only, 63 bits: for --same-draws
+uint64_t job_prompt_seed(const struct job *job); // depends on the prompt only, 63 bits; for --same-draws
 
-// Reads one record into `job`. A fault is STATUS_REJECT with the field's name in the text; the identity
-// (job_id, dataset, custom_id, index, created) is set as far as it could be read, even then. Besides our own
-// job map it accepts an OpenAI batch line ({"custom_id", "method", "url", "body"}). A record without job_id
-// leaves it empty: the caller names the job (job_set_id). A member that is null counts as missing. `job` must
-// be new from job_create.
+// Reads one record into `job`, which must be new from job_create. Besides our own job map it accepts an
+// OpenAI batch line ({"custom_id", "method", "url", "body"}). A member that is null counts as missing. A
+// record without job_id leaves it empty, and the caller names the job (job_set_id). If the record is at
+// fault, returns STATUS_REJECT with the name of the field in the text; the identity (job_id, dataset,
+// custom_id, index, created) is set as far as it could be read.
 enum status job_decode(struct job *job, struct text record, enum encoding encoding,
                        struct error *error) WARN_UNUSED;
 // Writes the job map, which job_decode reads back to the same job, including warnings. Members are in a fixed
@@ -471,7 +477,7 @@ void job_encode(const struct job *job, enum encoding encoding, struct buffer *ou
 // choices, prompt_logprobs, choice_logprobs, data, dimensions, encoding_format, usage, error, warnings.
 // Members are in this order; empty ones are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
-// Checks whether result_decode can read the result back. STATUS_REJECT, ERROR_RESULT_TOO_LARGE: too many
+// Checks that result_decode can read the result back. STATUS_REJECT, ERROR_RESULT_TOO_LARGE: it has too many
 // logprobs; the caller then publishes an error result instead.
 enum status result_check(const struct job *job, struct error *error) WARN_UNUSED;
 // Reads a result map into the job's identity and result, and sets request.task and request.prompt.kind:
@@ -479,9 +485,9 @@ enum status result_check(const struct job *job, struct error *error) WARN_UNUSED
 enum status result_decode(struct job *job, struct text record, enum encoding encoding,
                           struct error *error) WARN_UNUSED;
 
-// Gives the job the result of an equal request, without its identity and without the warnings about fields that no answer
-// depends on: those are the job's own. STATUS_REJECT: the result was computed with another model or arithmetic, or is no
-// answer; only the job's arena has changed.
+// Gives the job the result of an equal request. The identity stays the job's own, and so do warnings about
+// fields that no answer depends on. STATUS_REJECT: the result was computed with another model or arithmetic,
+// or is not an answer; only the job's arena has changed.
 enum status result_reuse(struct job *job, struct text record, enum encoding encoding,
                          struct error *error) WARN_UNUSED;
 
@@ -497,12 +503,12 @@ const char *result_status_name(enum result_status status); // "done", "failed", 
 // STATUS_REFUSE.
 enum status sampling_set(struct sampling *sampling, const char *name, double number,
                          struct error *error) WARN_UNUSED;
-// Sets the parameters that the record left out to the values of `defaults`.
+// Sets the parameters that the record omits to the values of `defaults`.
 void sampling_complete(struct sampling *sampling, const struct sampling *defaults);
 
-// Whether the text is one of OpenAI's efforts, or vLLM's "max".
+// True if the text is one of OpenAI's efforts, or vLLM's "max".
 bool reasoning_effort_is_known(struct text effort);
-// Adds variables of the chat template that the request of a decoded chat left out: the default reasoning_effort
+// Adds variables of the chat template that the request of a decoded chat omits: the default reasoning_effort
 // (empty: none), and Seed's `thinking_budget` if the template reads it. Called after sampling_complete.
 void prompt_complete(struct job *job, struct text effort, bool takes_budget);
 
@@ -516,6 +522,6 @@ bool job_set_text(struct job *job, struct text *field, struct text value) WARN_U
 // Sets the result to RESULT_FAILED (RESULT_CANCELLED for ERROR_CANCELLED), without choices. Warnings are
 // kept.
 void job_fail(struct job *job, const struct error *error);
-#define JOB_WARNING_OF_MODEL "model: the request names " // how the warning about another model's name begins
+#define JOB_WARNING_OF_MODEL "model: the request names " // how that warning begins
 // Adds a line to the result's warnings, truncated like an error's text. False: out of memory.
 bool job_warn(struct job *job, const char *format, ...) PRINTF_LIKE(2, 3);

@@ -32,7 +32,7 @@ static enum status decode_source(struct decoding *decoding, const char *field, e
     return set_constraint(decoding, field, kind, value->text);
 }
 
-// Decodes a JSON Schema: an object or boolean, or, in vLLM's fields, the schema's JSON text.
+// Decodes a JSON Schema: an object or a boolean or, in vLLM's fields, a text that contains the schema's JSON.
 static enum status decode_schema(struct decoding *decoding, const char *field, const struct value *value,
                                  bool may_be_text)
 {
@@ -91,7 +91,8 @@ static enum status decode_json_schema_format(struct decoding *decoding, const st
                                : status;
 }
 
-// With a member "schema" (llama.cpp's server accepts it) the constraint is that schema.
+// The format may have a member "schema", which llama.cpp's server accepts. Then the constraint is that
+// schema.
 static enum status decode_json_object_format(struct decoding *decoding, const struct value *format)
 {
     const struct value *schema = value_get(format, "schema");
@@ -102,7 +103,7 @@ static enum status decode_json_object_format(struct decoding *decoding, const st
 
 struct format_type {
     struct text name;
-    const char *member; // the member it reads besides "type"; or NULL
+    const char *member; // the member that it reads besides "type"; or NULL
     enum status (*decode)(struct decoding *decoding, const struct value *format);
 };
 
@@ -164,7 +165,7 @@ static enum status decode_whitespace_pattern(struct decoding *decoding, const ch
     return STATUS_OK;
 }
 
-// Whether the member is a vLLM switch that is off.
+// True if the member is one of vLLM's switches and is off.
 static bool is_default_member(const struct value_member *member)
 {
     static const char *const names[] = {"disable_fallback", "disable_any_whitespace",
@@ -265,8 +266,8 @@ enum status constraint_decode_grammar(struct decoding *decoding, struct value *v
     return decode_source(decoding, "grammar", CONSTRAINT_GRAMMAR, value);
 }
 
-// The name of a field that contradicts a constraint or tools, or NULL: a constraint alone determines the end
-// of an answer.
+// Returns the name of a field that contradicts a constraint or tools, or NULL. With these only the constraint
+// determines where an answer ends.
 static const char *named_beside(const struct request *request)
 {
     return request->stop.ignore_eos                   ? "ignore_eos"
@@ -293,7 +294,7 @@ static enum status finish_spacing(struct decoding *decoding)
     return STATUS_OK;
 }
 
-// choice_logprobs_decide: the most probable choice is the answer, so nothing is generated.
+// For choice_logprobs_decide: the most probable choice is the answer, so nothing is generated.
 static enum status finish_decision(struct decoding *decoding)
 {
     struct request *request = &decoding->job->request;
@@ -322,7 +323,7 @@ static int compare_choices(const void *left, const void *right)
     return order ? order : (a->size > b->size) - (a->size < b->size);
 }
 
-// choice_logprobs: refuses equal choices, which would share one probability.
+// For choice_logprobs: refuses equal choices, because they would share one probability.
 static enum status finish_scores(struct decoding *decoding)
 {
     const struct constraint *constraint = &decoding->job->request.constraint;
@@ -377,7 +378,7 @@ static bool encode_choices(const struct constraint *constraint, struct arena *ar
     return true;
 }
 
-// Names of the members of structured_outputs, by kind.
+// Names of the members of structured_outputs, indexed by kind.
 static const char *const names[] = {NULL, "json_object", "json", "regex", "choice", "grammar"};
 static const char tools_name[] = "tools";
 

@@ -5,9 +5,9 @@
 
 #include <stdalign.h>
 
-enum { FIRST_BYTES = 4096 }; // enough for the value tree of a job of 1 KB
+enum { FIRST_BYTES = 4096 }; // suffices for the value tree of a job of 1 KB
 
-// Whether random draws decide the answer. A temperature of 0 is greedy.
+// True if random draws decide the answer. A temperature of 0 is greedy.
 static bool draws_tokens(const struct request *request, const struct sampling *defaults)
 {
     const struct sampling *given = &request->sampling;
@@ -17,8 +17,8 @@ static bool draws_tokens(const struct request *request, const struct sampling *d
     return (is_default ? defaults->temperature : given->temperature) > 0;
 }
 
-// Removes annotations from the schema of `constraint`. Leaves a text that is not JSON: it is refused when it
-// is compiled. False: out of memory.
+// Removes annotations from the schema of `constraint`. A text that is not JSON stays unchanged; it is refused
+// when it is compiled. False: out of memory.
 static bool strip_schema(struct constraint *constraint, struct arena *arena)
 {
     struct value schema, bare;
@@ -85,7 +85,7 @@ static enum status decode_root(struct decoding *decoding, struct text record, en
     if (record.size > JOB_RECORD_BYTES_MAX)
         return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                          "record: expected at most %d bytes, got %zu%s", JOB_RECORD_BYTES_MAX, record.size,
-                         // sheaf submit truncates a record to this size
+                         // `sheaf submit` truncates a record to this size.
                          record.size == JOB_RECORD_BYTES_MAX + 1 ? " or more" : "");
     enum status status = encoding == ENCODING_JSON
                              ? json_decode(encoding_body(record), arena, root, decoding->error)
@@ -127,7 +127,7 @@ void job_encode(const struct job *job, enum encoding encoding, struct buffer *ou
     arena_finish(&arena);
 }
 
-// Encodes the part of a record that the answer depends on. False: the record is no job, or out of memory.
+// Encodes the part of a record that the answer depends on. False: the record is not a job, or memory ran out.
 static bool encode_request(struct text record, enum encoding encoding, struct buffer *bytes)
 {
     struct job *job = job_create();

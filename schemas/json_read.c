@@ -18,7 +18,7 @@ enum {
 struct json_reader {
     struct json_cursor cursor;
     struct arena *arena;
-    size_t n_left, n_max; // values still allowed, and in total
+    size_t n_left, n_max; // values still allowed; allowed in total
     int depth;
     bool is_spelled;            // keeps the digits of all numbers with more than one spelling
     bool keeps_last;            // keeps the last of members with the same key
@@ -67,7 +67,7 @@ static bool read_string(struct json_reader *reader, struct text *text)
 
 // ---- numbers ----
 
-// False: the integer does not fit. `end`: after the last digit.
+// Parses the digits up to `end`. False: the integer does not fit.
 static bool parse_integer(const char *digits, const char *end, int64_t *integer)
 {
     bool negative = *digits == '-';
@@ -85,8 +85,8 @@ static bool parse_integer(const char *digits, const char *end, int64_t *integer)
     return true;
 }
 
-// Whether the nearest double may differ from the number in the text. Numbers of at most 15 significant digits
-// can be recovered from the double.
+// True if the nearest double may differ from the number in the text. A number of at most 15 significant
+// digits can be recovered from the double.
 static bool is_rounded(const char *digits, double number)
 {
     int n_significant = 0;
@@ -95,9 +95,9 @@ static bool is_rounded(const char *digits, double number)
     return n_significant > DBL_DIG || (n_significant > 0 && fabs(number) < DBL_MIN);
 }
 
-// Integers outside int64, and numbers that are no doubles, become floats with their digits. strtod needs a
-// NUL after the digits, so they are copied to the place of the next string. There is room for the digits and
-// the NUL: the input has the digits and a following comma, bracket or end in place of a string.
+// Reads a number. Integers outside int64, and numbers that a double does not represent exactly, become floats
+// with their digits. strtod needs a NUL after the digits, so they are copied to the place of the next string.
+// There they fit with their NUL: in the input the digits are followed by a comma, a bracket or the end.
 static bool read_number(struct json_reader *reader, struct value *value)
 {
     struct text number;
@@ -160,7 +160,7 @@ static int compare_members(const void *left, const void *right)
     return order ? order : (a > b) - (a < b);
 }
 
-// Keeps the first member of each key, with the value of the last. Sorts, as value_find_duplicate does.
+// Keeps the first member of each key, with the value of the last one. Sorts, as value_find_duplicate does.
 static bool merge_members(struct json_reader *reader, struct value *object)
 {
     struct value_member *members = object->object.members;
@@ -248,7 +248,7 @@ static bool read_name(struct json_reader *reader, const char *name, struct value
     return json_take_name(&reader->cursor, name) && count_value(reader);
 }
 
-// Reads a value with the white space around it.
+// Reads a value and the white space around it.
 static bool read_value(struct json_reader *reader, struct value *value)
 {
     json_skip_space(&reader->cursor);

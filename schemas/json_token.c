@@ -33,7 +33,7 @@ static int hex_digit(char byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-// The value of the four digits of \uXXXX; -1: invalid.
+// Returns the value of the four digits of \uXXXX; -1: invalid.
 static int32_t take_unit(struct json_cursor *cursor)
 {
     if (cursor->end - cursor->at < 4)
@@ -48,7 +48,7 @@ static int32_t take_unit(struct json_cursor *cursor)
     return unit;
 }
 
-// Reads what follows "\u". A surrogate is valid only as half of a pair.
+// Reads the rest of an escape after "\u". A surrogate is valid only as half of a pair.
 static bool take_codepoint(struct json_cursor *cursor)
 {
     int32_t unit = take_unit(cursor);
@@ -67,7 +67,7 @@ static bool take_codepoint(struct json_cursor *cursor)
     return true;
 }
 
-// Reads what follows a backslash. No escape is shorter than its character in UTF-8.
+// Reads the rest of an escape after the backslash. No escape is shorter than its character in UTF-8.
 static bool take_escape(struct json_cursor *cursor)
 {
     static const char names[] = "\"\\/bfnrt", bytes[] = "\"\\/\b\f\n\r\t";
@@ -123,7 +123,7 @@ static size_t skip_digits(struct json_cursor *cursor)
     return (size_t)(cursor->at - start);
 }
 
-// [-](0|[1-9][0-9]*)[.[0-9]+][(e|E)[+-][0-9]+]
+// Takes [-](0|[1-9][0-9]*)[.[0-9]+][(e|E)[+-][0-9]+].
 bool json_take_number(struct json_cursor *cursor, struct text *number, bool *is_integer)
 {
     const char *start = cursor->at;

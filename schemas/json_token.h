@@ -14,11 +14,11 @@
 
 struct json_cursor {
     const char *begin, *at, *end;
-    char *strings;     // where the next string is decoded to; no string is longer than its text
+    char *strings;     // where the next string is decoded; decoding never makes a string longer
     const char *cause; // NULL: no fault yet
 };
 
-// `strings` has room for text.size + 1 bytes.
+// Begins at the text's start. `strings` has room for text.size + 1 bytes.
 static inline struct json_cursor json_cursor(struct text text, char *strings)
 {
     return (struct json_cursor){text.data, text.data, text.data + text.size, strings, NULL};
@@ -42,7 +42,7 @@ static inline void json_skip_space(struct json_cursor *cursor)
         cursor->at++;
 }
 
-// The next byte; NUL at the end or if the byte is NUL.
+// Returns the next byte. NUL: the text ends, or the byte is NUL.
 static inline char json_peek(const struct json_cursor *cursor)
 {
     return cursor->at < cursor->end ? *cursor->at : '\0';
@@ -59,12 +59,12 @@ static inline bool json_take_byte(struct json_cursor *cursor, char byte)
 
 // Takes a string and decodes it to `cursor->strings`, which then points after it.
 bool json_take_string(struct json_cursor *cursor, struct text *text);
-// Takes a number as written. `is_integer`: without fraction and exponent.
+// Takes a number as written. `is_integer` becomes true if it has no fraction and no exponent.
 bool json_take_number(struct json_cursor *cursor, struct text *number, bool *is_integer);
 bool json_take_name(struct json_cursor *cursor, const char *name); // true, false, null
-// Takes the colon after a key, and white space before it.
+// Takes the colon after a key, and the white space before it.
 bool json_take_colon(struct json_cursor *cursor);
-// Takes a key and its colon, and white space before both.
+// Takes a key and its colon, and the white space before each.
 bool json_take_key(struct json_cursor *cursor, struct text *key);
 // Takes the bracket or brace that closes a container, if no comma follows a member.
 bool json_take_close(struct json_cursor *cursor, char close);
@@ -72,8 +72,8 @@ bool json_take_close(struct json_cursor *cursor, char close);
 // nested.
 bool json_skip_value(struct json_cursor *cursor, int depth_max);
 
-// Whether one of the eight bytes is a quote, a backslash, below 0x20 or above 0x7F: the usual bit tricks on
-// words (H. S. Warren, "Hacker's Delight", 6-1). A byte after the first one may be a false positive, which
+// True if one of the eight bytes is a quote, a backslash, below 0x20 or above 0x7F. Uses the usual bit tricks
+// on words (H. S. Warren, "Hacker's Delight", 6-1). A byte after the first one may be a false positive, which
 // only costs a test.
 static inline bool json_has_special(uint64_t bytes)
 {
@@ -83,7 +83,8 @@ static inline bool json_has_special(uint64_t bytes)
     return found & tops;
 }
 
-// Sixteen bytes as signed numbers: bytes above 0x7F are negative, so one test for below 0x20 finds them too.
+// Sixteen bytes as signed numbers. Bytes above 0x7F are negative, so one test for values below 0x20 finds
+// them too.
 typedef int8_t json_bytes __attribute__((vector_size(16)));
 
 static inline bool json_any_special(json_bytes bytes)

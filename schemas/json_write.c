@@ -1,4 +1,4 @@
-// Writes value trees as JSON. Like json_read.c it needs the C locale, which the process never changes.
+// Writes value trees as JSON. It needs the C locale, like json_read.c; the process never changes the locale.
 #include "schemas/base/base64.h"
 #include "schemas/json_token.h"
 #include "schemas/value.h"
@@ -37,7 +37,8 @@ static void encode_escape(unsigned char byte, struct buffer *out)
     }
 }
 
-// Tests the last bytes at once: the eight bytes before the end, or for 4 to 7 bytes two overlapping halves.
+// Tests the last bytes at once: the eight bytes before the end, or two overlapping halves if only 4 to 7
+// bytes are left.
 static bool is_tail_plain(const char *data, size_t size)
 {
     uint64_t bytes = 0;
@@ -53,7 +54,7 @@ static bool is_tail_plain(const char *data, size_t size)
     return !json_has_special((uint64_t)halves[1] << 32 | halves[0]);
 }
 
-// The number of leading bytes that need no escape.
+// Counts the leading bytes that need no escape.
 static size_t plain_prefix(const char *data, size_t size)
 {
     size_t i = 0;
@@ -77,8 +78,8 @@ static size_t plain_prefix(const char *data, size_t size)
     return i;
 }
 
-// Whether Python's str.splitlines ends a line at the character. Such characters are escaped, so that a line
-// of JSON is one line to every reader.
+// True if Python's str.splitlines ends a line at the character. Such characters are escaped, so that every
+// reader sees a line of JSON as one line.
 static bool ends_line(uint32_t codepoint)
 {
     return codepoint == 0x85 || codepoint == 0x2028 || codepoint == 0x2029;
@@ -135,7 +136,8 @@ void json_encode_string(struct text text, struct buffer *out)
     buffer_add_byte(out, '"');
 }
 
-// Writes the fewest digits that are read back as the same double (15 to 17), or the same float32 (6 to 9).
+// Writes the fewest digits that are read back as the same number: 15 to 17 for a double, 6 to 9 for a
+// float32.
 static void encode_number(double number, bool single, struct buffer *out)
 {
     if (!isfinite(number)) {
@@ -155,7 +157,7 @@ static void encode_number(double number, bool single, struct buffer *out)
     }
     buffer_add_string(out, digits);
     if (!strpbrk(digits, ".e"))
-        buffer_add_string(out, ".0"); // so that it is read back as a float
+        buffer_add_string(out, ".0"); // makes it a float when it is read back
 }
 
 void json_encode_number(double number, struct buffer *out)
@@ -174,8 +176,8 @@ static void encode_array(const struct value *array, struct buffer *out)
     buffer_add_byte(out, ']');
 }
 
-// Writes a member's key and colon, with a comma before it unless it is the first. Without escapes in one
-// step: a result has about 20 keys.
+// Writes a member's key and colon, and a comma before it unless it is the first member. A key without escapes
+// is written in one step, because a result has about 20 keys.
 static void encode_key(struct text key, bool is_first, struct buffer *out)
 {
     if (plain_prefix(key.data, key.size) < key.size) {

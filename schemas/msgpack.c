@@ -21,14 +21,14 @@
 
 enum {
     CALLBACK_FAILED = -100, // `error` is filled
-    NUMBER_EXTENSION = 1,   // JSON's text of a number that is neither an integer of 64 bits nor a double
+    NUMBER_EXTENSION = 1,   // the JSON text of a number that is neither a 64-bit integer nor a double
 };
 
 struct decoder {
     struct arena *arena;
     struct error *error;
     size_t input_size;
-    size_t n_declared; // items of all containers so far, with keys and the root
+    size_t n_declared; // items of all containers so far, including keys and the root
 };
 
 static int out_of_memory(struct decoder *decoder)
@@ -180,7 +180,7 @@ static struct value decode_root(struct decoder *decoder)
     return (struct value){.kind = VALUE_NULL};
 }
 
-// Narrow integers use the callbacks of wide ones.
+// The callbacks of wide integers also serve narrow ones.
 #define decode_uint8  decode_int64
 #define decode_uint16 decode_int64
 #define decode_uint32 decode_int64
@@ -237,7 +237,7 @@ enum status msgpack_decode(struct text input, struct arena *arena, struct value 
     if (input.size > VALUE_INPUT_BYTES_MAX)
         return error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "record: %zu bytes, at most %d are read",
                          input.size, VALUE_INPUT_BYTES_MAX);
-    char *copy = arena_copy(arena, input.data, input.size); // strings of the tree point into it
+    char *copy = arena_copy(arena, input.data, input.size); // the strings of the tree point into it
     if (!copy)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
                          "msgpack: no memory for a record of %zu bytes", input.size);

@@ -30,7 +30,7 @@
 #define COMPLETION_PATH "/v1/completions"
 #define EMBEDDING_PATH  "/v1/embeddings"
 
-// OpenAI's value for logprobs of minus infinity.
+// OpenAI writes this value for logprobs of minus infinity.
 static const float LOGPROB_LOWEST = -9999.0f;
 
 static enum status check_method(struct decoding *decoding, const struct value *line)
@@ -96,7 +96,7 @@ static enum status check_url(struct decoding *decoding, const struct value *line
 
 enum status openai_line_decode(struct decoding *decoding, struct value *line)
 {
-    struct value *body = (struct value *)value_get(line, "body"); // may be changed while decoding
+    struct value *body = (struct value *)value_get(line, "body"); // may be changed during decoding
     struct error collected;
     enum status status = request_collect(decoding, line, COLLECT_IDENTITY);
     if (status != STATUS_OK)
@@ -130,11 +130,12 @@ static void add_logprob(struct buffer *out, float logprob)
 {
     struct value value = value_single(isfinite(logprob) ? logprob : LOGPROB_LOWEST);
     if (isnan(logprob))
-        value = (struct value){.kind = VALUE_NULL}; // a prompt's first token
+        value = (struct value){.kind = VALUE_NULL}; // the first token of a prompt
     json_encode(&value, out);
 }
 
-// Writes the token as text, its logprob, and its bytes, because text can't represent a part of a character.
+// Writes the token as text, its logprob, and its bytes. The bytes are needed because text cannot represent a
+// part of a character.
 static void add_token(struct buffer *out, struct text bytes, float logprob)
 {
     add_key(out, "token");
@@ -168,8 +169,8 @@ static void add_chat_logprobs(struct buffer *out, const struct choice *choice)
     buffer_add_string(out, "],\"refusal\":null}");
 }
 
-// In plain completions the tokens are object keys. Bytes that can't be a key (a part of a character, a NUL,
-// or a text that looks like this notation) are written "bytes:\xE2\x82", as OpenAI does.
+// Writes a token as an object key, as plain completions require. Bytes that cannot be a key are written
+// "bytes:\xE2\x82", as OpenAI does: a part of a character, a NUL, or a text that looks like this notation.
 static void add_token_name(struct buffer *out, struct text bytes)
 {
     bool notation = bytes.size >= 6 && memcmp(bytes.data, "bytes:", 6) == 0;
@@ -184,7 +185,7 @@ static void add_token_name(struct buffer *out, struct text bytes)
     buffer_add_byte(out, '"');
 }
 
-// Whether a more likely token has the same bytes. Such a token is not written, because keys must differ.
+// True if a more likely token has the same bytes. Such a token is skipped, because keys must differ.
 static bool stands_before(const struct logprob_entry *entry, int32_t index)
 {
     for (int32_t i = 0; i < index; i++)
@@ -193,7 +194,7 @@ static bool stands_before(const struct logprob_entry *entry, int32_t index)
     return false;
 }
 
-// As OpenAI, always writes the logprob of the drawn token too: up to n + 1 members.
+// Always includes the logprob of the drawn token, as OpenAI does: up to n + 1 members.
 static void add_top_logprobs(struct buffer *out, const struct logprob_entry *entry)
 {
     bool is_drawn_given = false;
@@ -256,7 +257,7 @@ static bool is_among_top(const struct logprob_entry *entry)
     return false;
 }
 
-// Writes vLLM's Logprob. `rank` 0: unknown.
+// Writes a logprob as vLLM does. `rank` is 0 if unknown.
 static void add_ranked(struct buffer *out, struct token_logprob alternative, struct text bytes, int32_t rank)
 {
     buffer_add_format(out, "\"%d\":{\"logprob\":", alternative.token);
@@ -271,8 +272,8 @@ static void add_ranked(struct buffer *out, struct token_logprob alternative, str
     buffer_add_byte(out, '}');
 }
 
-// Writes vLLM's prompt_logprobs: null for the first token, then per token an object with the prompt's token
-// and the most likely ones, by id.
+// Writes vLLM's prompt_logprobs: null for the first token, then an object per token. The object has the
+// prompt's token and the most likely tokens, with token ids as keys.
 static void add_prompt_logprobs(struct buffer *out, const struct result *result)
 {
     if (result->n_prompt_logprobs == 0)
@@ -308,7 +309,8 @@ static void add_tool_calls(struct buffer *out, const struct choice *choice)
     buffer_add_string(out, choice->n_tool_calls ? "]" : "");
 }
 
-// The content is null if there are only tool calls, or if the answer ended within the reasoning.
+// Writes the message. Its content is null if it only calls tools, or if the answer ended within the
+// reasoning.
 static void add_message(struct buffer *out, const struct choice *choice)
 {
     buffer_add_string(out, "\"message\":{\"role\":\"assistant\",\"content\":");
@@ -413,7 +415,7 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
     buffer_add_byte(out, '}');
 }
 
-// The HTTP status that OpenAI's servers would return for this error; 0: none.
+// Returns the HTTP status that OpenAI's servers would return for this error; 0: none.
 static int status_code_of(enum error_code code)
 {
     switch (code) {

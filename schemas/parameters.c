@@ -1,4 +1,4 @@
-// Generation parameters that need more than a range check.
+// Decodes generation parameters that need more than a range check.
 #include "schemas/request.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum status parameters_decode_max_tokens(struct decoding *decoding, struct value
     return decode_limit(decoding, "max_tokens", value);
 }
 
-// OpenAI's newer name of max_tokens. Decoded after max_tokens.
+// max_completion_tokens is OpenAI's newer name of max_tokens. Decoded after max_tokens.
 enum status parameters_decode_max_completion_tokens(struct decoding *decoding, struct value *value)
 {
     int32_t max_tokens = decoding->job->request.stop.max_tokens;
@@ -34,7 +34,7 @@ enum status parameters_decode_seed(struct decoding *decoding, struct value *valu
 {
     int64_t seed;
     enum status status = decoding_integer(decoding, "seed", value, INT64_MIN, INT64_MAX, false, &seed);
-    if (status == STATUS_OK && seed != -1) { // -1: as if missing, as in vLLM and llama.cpp
+    if (status == STATUS_OK && seed != -1) { // -1 means missing, as in vLLM and llama.cpp
         decoding->job->request.sampling.seed = (uint64_t)seed;
         decoding->job->request.sampling.seed_given = true;
     }
@@ -108,7 +108,7 @@ enum status parameters_decode_bad_words(struct decoding *decoding, struct value 
     return STATUS_OK;
 }
 
-// Decodes a list of token ids. Only a worker knows whether the model has them.
+// Decodes a list of token ids. Only a worker knows the vocabulary, so their range is not checked here.
 static enum status decode_token_ids(struct decoding *decoding, const char *name, const struct value *value,
                                     int32_t n_max, int32_t **tokens, int32_t *n_tokens)
 {
@@ -152,7 +152,7 @@ enum status parameters_decode_allowed_token_ids(struct decoding *decoding, struc
                             &request->vocabulary.allowed_tokens, &request->vocabulary.n_allowed_tokens);
 }
 
-// Parses digits without a leading zero, so that no token has two names. -1: invalid.
+// Parses digits without a leading zero, so that every token has one spelling. -1: invalid.
 static int64_t token_from_key(struct text key)
 {
     if (key.size == 0 || key.size > 10 || (key.data[0] == '0' && key.size > 1))
@@ -207,8 +207,8 @@ enum status parameters_decode_logit_bias(struct decoding *decoding, struct value
     return STATUS_OK;
 }
 
-// In chats logprobs is true or false, beside top_logprobs. In plain completions it may also be the number of
-// alternatives, which then replaces top_logprobs (decoded later).
+// In chats logprobs is true or false, and top_logprobs is given separately. In plain completions logprobs may
+// also be the number of alternatives; then it replaces top_logprobs, which is decoded later.
 enum status parameters_decode_logprobs(struct decoding *decoding, struct value *value)
 {
     struct sampling *sampling = &decoding->job->request.sampling;
@@ -229,7 +229,7 @@ enum status parameters_decode_logprobs(struct decoding *decoding, struct value *
     return status;
 }
 
-// Warnings of an earlier decoding, which are part of an encoded record.
+// Decodes the warnings of an earlier decoding; an encoded record includes them.
 enum status parameters_decode_warnings(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_ARRAY)

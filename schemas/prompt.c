@@ -7,7 +7,8 @@
 
 enum { PATH_BYTES = 128 };
 
-// Names that prompt_finish adds to the members of chat_template_kwargs, so these must not have them.
+// prompt_finish adds these names to the members of chat_template_kwargs, so chat_template_kwargs must not
+// have them.
 static const char *const reserved[] = {"messages", "tools", "documents", "add_generation_prompt"};
 enum { N_RESERVED = sizeof reserved / sizeof *reserved };
 enum { N_REASONING = 3 }; // enable_thinking, reasoning_effort, thinking_budget
@@ -20,8 +21,8 @@ static enum status refuse_bytes(struct decoding *decoding, const char *name, con
                      "%s: expected text everywhere, got bytes (a msgpack bin) inside", name);
 }
 
-// The text of a part: {"type": "text", "text"}, or {"type": "refusal", "refusal"} in an assistant's message.
-// NULL: none.
+// Returns the text of a part: {"type": "text", "text"}, or in an assistant's message {"type": "refusal",
+// "refusal"}. NULL: none.
 static const struct value *part_text(const struct value *part)
 {
     const struct value *type = value_get(part, "type");
@@ -30,7 +31,7 @@ static const struct value *part_text(const struct value *part)
     return text && text->kind == VALUE_STRING ? text : NULL;
 }
 
-// Checks type and text of a part. Its other members are ignored.
+// Checks the type and the text of a part. Other members are ignored.
 static enum status check_part(struct decoding *decoding, const char *path, const struct value *part)
 {
     const struct value *type = value_get(part, "type"), *text = part_text(part);
@@ -46,7 +47,7 @@ static enum status check_part(struct decoding *decoding, const char *path, const
         return decoding_expected(decoding, path, "a part with a string as text", part);
     for (size_t i = 0; i < part->object.n_members; i++) {
         const struct value_member *member = &part->object.members[i];
-        bool is_null = member->value.kind == VALUE_NULL; // as servers' answers have: "refusal": null
+        bool is_null = member->value.kind == VALUE_NULL; // servers' answers have "refusal": null
         if (&member->value != type && &member->value != text && !is_null &&
             !job_warn(decoding->job, "unknown field \"%s.%.*s\" ignored", path,
                       (int)(member->key.size < 128 ? member->key.size : 128), member->key.data))
@@ -68,7 +69,7 @@ static enum status join_parts(struct decoding *decoding, const char *path, struc
         enum status status = check_part(decoding, part_path, &content->array.items[i]);
         if (status != STATUS_OK)
             return status;
-        size += part_text(&content->array.items[i])->text.size + 1; // bounded by the record's size
+        size += part_text(&content->array.items[i])->text.size + 1; // at most the record's size
     }
     char *joined = arena_allocate(&decoding->job->arena, size);
     if (!joined)
@@ -131,7 +132,7 @@ static enum status put_reasoning_content(struct decoding *decoding, size_t index
     return put_member(decoding, message, names[given[0] != NULL], *given[given[1] != NULL]);
 }
 
-// Refuses members of messages that are known but not supported.
+// Refuses message members that are known but not supported.
 static enum status refuse_members(struct decoding *decoding, size_t index, const struct value *message)
 {
     static const char *const names[] = {"function_call", "audio"};
@@ -143,7 +144,7 @@ static enum status refuse_members(struct decoding *decoding, size_t index, const
     return STATUS_OK;
 }
 
-// A member whose name may be a misspelled "content" or "text".
+// Returns a member whose name may be a misspelled "content" or "text".
 static struct text find_misnamed_content(const struct value *message)
 {
     static const struct text names[] = {TEXT("content"), TEXT("text")};
@@ -155,7 +156,8 @@ static struct text find_misnamed_content(const struct value *message)
     return (struct text){0};
 }
 
-// An assistant's "refusal" beside content null, as OpenAI answers when it refuses, is its text, like a part of that type.
+// Renames "refusal" to "content". OpenAI answers with "refusal" and a null content when a model refuses; the
+// refusal is then the text of the message, like a part of that type.
 static bool rename_refusal(struct value *message)
 {
     for (size_t i = 0; i < message->object.n_members; i++)
@@ -167,8 +169,9 @@ static bool rename_refusal(struct value *message)
     return false;
 }
 
-// For a message without content. An assistant's is its refusal, else it becomes an empty text, as in vLLM; with tool calls it stays
-// missing, because templates test for it. Other roles must have a content.
+// Called for a message without content. The content of an assistant's message becomes its refusal, else an
+// empty text, as in vLLM. If the message has tool calls, the content stays missing, because templates test for
+// it. Messages of other roles must have a content.
 static enum status put_empty_content(struct decoding *decoding, size_t index, struct value *message)
 {
     const struct value *role = value_get(message, "role");
@@ -205,7 +208,7 @@ static enum status decode_message(struct decoding *decoding, size_t index, struc
         status = put_reasoning_content(decoding, index, message);
     if (status != STATUS_OK)
         return status;
-    struct value *content = (struct value *)value_get(message, "content"); // ours to change while decoding
+    struct value *content = (struct value *)value_get(message, "content"); // may be changed during decoding
     snprintf(path, sizeof path, "messages[%zu].content", index);
     if (content && content->kind == VALUE_STRING)
         return STATUS_OK;
@@ -267,8 +270,8 @@ enum status prompt_decode_tokens(struct decoding *decoding, struct value *value)
     return decode_ids(decoding, "tokens", value);
 }
 
-// OpenAI allows a string, token ids, or a list of prompts. A list of one prompt, which many clients send, is
-// that prompt. A list of several is refused: it would be several jobs.
+// Decodes "prompt". OpenAI allows a string, token ids, or a list of prompts. Many clients send a list of one
+// prompt; it counts as that prompt. A list of several prompts is refused, because it would be several jobs.
 enum status prompt_decode_prompt(struct decoding *decoding, struct value *value)
 {
     const struct value *first =
@@ -348,7 +351,7 @@ static enum status check_variable(struct decoding *decoding, const char *name, c
     return STATUS_OK;
 }
 
-// A field that Qwen's and other servers accept.
+// Decodes enable_thinking, which Qwen's and other servers accept.
 enum status prompt_decode_enable_thinking(struct decoding *decoding, struct value *value)
 {
     if (value->kind != VALUE_BOOL)
@@ -356,7 +359,7 @@ enum status prompt_decode_enable_thinking(struct decoding *decoding, struct valu
     return check_variable(decoding, "enable_thinking", value, value->boolean ? TEXT("true") : TEXT("false"));
 }
 
-// OpenAI's values, and vLLM's "max".
+// OpenAI's values, plus vLLM's "max".
 bool reasoning_effort_is_known(struct text effort)
 {
     static const char *const efforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
@@ -374,7 +377,8 @@ enum status prompt_decode_reasoning_effort(struct decoding *decoding, struct val
     return check_variable(decoding, "reasoning_effort", value, value->text);
 }
 
-// As in vLLM, reasoning_effort also sets enable_thinking (false for "none"), unless the request gives it.
+// As in vLLM, reasoning_effort also sets enable_thinking (false for "none"), unless the request has that
+// field.
 static void put_reasoning(struct value *variables, const struct value *thinking, const struct value *effort)
 {
     if (thinking && !value_get(variables, "enable_thinking"))
@@ -409,8 +413,7 @@ static enum status make_variables(struct decoding *decoding)
     struct value *variables = &request->prompt.variables;
     if (!value_object_create(&decoding->job->arena, n_kwargs + N_RESERVED + N_REASONING, variables))
         return decoding_out_of_memory(decoding);
-    // transformers always passes tools and documents, as None if absent, so that "is defined" is true in
-    // templates.
+    // transformers always passes tools and documents, as None if absent, so templates see them as defined.
     static const struct value none = {.kind = VALUE_NULL};
     bool shown =
         tools && !(choice && choice->kind == VALUE_STRING && text_equals_string(choice->text, "none"));
@@ -431,7 +434,7 @@ static enum status make_variables(struct decoding *decoding)
     return STATUS_OK;
 }
 
-// Checks continue_final_message: as in transformers and vLLM it excludes add_generation_prompt, and the last
+// Checks continue_final_message. As in transformers and vLLM it excludes add_generation_prompt, and the last
 // message must have a text.
 static enum status check_continuation(struct decoding *decoding)
 {

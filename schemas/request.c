@@ -118,7 +118,7 @@ static const struct field fields[] = {
     {TEXT("deadline"), FIELD_INTEGER64, ANY_TASK, .offset = offsetof(struct job, deadline_s),
      LIMIT(0, JOB_DEADLINE_S_MAX)},
 
-    // Known, and refused unless they request the only supported value. OpenAI's:
+    // Known fields that are refused unless they have the only supported value. OpenAI's fields:
     {TEXT("stream"), FIELD_ONLY, .only = "false"},
     {TEXT("stream_options"), FIELD_ONLY},
     {TEXT("suffix"), FIELD_ONLY, .only = "\"\""},
@@ -133,7 +133,7 @@ static const struct field fields[] = {
     {TEXT("reasoning"), FIELD_ONLY, .only = "{}"},
     {TEXT("thinking"), FIELD_ONLY},
     {TEXT("extra_body"), FIELD_ONLY, .only = "{}"},
-    // vLLM and other servers:
+    // Fields of vLLM and other servers:
     {TEXT("length_penalty"), FIELD_ONLY, .only = "1"},
     {TEXT("use_beam_search"), FIELD_ONLY, .only = "false"},
     {TEXT("early_stopping"), FIELD_ONLY, .only = "false"},
@@ -149,7 +149,7 @@ static const struct field fields[] = {
     {TEXT("vllm_xargs"), FIELD_ONLY, .only = "{}"},
     {TEXT("repetition_detection"), FIELD_ONLY},
     {TEXT("structural_tag"), FIELD_ONLY},
-    // SGLang:
+    // Fields of SGLang:
     {TEXT("regex"), FIELD_ONLY},
     {TEXT("ebnf"), FIELD_ONLY},
     {TEXT("lora_path"), FIELD_ONLY},
@@ -157,7 +157,7 @@ static const struct field fields[] = {
     {TEXT("no_stop_trim"), FIELD_ONLY, .only = "false"},
     {TEXT("stop_regex"), FIELD_ONLY, .only = "[]"},
     {TEXT("separate_reasoning"), FIELD_ONLY, .only = "true"},
-    // transformers:
+    // Fields of transformers:
     {TEXT("do_sample"), FIELD_ONLY, .only = "true"},
     {TEXT("num_beams"), FIELD_ONLY, .only = "1"},
     {TEXT("num_beam_groups"), FIELD_ONLY, .only = "1"},
@@ -186,7 +186,7 @@ static const struct field fields[] = {
     {TEXT("max_time"), FIELD_ONLY},
     {TEXT("watermarking_config"), FIELD_ONLY},
     {TEXT("stop_strings"), FIELD_ALIAS, .only = "stop"},
-    // llama.cpp. Parameters of a method that its main field switches off have no effect.
+    // Fields of llama.cpp. The parameters of a method have no effect if its main field switches it off.
     {TEXT("n_predict"), FIELD_ALIAS, .only = "max_tokens"},
     {TEXT("repeat_penalty"), FIELD_ALIAS, .only = "repetition_penalty"},
     {TEXT("repeat_last_n"), FIELD_ONLY, .only = "-1"},
@@ -209,7 +209,7 @@ static const struct field fields[] = {
     {TEXT("adaptive_target"), FIELD_ONLY, .only = "-1"},
     {TEXT("post_sampling_probs"), FIELD_ONLY, .only = "false"},
     {TEXT("reasoning_format"), FIELD_ONLY, .only = "\"auto\""},
-    // text-generation-inference:
+    // Fields of text-generation-inference:
     {TEXT("truncate"), FIELD_ONLY},
     {TEXT("watermark"), FIELD_ONLY, .only = "false"},
     {TEXT("return_full_text"), FIELD_ONLY, .only = "false"},
@@ -265,7 +265,7 @@ static enum status decode_number(struct decoding *decoding, const struct field *
 {
     double number = value->kind == VALUE_INTEGER ? (double)value->integer : value->number;
     bool is_number = value->kind == VALUE_INTEGER || value->kind == VALUE_FLOAT;
-    // It must be in range as a float32 too: 1e-60 becomes 0, which may be out of range.
+    // The number must be in range as a float32 too: 1e-60 becomes 0, which may be out of range.
     if (is_number && number >= (double)field->minimum && number <= (double)field->maximum &&
         !(field->above_minimum && (float)number <= (float)field->minimum)) {
         *out = (float)number + 0.0f; // not -0
@@ -405,14 +405,14 @@ void sampling_complete(struct sampling *sampling, const struct sampling *default
     }
 }
 
-// Whether the name is a member of an OpenAI batch line, which openai.c decodes.
+// True if the name is a member of an OpenAI batch line, which openai.c decodes.
 static bool is_line_field(struct text name)
 {
     return text_equals_string(name, "method") || text_equals_string(name, "url") ||
            text_equals_string(name, "body");
 }
 
-// Whether a message may recommend the field: not if it is refused or has no effect.
+// True if a message may recommend the field. A field that is refused or has no effect is not recommended.
 static bool is_read(const struct field *field)
 {
     return field->kind != FIELD_ONLY && field->kind != FIELD_NO_EFFECT;
@@ -438,7 +438,7 @@ enum status request_collect(struct decoding *decoding, struct value *object, enu
     for (size_t i = 0; i < object->object.n_members; i++) {
         struct value_member *member = &object->object.members[i];
         if (collect != COLLECT_REQUEST && is_line_field(member->key))
-            continue; // of a line without a body too: it says where the request would go
+            continue; // it has no effect, even in a line without a body
         int row = decoding_find(decoding, member->key);
         bool stored = true;
         if (row < 0 || (collect == COLLECT_REQUEST && fields[row].identity))
@@ -476,7 +476,7 @@ enum status request_decode_identity(struct decoding *decoding)
     return first.status;
 }
 
-// Gives an alias's value to its field. Refuses if both are given with different values.
+// Gives the value of an alias to its field. Refuses if both are given with different values.
 static enum status resolve_alias(struct decoding *decoding, int row)
 {
     const char *name = fields[row].only;
@@ -567,7 +567,7 @@ static bool encode_field(const struct job *job, const struct field *field, struc
     return true;
 }
 
-// Whether the answer does not depend on the field: identity, priority, deadline.
+// True if the answer does not depend on the field: identity, priority, deadline.
 static bool is_of_job(const struct field *field)
 {
     return field->identity || field->offset == offsetof(struct job, priority) ||

@@ -1,11 +1,11 @@
-// The fields of a job record: one table by which they are decoded, checked and encoded; tests compare it with
+// The fields of a job record. One table is used to decode, check and encode them; tests compare it with
 // job.schema.json. Internal to schemas/. job_record.c uses the table; prompt.c, parameters.c,
-// job_constraint.c and tools.c have the fields that need more than a type and a range.
+// job_constraint.c and tools.c decode the fields that need more than a type and a range.
 #pragma once
 
 #include "schemas/decoding.h"
 
-// Begins to decode a record by the table.
+// Begins to decode a record with the table.
 struct decoding request_decoding(struct job *job, struct error *error);
 // The table, in the order in which job_encode writes.
 const struct field *request_fields(size_t *n_fields);
@@ -16,7 +16,7 @@ enum collect { COLLECT_ALL, COLLECT_IDENTITY, COLLECT_REQUEST };
 // sorted.
 enum status request_collect(struct decoding *decoding, struct value *object,
                             enum collect collect) WARN_UNUSED;
-// Reads the whole identity even after a fault, so that an error is reported for the right job; returns the
+// Reads the whole identity even after a fault, so that the error is reported for the right job. Returns the
 // first fault.
 enum status request_decode_identity(struct decoding *decoding) WARN_UNUSED;
 // Decodes the other collected values, and checks combinations of fields.

@@ -34,7 +34,7 @@
 
 enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 18, FIRST_BYTES = 2048 /* one choice's tree */ };
 
-static const float LOGPROB_LOWEST = -9999.0f; // for minus infinity, as OpenAI does
+static const float LOGPROB_LOWEST = -9999.0f; // written for minus infinity, as OpenAI does
 
 const char *finish_reason_name(enum finish_reason reason)
 {
@@ -383,7 +383,7 @@ static enum status read_identity(struct job *job, const struct value *root, stru
     return STATUS_OK;
 }
 
-// Reads bytes: msgpack bin, or base64 text.
+// Reads bytes: bin in msgpack, base64 text in JSON.
 static enum status read_bytes(struct job *job, const struct value *value, struct text *out,
                               struct error *error)
 {

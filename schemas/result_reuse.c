@@ -8,7 +8,8 @@ static bool begins_with(struct text text, const char *start)
     return text.size >= size && memcmp(text.data, start, size) == 0;
 }
 
-// A warning about fields that no answer depends on: another request for the same answer may lack them.
+// True for a warning about fields that no answer depends on: another request for the same answer may lack
+// these fields.
 static bool is_of_one_request(struct text warning)
 {
     static const char end[] = "\" has no effect";
@@ -26,7 +27,7 @@ static bool has_warning(const struct result *result, struct text warning)
     return false;
 }
 
-// The job's own warnings, then the answer's. False: out of memory.
+// Merges the warnings: the job's own first, then the answer's. False: out of memory.
 static bool merge_warnings(struct job *job, const struct result *own, const struct result *shared)
 {
     struct result *result = &job->result;
@@ -48,7 +49,7 @@ enum status result_reuse(struct job *job, struct text record, enum encoding enco
     struct job before = *job;
     job->result = (struct result){0};
     enum status status = result_decode(job, record, encoding, error);
-    struct arena arena = job->arena; // has grown: kept below
+    struct arena arena = job->arena; // the arena has grown, so its state is kept below
     struct result shared = job->result;
     *job = before;
     job->arena = arena;

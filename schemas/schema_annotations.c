@@ -7,8 +7,8 @@ enum { ANNOTATIONS_DEPTH_MAX = 64 };
 enum keyword {
     KEYWORD_OTHER,
     KEYWORD_ANNOTATION,
-    KEYWORD_SCHEMA,  // its value is a schema, or a list of schemas
-    KEYWORD_SCHEMAS, // its value's members are schemas
+    KEYWORD_SCHEMA,  // the value is a schema, or a list of schemas
+    KEYWORD_SCHEMAS, // the members of the value are schemas
 };
 
 static enum keyword keyword_of(struct text name)
@@ -46,7 +46,8 @@ static enum keyword keyword_of(struct text name)
     return KEYWORD_OTHER;
 }
 
-// Whether a reference may lead into an annotation: "#/examples/0", "#/$defs/a/title", or any with an escape.
+// True if a reference may lead into an annotation: "#/examples/0", "#/$defs/a/title", or any reference with
+// an escape.
 static bool may_lead_into_annotation(struct text reference)
 {
     static const char *const parts[] = {"/title", "/description", "/examples", "/$comment", "%"};
@@ -56,8 +57,9 @@ static bool may_lead_into_annotation(struct text reference)
     return false;
 }
 
-// Whether any "$ref" at any depth does. Searches all members, not only known keywords with schemas, because
-// references may lead anywhere. Recursive, at most VALUE_DEPTH_MAX deep.
+// True if any "$ref", at any depth, may lead into an annotation. Searches all members, not only keywords that
+// are known to contain schemas, because a reference may lead anywhere. Recursive, at most VALUE_DEPTH_MAX
+// deep.
 static bool refers_to_annotations(const struct value *value)
 {
     if (value->kind == VALUE_ARRAY)
@@ -77,7 +79,7 @@ static bool refers_to_annotations(const struct value *value)
 
 static bool strip_schema(struct arena *arena, const struct value *schema, struct value *bare, int depth);
 
-// strip_schema for each item of a list, or each member of an object whose keys are not keywords.
+// Does strip_schema for each item of a list, or for each member of an object whose keys are not keywords.
 static bool strip_each(struct arena *arena, const struct value *several, struct value *bare, int depth)
 {
     *bare = *several;
@@ -103,7 +105,7 @@ static bool strip_each(struct arena *arena, const struct value *several, struct 
     return true;
 }
 
-// Removes annotations. Recursive, ANNOTATIONS_DEPTH_MAX deep; deeper schemas are not changed.
+// Removes annotations. Recursive, at most ANNOTATIONS_DEPTH_MAX deep; deeper schemas are not changed.
 static bool strip_schema(struct arena *arena, const struct value *schema, struct value *bare, int depth)
 {
     *bare = *schema;

@@ -2,9 +2,9 @@
 
 #include <math.h>
 
-enum { VALUES_PER_CHOICE = 7 }; // an object of three members with their keys
+enum { VALUES_PER_CHOICE = 7 }; // an object with three members and their keys
 
-static const double LOGPROB_LOWEST = -9999.0; // for minus infinity, as OpenAI does
+static const double LOGPROB_LOWEST = -9999.0; // written for minus infinity, as OpenAI does
 
 size_t scores_n_values(const struct result *result)
 {

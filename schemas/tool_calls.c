@@ -60,7 +60,7 @@ static enum status parse_arguments(struct decoding *decoding, const char *path, 
     return STATUS_OK;
 }
 
-// Adds empty arguments to a copy of a function without arguments.
+// Adds empty arguments to a copy of a function that has none.
 static enum status add_arguments(struct decoding *decoding, struct value *function)
 {
     struct value copy;
@@ -85,7 +85,7 @@ static enum status decode_call(struct decoding *decoding, const char *path, stru
     if (type && type->kind != VALUE_NULL &&
         !(type->kind == VALUE_STRING && text_equals_string(type->text, "function")))
         return decoding_expected(decoding, member, "\"function\"", type);
-    struct value *function = (struct value *)value_get(call, "function"); // ours to change while decoding
+    struct value *function = (struct value *)value_get(call, "function"); // may be changed during decoding
     snprintf(member, sizeof member, "%s.function", path);
     if (!function || function->kind != VALUE_OBJECT)
         return decoding_expected(decoding, member, "an object with name and arguments",

@@ -1,4 +1,4 @@
-// Tools: the functions that an answer may call, and whether it must. OpenAI's form:
+// Tools: the functions that an answer may call, and whether it must call one. OpenAI's form:
 //   "tools": [{"type": "function",
 //              "function": {"name", "description", "parameters": a JSON Schema, "strict"}}]
 //   "tool_choice": "none", "auto", "required" or {"type": "function", "function": {"name"}}
@@ -21,7 +21,8 @@ static enum status member_expected(struct decoding *decoding, size_t index, cons
     return decoding_expected(decoding, path, expected, got ? got : &missing);
 }
 
-// Names are part of the text of calls, so they must not contain characters of a call format.
+// True for a valid function name. Names are written into the text of calls, so they must not contain
+// characters of a call format.
 static bool is_name(const struct value *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:";
@@ -34,7 +35,8 @@ static bool is_name(const struct value *name)
     return true;
 }
 
-// Arguments are an object: the schema may leave out its type, but must not give another one.
+// Checks the schema of arguments. Arguments are an object: the schema may omit its type, but must not give
+// another one.
 static enum status check_parameters(struct decoding *decoding, size_t index, const struct value *parameters)
 {
     const struct value *type = value_get(parameters, "type");
@@ -126,7 +128,7 @@ static enum status decode_named(struct decoding *decoding, const struct value *v
     return decoding_expected(decoding, "tool_choice.function.name", "a function of tools", name);
 }
 
-// Decoded after tools. With "none" the template gets no tools.
+// Decodes tool_choice, after tools. With "none" the template gets no tools.
 enum status tools_decode_choice(struct decoding *decoding, struct value *value)
 {
     struct tools *tools = &decoding->job->request.tools;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Up to this number of members every pair is compared, which is faster than sorting; most objects are small.
+// Objects with at most this number of members compare every pair, which is faster than sorting. Most objects
+// are small.
 enum { PAIRWISE_MEMBERS_MAX = 24 };
 
 const struct value *value_get(const struct value *object, const char *key)
@@ -174,7 +175,7 @@ static int compare_keys(const void *left, const void *right)
     return a->size ? memcmp(a->data, b->data, a->size) : 0;
 }
 
-// Sorts instead of hashing, so that no choice of keys makes it slow.
+// Sorts instead of hashing, so that no choice of keys can make it slow.
 static bool find_duplicate_sorted(const struct value_member *members, size_t n_members,
                                   const struct text **duplicate)
 {
@@ -208,7 +209,7 @@ bool value_find_duplicate(const struct value *object, const struct text **duplic
 uint64_t value_hash(const struct value *value, uint64_t seed)
 {
     uint64_t hash = hash_bytes(&value->kind, sizeof value->kind, seed);
-    // consistent with value_equal: either width; -0 equals 0
+    // Equal floats must hash equally, as in value_equal: either width, and -0 equals 0.
     float number = value->kind == VALUE_FLOAT ? (float)value->number + 0.0f : 0;
     switch (value->kind) {
     case VALUE_NULL:

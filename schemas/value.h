@@ -24,14 +24,14 @@ struct value_member;
 
 struct value {
     enum value_kind kind;
-    bool single;  // VALUE_FLOAT: made from a float32, so it is written with that type's fewest digits ("0.7")
-    bool spelled; // VALUE_FLOAT: read by json_decode_spelled, so it is written as `digits`
+    bool single;  // VALUE_FLOAT: from a float32, so written with its fewest digits ("0.7")
+    bool spelled; // VALUE_FLOAT: from json_decode_spelled, so written as `digits`
     union {
         bool boolean;
         int64_t integer;
         struct {
             double number;
-            const char *digits; // its JSON text, if `number` may differ from it; else NULL
+            const char *digits; // the JSON text if `number` may differ from it, else NULL
         };
         struct text text; // VALUE_STRING, VALUE_BYTES
         struct {
@@ -57,24 +57,24 @@ enum {
     VALUE_INPUT_BYTES_MAX = 64 << 20, // one encoded record
 };
 
-// The member with that key. NULL: none, or `object` is not an object.
+// Returns the member with that key. NULL: none, or `object` is not an object.
 const struct value *value_get(const struct value *object, const char *key);
 const char *value_kind_name(enum value_kind kind); // "null", "boolean", "integer", ...
-// A short description of the value for an error's text: "hot", 3.5, null, "an array of 3". At most
-// VALUE_DESCRIPTION_BYTES with the NUL.
+// Writes a short description of the value for an error's text: "hot", 3.5, null, "an array of 3". It has at
+// most VALUE_DESCRIPTION_BYTES, including the NUL.
 enum { VALUE_DESCRIPTION_BYTES = 64 };
 void value_describe(const struct value *value, char out[VALUE_DESCRIPTION_BYTES]);
 
-// Whether kinds, contents and order of members are equal. Floats of either width compare as numbers; if both
-// have digits, by digits.
+// True if kinds, contents and order of members are equal. Floats of either width compare as numbers, or by
+// digits if both have digits.
 bool value_equal(const struct value *a, const struct value *b);
-// Equal values have equal hashes, also if one is from the JSON and the other from the msgpack of a job.
+// Equal values have equal hashes, even if one comes from JSON and the other from msgpack.
 uint64_t value_hash(const struct value *value, uint64_t seed);
-// The same value with all its memory in the arena. False: out of memory.
+// Copies the value, with all its memory in the arena. False: out of memory.
 bool value_copy(const struct value *value, struct arena *arena, struct value *copy) WARN_UNUSED;
-// Whether it contains VALUE_BYTES, which JSON does not have.
+// True if the value contains VALUE_BYTES, which JSON does not have.
 bool value_has_bytes(const struct value *value);
-// Finds a duplicate key (NULL: none). False: out of memory. For the decoders.
+// Finds a duplicate key; NULL: none. False: out of memory. Used by the decoders.
 bool value_find_duplicate(const struct value *object, const struct text **duplicate) WARN_UNUSED;
 
 // JSON (RFC 8259). Duplicate keys, bad UTF-8, NUL in a key, numbers beyond a double and anything after the
@@ -82,18 +82,18 @@ bool value_find_duplicate(const struct value *object, const struct text **duplic
 // digits, or below the smallest), become VALUE_FLOAT with their digits. json_read.c and json_write.c.
 enum status json_decode(struct text input, struct arena *arena, struct value *value,
                         struct error *error) WARN_UNUSED;
-// The same, but keeps the digits of all numbers except integers within int64, so that they are encoded as
-// they were spelled.
+// Like json_decode, but keeps the digits of all numbers except integers within int64, so that they are
+// encoded as they were spelled.
 enum status json_decode_spelled(struct text input, struct arena *arena, struct value *value,
                                 struct error *error) WARN_UNUSED;
-// The same for a file that belongs to a model (a vocabulary of 2^18 tokens and its merges are about 2^21
-// values).
+// Like json_decode_spelled, for a file that belongs to a model. A vocabulary of 2^18 tokens and its merges
+// are about 2^21 values.
 enum { VALUE_DOCUMENT_COUNT_MAX = 1 << 22 };
 enum status json_decode_document(struct text input, struct arena *arena, struct value *value,
                                  struct error *error) WARN_UNUSED;
-// Writes compact JSON. Keys are in order. UTF-8 is kept, except U+0085, U+2028 and U+2029, at which some
-// readers end a line. Floats are written with their `digits` if set, else with the fewest digits that read
-// back the same. Bytes are written as base64 text.
+// Writes compact JSON. Keys stay in order. UTF-8 is kept, except U+0085, U+2028 and U+2029, at which some
+// readers end a line. A float is written with its `digits` if set, else with the fewest digits that read back
+// as the same number. Bytes are written as base64 text.
 void json_encode(const struct value *value, struct buffer *out);
 void json_encode_string(struct text text, struct buffer *out); // with quotes; bad UTF-8 becomes U+FFFD
 void json_encode_number(double number, struct buffer *out);    // NaN and infinities: null
@@ -105,17 +105,17 @@ enum status msgpack_decode(struct text input, struct arena *arena, struct value 
                            struct error *error) WARN_UNUSED;
 void msgpack_encode(const struct value *value, struct buffer *out);
 
-// Builders, for callers of the encoders. NULL or false: out of memory.
+// Builders, for callers of the encoders. They return NULL or false if memory runs out.
 struct value value_string(struct text text);
 struct value value_integer(int64_t integer);
 struct value value_float(double number);
 struct value value_single(float number);
 struct value value_bool(bool boolean);
-// Reads an integer, or a float without fraction (3.0 is 3) that fits. False: another value.
+// Reads an integer, or a float without fraction (3.0 is 3) that fits in int64. False: the value is neither.
 bool value_whole_number(const struct value *value, int64_t *integer) WARN_UNUSED;
-// Whether the value is an integer beyond int64: only its digits are exact.
+// True if the value is an integer beyond int64. Then only its digits are exact.
 bool value_is_long_integer(const struct value *value);
 bool value_array_create(struct arena *arena, size_t n_items, struct value *array);
-// Room for at most n_members_max; value_put appends.
+// Creates an object with room for at most n_members_max members; value_put appends them.
 bool value_object_create(struct arena *arena, size_t n_members_max, struct value *object);
 void value_put(struct value *object, const char *key, struct value member);

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-// Copies as much as fits; "..." marks a truncated text.
+// Copies as many bytes as fit; "..." marks a truncated text.
 static void copy_cut(const struct buffer *json, char out[VALUE_DESCRIPTION_BYTES])
 {
     bool cut = json->size >= VALUE_DESCRIPTION_BYTES;

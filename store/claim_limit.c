@@ -3,8 +3,8 @@
 #include "schemas/base/clock.h"
 #include "store/workers.h"
 
-// Counts the living workers that claim the same jobs, including this one. At most once per
-// STORE_COUNT_WORKERS_US: each worker costs a system call.
+// Counts the living workers that claim jobs of the same datasets, including this one. Counts at most once per
+// STORE_COUNT_WORKERS_US, because each worker costs a system call.
 static enum status count_workers(struct store *store, struct text dataset, struct error *error)
 {
     int64_t now_us = clock_wall_us();
@@ -62,7 +62,7 @@ static enum status count_held(struct store *store, int64_t *n, struct error *err
     return read_count(store, select, n, error);
 }
 
-// Counts free jobs, up to n_max: reads no more rows.
+// Counts free jobs, but at most n_max: it reads no more rows.
 static enum status count_free(struct store *store, struct text dataset, int64_t n_max, int64_t *n,
                               struct error *error)
 {
@@ -83,11 +83,11 @@ static int64_t divide_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-// The number of jobs to hold so that all workers have equally many left. Right after a commit, only a third
-// of what the others hold beyond this worker's jobs is counted. The reason: if equal batches end at the same
-// time, the first worker to commit sees the others hold theirs, which are about to end too. Counting none of
-// it, the last claims would shrink to single jobs; counting all of it, the first workers would take all the
-// rest.
+// Computes the level: the number of jobs to hold so that all workers have equally many left. Right after a
+// commit, only a third of the jobs that the others hold beyond this worker's number is counted. If equal
+// batches end at the same time, the first worker to commit still sees the others' jobs, which are about to
+// end. If none of these counted, the last claims would shrink to single jobs. If all counted, the first
+// workers would take all the rest.
 static int64_t compute_level(int64_t n_free, int64_t n_held, int64_t n_others_hold, int64_t n_others,
                              bool has_finished)
 {
@@ -97,9 +97,9 @@ static int64_t compute_level(int64_t n_free, int64_t n_held, int64_t n_others_ho
     return divide_up(n_free + n_held + n_others_hold, n_others + 1);
 }
 
-// Near the end of the queue: lowers *n_most to the level. The level is only computed after a commit, and when
-// jobs became free (submitted, released, from a dead worker) or the number of workers changed. Computed at
-// every claim, it would rise with this worker's own claims.
+// Near the end of the queue: lowers *n_most to the level. The level is computed only after a commit and when
+// jobs became free (submitted, released, from a dead worker) or the number of workers changed. If it were
+// computed at every claim, it would rise with this worker's own claims.
 static enum status lower_to_level(struct store *store, struct text dataset, int64_t n_unfinished,
                                   int64_t n_held, int64_t *n_most, struct error *error)
 {
@@ -131,7 +131,7 @@ enum status claim_limit_apply(struct store *store, struct text dataset, size_t *
     if (status != STATUS_OK)
         return status;
     int64_t share = divide_up(n_unfinished, store->claiming.n_workers), most = divide_up(share, 2);
-    // one and a half batches: the batch remains full during a commit
+    // One and a half batches, so that the batch remains full during a commit.
     int64_t batch = store->claiming.n_batch + divide_up(store->claiming.n_batch, 2);
     if (most < batch) {
         most = batch;

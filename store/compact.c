@@ -1,5 +1,5 @@
-// Each call selects rows as a range or a small set, adds them to the sums and deletes them, in one
-// transaction: no figure is counted twice or lost, whenever the process dies.
+// Compacts rows. Each call selects rows as a range or a small set, adds them to the sums and deletes them, in
+// one transaction. So no figure is counted twice or lost, whenever the process dies.
 #include "store/compact.h"
 
 #include "store/removal.h"
@@ -62,8 +62,8 @@ static enum status compact_steps_to(struct store *store, int64_t last_id, struct
                          last_id, 0, error);
 }
 
-// Two subqueries: SQLite answers a query with only min() or only max() from one end of the table, but reads
-// the whole table for a query with both.
+// Uses two subqueries: SQLite answers a query with only min() or only max() from one end of the table, but a
+// query with both reads the whole table.
 enum status compact_surplus_steps(struct store *store, struct error *error)
 {
     sqlite3_stmt *select = database_statement(
@@ -79,8 +79,8 @@ enum status compact_surplus_steps(struct store *store, struct error *error)
     return status == STATUS_OK && last_id ? compact_steps_to(store, last_id, error) : status;
 }
 
-// Compacts the steps up to the last old one among the oldest STORE_COMPACT_ROWS. Ids are in order of time
-// unless the clock was set.
+// Compacts old steps: among the oldest STORE_COMPACT_ROWS, all up to the last one that is old enough. Ids are
+// in order of time unless the clock was set.
 static enum status compact_old_steps(struct store *store, int64_t before_us, bool *more, struct error *error)
 {
     sqlite3_stmt *select = database_statement(&store->database,
@@ -137,20 +137,21 @@ static enum status compact_chosen_jobs(struct store *store, struct error *error)
     return status;
 }
 
-// Answers that are stored in a results topic: by age, and by number.
+// Selects jobs whose answers are stored in a results topic, by age and by number.
 static const char old_jobs_of_topics[] =
     "INSERT INTO temp.compacting SELECT id FROM jobs WHERE topic IS NOT NULL AND finished_at_us < ?1"
     " ORDER BY finished_at_us LIMIT ?2";
 static const char surplus_jobs_of_topics[] =
     "INSERT INTO temp.compacting SELECT id FROM jobs WHERE topic IS NOT NULL AND finished_at_us IS NOT NULL"
     " AND id <= (SELECT max(id) FROM jobs) - ?1 ORDER BY id LIMIT ?2";
-// Jobs whose answers are only in this store: once they were collected and the dataset has no unfinished job.
+// Selects jobs whose answers are only in this store, once they were collected and the dataset has no
+// unfinished job.
 static const char collected_jobs[] =
     "INSERT INTO temp.compacting SELECT id FROM datasets d CROSS JOIN jobs USING (dataset)"
     " WHERE collected_at_us < ?1 AND last_finished_at_us < ?1"
     " AND n_submitted = n_done + n_failed + n_cancelled AND finished_at_us IS NOT NULL LIMIT ?2";
 
-// Answers that are stored here stay sources for equal requests: see removal_promote.
+// Keeps answers that equal requests may use: see removal_promote.
 static enum status promote_copies(struct store *store, struct error *error)
 {
     enum status status = removal_begin(store, error);
@@ -160,7 +161,8 @@ static enum status promote_copies(struct store *store, struct error *error)
     return status == STATUS_OK ? removal_promote(store, error) : status;
 }
 
-// `choose` fills temp.compacting with ids of finished jobs; ?1 is the time, ?2 how many at most.
+// Compacts the jobs that `choose` selects: it fills temp.compacting with ids of finished jobs. Parameter ?1
+// is the time, ?2 the maximum number.
 static enum status compact_jobs(struct store *store, const char *choose, int64_t before_us, bool *more,
                                 struct error *error)
 {

@@ -38,7 +38,7 @@ enum status database_error(const struct database *database, const char *doing, s
     case SQLITE_FULL:
         return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: the disk is full", path, doing);
     case SQLITE_IOERR:
-        cause = sqlite3_system_errno(database->sqlite); // 0: none known
+        cause = sqlite3_system_errno(database->sqlite); // 0: the cause is unknown
         return error_set(error, STATUS_RETRY, ERROR_STORE, "%s: %s: %s%s%s%s", path, doing,
                          sqlite3_errmsg(database->sqlite), cause ? " (" : "", cause ? strerror(cause) : "",
                          cause ? ")" : "");
@@ -205,22 +205,22 @@ static enum status configure_connection(struct database *database, enum store_mo
     if (mode != STORE_READ_ONLY)
         status = set_log_mode(database, patience_ms, error);
     if (status == STATUS_OK)
-        // NORMAL: a power cut may lose the last transactions but never corrupts the file; a killed process
-        // loses nothing.
+        // With NORMAL a power cut may lose the last transactions but never corrupts the file. A killed
+        // process loses nothing.
         status = database_execute(database, "PRAGMA synchronous = NORMAL", error);
     if (status == STATUS_OK)
         status = database_execute(database, "PRAGMA cache_size = -65536", error);
     if (status == STATUS_OK && mode != STORE_READ_ONLY)
         status = database_execute(database, "PRAGMA journal_size_limit = 67108864",
-                                  error); // limit of the log file after a checkpoint
+                                  error); // size limit of the log file after a checkpoint
     if (status == STATUS_OK)              // 32 MB: a page written by many commits is copied once
         status = database_execute(database, "PRAGMA wal_autocheckpoint = 8192", error);
     return status;
 }
 
 // In WAL mode even a reader must create PATH-shm. If it can't, the file is opened as immutable
-// (https://sqlite.org/wal.html#readonly). SQLite ignores the write-ahead log of an immutable file, so this is
-// only done if the log is empty.
+// (https://sqlite.org/wal.html#readonly). For an immutable file SQLite ignores the write-ahead log, so this
+// is done only if the log is empty.
 static enum status reopen_immutable(struct database *database, struct error *error)
 {
     struct buffer uri = {0};
@@ -253,7 +253,7 @@ static enum status reopen_immutable(struct database *database, struct error *err
     return status == STATUS_OK ? configure_connection(database, STORE_READ_ONLY, error) : status;
 }
 
-// Whether SQLite's last error says that it can't open or share the write-ahead log.
+// True if SQLite's last error says that it cannot open or share the write-ahead log.
 static bool lacks_log(const struct database *database)
 {
     int code = sqlite3_errcode(database->sqlite) & 0xFF;
@@ -305,7 +305,7 @@ enum status database_open(struct database *database, const char *path, enum stor
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
         status = create_schema(database, error);
     if (status == STATUS_RETRY)
-        error->status = status = STATUS_REFUSE; // opening failed: there is no store to retry with
+        error->status = status = STATUS_REFUSE; // the store is not open, so no later call can succeed
     if (status != STATUS_OK)
         database_close(database);
     return status;

@@ -1,5 +1,5 @@
-// A thin layer over SQLite: cached prepared statements, transactions, errors as status and text. Only store/
-// includes it.
+// A thin layer over SQLite: cached prepared statements, transactions, and errors as status and text. Only
+// store/ includes it.
 #pragma once
 
 #include "store/store.h"
@@ -12,7 +12,7 @@ enum { DATABASE_STATEMENTS_MAX = 128 };
 struct database {
     sqlite3 *sqlite;
     char *path;
-    sqlite3_stmt *rollback; // prepared by database_open: memory may have run out when it is needed
+    sqlite3_stmt *rollback; // prepared early: memory may have run out when it is needed
     struct {                // cached statements; `sql` is a literal, compared by address
         const char *sql;
         sqlite3_stmt *statement;
@@ -22,12 +22,12 @@ struct database {
 
 struct file_identity {
     dev_t device;
-    ino_t inode; // 0: not known
+    ino_t inode; // 0: unknown
 };
 
-enum { STORE_FILES = 3 }; // the store, its log, its log's index
+enum { STORE_FILES = 3 }; // the store, its write-ahead log, and the log's index
 
-// The worker's share of the jobs near the end of the queue (store/claim_limit.c).
+// The number of jobs that the worker may hold near the end of the queue (store/claim_limit.c).
 struct claim_limit {
     int32_t n_batch;     // the worker's sequences in one step
     int32_t n_workers;   // workers that share the jobs, when last counted; 0: not counted yet
@@ -40,12 +40,12 @@ struct claim_limit {
 struct store {
     struct database database;
     bool read_only;
-    int64_t worker;                          // 0: none started
+    int64_t worker;                          // id of this store's worker; 0: none was started
     char *arithmetic;                        // worker_description.arithmetic; NULL: unknown
     int lock_fd;                             // the workers' lock file, -1: not open
-    bool locks_unreadable;                   // the file exists, but belongs to another user
-    struct file_identity files[STORE_FILES]; // when the worker started (store/files.h)
-    int64_t data_version;                    // PRAGMA data_version of the last store_poll_cancelled
+    bool locks_unreadable;                   // true if the file exists, but belongs to another user
+    struct file_identity files[STORE_FILES]; // identities when the worker started (store/files.h)
+    int64_t data_version;                    // PRAGMA data_version at the last store_poll_cancelled
     int64_t cancelled_seen_at_us;
     int64_t n_claimed;    // jobs claimed since the store was opened
     int64_t mirror_token; // from store_mirror_start; 0: not called
@@ -61,12 +61,12 @@ void database_close(struct database *database);
 // Fills `error` from SQLite's last error: STATUS_RETRY for busy, full and I/O, else STATUS_REFUSE.
 enum status database_error(const struct database *database, const char *doing, struct error *error);
 
-// A cached statement, reset and without bindings. `sql` must be a literal. NULL: `error` is filled.
+// Returns a cached statement, reset and without bindings. `sql` must be a literal. NULL: `error` is filled.
 sqlite3_stmt *database_statement(struct database *database, const char *sql, struct error *error);
-// Steps a statement that returns no row.
+// Runs a statement that returns no row.
 enum status database_run(struct database *database, sqlite3_stmt *statement, struct error *error) WARN_UNUSED;
-// Steps a SELECT of at most one row and reads its first column; without a row `*value` is `none`, and `bytes`
-// empty. `doing` is for the error.
+// Runs a SELECT of at most one row and reads its first column. Without a row, `*value` becomes `none` and
+// `bytes` empty. `doing` describes the operation in the error text.
 enum status database_read_integer(struct database *database, sqlite3_stmt *select, int64_t none,
                                   int64_t *value, const char *doing, struct error *error) WARN_UNUSED;
 enum status database_read_blob(struct database *database, sqlite3_stmt *select, struct buffer *bytes,

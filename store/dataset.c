@@ -13,7 +13,7 @@
 
 struct dataset_facts {
     bool found, compacted, on_kafka;
-    int64_t n_running; // held by other living workers
+    int64_t n_running; // jobs that other living workers hold
 };
 
 static enum status read_flag(struct store *store, const char *sql, struct text dataset, int64_t *value,
@@ -120,7 +120,8 @@ static enum status run_all(struct store *store, const char *const *statements, s
     "dataset = ?1 AND (status = 'failed' AND ?2 & 1 OR status = 'cancelled' AND ?2 & 2"                      \
     " OR status = 'done' AND ?2 & 4)"
 
-// Answers that are computed again leave their duplicates in other datasets.
+// Before answers are deleted to be computed again, a duplicate in another dataset takes their place as the
+// original.
 static enum status promote_copies(struct store *store, struct text dataset, struct error *error)
 {
     enum status status = removal_begin(store, error);
@@ -240,7 +241,7 @@ static const char *const deletions[] = {
     "DELETE FROM outputs WHERE dataset = ?",       "DELETE FROM datasets WHERE dataset = ?",
 };
 
-// A worker may still be computing a deleted job.
+// Deletes jobs. A worker may still be computing one of them.
 static enum status delete_jobs(struct store *store, struct text dataset, struct error *error)
 {
     char name[BEFORE_NAME_BYTES];

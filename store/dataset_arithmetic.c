@@ -22,7 +22,7 @@ static size_t name_size(struct text part)
     return equals ? (size_t)(equals - part.data) : part.size;
 }
 
-// The value of a part by its name; "none" if the part is missing.
+// Returns the value of the named part; "none" if the part is missing.
 static struct text value_of(const char *arithmetic, struct text name)
 {
     for (struct text part; (part = next_part(&arithmetic)).size;) {
@@ -39,7 +39,7 @@ static void add_difference(struct buffer *out, struct text name, struct text the
                       (int)ours.size, ours.data, (int)theirs.size, theirs.data);
 }
 
-// The parts that differ, as "model b instead of a".
+// Describes the parts that differ, as in "model b instead of a".
 static void describe_differences(struct buffer *out, const char *theirs, const char *ours)
 {
     const char *at = ours;
@@ -77,7 +77,7 @@ static enum status refuse_arithmetic(const struct store *store, struct text data
 // ---- datasets ----
 
 struct claims_on_dataset {
-    bool answers, running; // running: another worker computes jobs now
+    bool answers, running; // running: another worker is computing jobs
 };
 
 static enum status read_claims(struct store *store, struct text dataset, struct claims_on_dataset *claims,
@@ -130,7 +130,7 @@ static enum status bind_one(struct store *store, struct text dataset, const char
 }
 
 // Finds a dataset that is not bound to this worker's arithmetic. The caller frees *name and *theirs. *name
-// NULL: none is left.
+// becomes NULL if no such dataset is left.
 static enum status next_unbound(struct store *store, struct text dataset, char **name, char **theirs,
                                 struct error *error)
 {

@@ -1,4 +1,4 @@
-// Binds a dataset to one arithmetic, the same for all its answers (store.h, struct worker_description).
+// Binds a dataset to one arithmetic: all its answers must have the same (store.h, struct worker_description).
 #pragma once
 
 #include "store/database.h"

@@ -6,12 +6,13 @@
 
 struct dataset_name {
     struct dataset_name *next;
-    struct text dataset, topic; // of the jobs
+    struct text dataset, topic; // name and topic of the jobs
     struct text name;
 };
 
-// Whether jobs of `topic` may use the name. All rows of a name have the same topic. If the rows were
-// compacted, a fingerprint shows that the name belongs to the embedded queue: datasets from Kafka have none.
+// True if jobs of `topic` may use the name. All rows of a name have the same topic. If the rows were
+// compacted, a fingerprint shows that the name belongs to the embedded queue, because datasets from Kafka
+// have none.
 static enum status name_is_free(struct store *store, struct text dataset, struct text topic, bool *is_free,
                                 struct error *error)
 {

@@ -8,14 +8,14 @@
 
 struct dataset_name;
 
-// Names looked up in the current transaction. Zeroed: none.
+// Cache of the names looked up in the current transaction. A zeroed struct is empty.
 struct dataset_names {
     struct arena arena;
     struct dataset_name *first;
 };
 
-// *name is valid until dataset_names_finish, as `dataset` and `topic` must be. Without a topic *name is
-// `dataset`.
+// Finds the name that the dataset has in the store. *name is valid until dataset_names_finish; `dataset` and
+// `topic` must be valid until then. Without a topic, *name is `dataset`.
 enum status dataset_name_of(struct store *store, struct dataset_names *names, struct text dataset,
                             struct text topic, struct text *name, struct error *error) WARN_UNUSED;
 void dataset_names_finish(struct dataset_names *names);
@@ -25,7 +25,7 @@ enum status dataset_name_check_queue(struct store *store, struct text dataset,
                                      struct error *error) WARN_UNUSED;
 
 // Dataset name of answers that are put aside (store_replace_begin): a changed file no longer has their lines,
-// but equal requests may use them. They have rows in `jobs`, but none in `datasets`. The name is longer than
-// a dataset's may be, and not terminated.
+// but equal requests may use the answers. Their jobs have rows in `jobs`, but the name has none in
+// `datasets`. It is longer than the name of a dataset may be, and not NUL-terminated.
 enum { BEFORE_NAME_BYTES = JOB_DATASET_BYTES_MAX + 8 };
 struct text dataset_name_before(struct text dataset, char name[BEFORE_NAME_BYTES]);

@@ -8,7 +8,7 @@
 
 static const char *const suffixes[STORE_FILES] = {"", "-wal", "-shm"};
 
-// False: the file can't be found; errno says why.
+// Returns false if the file cannot be found; errno says why.
 static bool identify_file(const struct store *store, int file, struct file_identity *identity)
 {
     char path[PATH_MAX];
@@ -28,7 +28,7 @@ void files_note(struct store *store)
             store->files[i] = (struct file_identity){0};
 }
 
-// Does not compare a file that was not found by files_note.
+// Skips files that files_note did not find.
 enum status store_check_files(struct store *store, struct error *error)
 {
     for (int i = 0; i < STORE_FILES; i++) {
@@ -37,7 +37,7 @@ enum status store_check_files(struct store *store, struct error *error)
             continue;
         bool found = identify_file(store, i, &now);
         if (!found && errno != ENOENT && errno != ENOTDIR)
-            continue; // the folder can't be searched at the moment; the open files are still valid
+            continue; // at the moment the folder cannot be searched; the open files are still valid
         if (!found || now.device != store->files[i].device || now.inode != store->files[i].inode)
             return error_set(error, STATUS_REFUSE, ERROR_STORE,
                              "%s%s was %s while it was in use: what is written now is lost,"

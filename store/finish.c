@@ -54,7 +54,7 @@ enum status totals_add(struct dataset_totals *totals, const struct job *job, boo
     return STATUS_OK;
 }
 
-// SET clauses for the earlier and the later of two times, either of which may be NULL.
+// SET clauses that keep the earlier, or the later, of two times. Either time may be NULL.
 #define EARLIER(column, parameter)                                                                           \
     column " = coalesce(min(" column ", " parameter "), " column ", " parameter ")"
 #define LATER(column, parameter)                                                                             \
@@ -103,9 +103,9 @@ void totals_finish(struct dataset_totals *totals)
 
 // ---- a job's end ----
 
-// Whether every choice stopped below max_tokens. A finish reason of stop at exactly max_tokens is not enough:
-// a constraint may have completed the text with the last token, where a larger limit would allow an end
-// token, which counts too.
+// True if every choice stopped below max_tokens. The finish reason "stop" at exactly max_tokens does not
+// suffice: a constraint may have completed the text with the last token, and a larger limit would allow an
+// end token, which counts too.
 static bool ended_by_itself(const struct job *job)
 {
     const struct result *result = &job->result;
@@ -180,7 +180,7 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     return database_run(database, update, error);
 }
 
-// Removes the job from the queue. *held false: this worker no longer held it.
+// Removes the job from the queue. *held becomes false if this worker no longer held it.
 static enum status take_from_queue(struct store *store, int64_t id, bool *held, struct error *error)
 {
     sqlite3_stmt *delete =
@@ -193,8 +193,8 @@ static enum status take_from_queue(struct store *store, int64_t id, bool *held, 
     return status;
 }
 
-// Removes all jobs with one statement. *n_held: the number of jobs that this worker held; others may have
-// taken some.
+// Removes all jobs with one statement. *n_held becomes the number of jobs that this worker held; other
+// workers may have taken some.
 static enum status take_all_from_queue(struct store *store, const struct finished_job *jobs, size_t n,
                                        size_t *n_held, struct error *error)
 {
@@ -269,7 +269,7 @@ enum status store_finish(struct store *store, const struct finished_job *jobs, s
 
 // ---- cancelling ----
 
-// A job whose record was never read: its identity is from its row.
+// Creates a job whose record was never read. Its identity is from its row.
 static struct job *cancelled_job(sqlite3_stmt *row, struct text dataset)
 {
     struct job *job = job_create();
@@ -355,7 +355,7 @@ static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct tex
         status = write_finished(store, id, job, (struct text){record.data, record.size}, now_us, error);
     if (status == STATUS_OK)
         status = delete_queued(store, id, error);
-    job->dataset = dataset; // the totals refer to the dataset, so its text must outlive the job
+    job->dataset = dataset; // the totals refer to this text, which outlives the job
     if (status == STATUS_OK)
         status = totals_add(totals, job, false, now_us, error);
     buffer_finish(&record);
@@ -433,8 +433,8 @@ static enum status dataset_exists(struct store *store, struct text dataset, stru
                      (int)dataset.size, dataset.data);
 }
 
-// A completely submitted dataset without unfinished jobs is not marked: it stays open for more jobs. If its
-// file was submitted in part, the rest is cancelled.
+// Marks the dataset as cancelled, unless it was submitted completely and has no unfinished jobs: then it
+// stays open for more jobs. If only a part of its file was submitted, the rest is cancelled.
 static enum status mark_cancelled(struct store *store, struct text dataset, struct error *error)
 {
     sqlite3_stmt *update = database_statement(
@@ -463,7 +463,8 @@ enum status store_cancel(struct store *store, struct text dataset, int64_t *n_ca
     return database_end(&store->database, status, error);
 }
 
-// PRAGMA data_version changes when another connection has written: a cheap test that avoids the query.
+// PRAGMA data_version changes when another connection has written. Testing it is cheap, and avoids the query
+// if nothing has changed.
 enum status store_poll_cancelled(struct store *store, void (*cancelled)(void *context, struct text dataset),
                                  void *context, struct error *error)
 {

@@ -3,12 +3,13 @@
 
 #include "store/database.h"
 
-// Totals of the jobs that one transaction finished, by dataset; written once at its end.
+// Totals of the jobs that one transaction finished, per dataset. They are written once, at the end of the
+// transaction.
 struct dataset_total {
-    struct text dataset; // points into a job
+    struct text dataset; // points into one of the jobs
     int64_t n_submitted, n_done, n_failed, n_cancelled, prompt_tokens, completion_tokens, cached_tokens;
     int64_t n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens;
-    int64_t submitted_at_us;                           // of the first job; 0: unknown
+    int64_t submitted_at_us;                           // submission of the first job; 0: unknown
     int64_t first_finished_at_us, last_finished_at_us; // 0: none finished
 };
 
@@ -17,9 +18,9 @@ struct dataset_totals {
     size_t n_items, capacity;
 };
 
-// The dataset's entry in the totals. NULL: `error` is filled.
+// Returns the dataset's entry in the totals. NULL: `error` is filled.
 struct dataset_total *totals_of(struct dataset_totals *totals, struct text dataset, struct error *error);
-// Counts a finished job; is_new: it was not yet counted as submitted.
+// Counts a finished job. is_new is true if it was not yet counted as submitted.
 enum status totals_add(struct dataset_totals *totals, const struct job *job, bool is_new,
                        int64_t finished_at_us, struct error *error) WARN_UNUSED;
 enum status totals_write(struct store *store, struct dataset_totals *totals, struct error *error) WARN_UNUSED;
@@ -32,5 +33,5 @@ void totals_finish(struct dataset_totals *totals);
 void bind_outcome(sqlite3_stmt *statement, int first, const struct store *store, const struct job *job,
                   int64_t now_us);
 
-// Within a transaction: finishes the waiting jobs of every cancelled dataset as cancelled.
+// Within a transaction: gives the waiting jobs of every cancelled dataset the status cancelled.
 enum status finish_cancelled_datasets(struct store *store, struct error *error) WARN_UNUSED;

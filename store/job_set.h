@@ -1,4 +1,5 @@
-// A set of job ids of the store, as a bit map: the jobs of a table's rows. Thread: any, one at a time.
+// A set of job ids of the store, as a bitmap. It holds the jobs of a table's rows. Thread: any, one at a
+// time.
 #pragma once
 
 #include <stdbool.h>
@@ -9,10 +10,10 @@
 struct job_set {
     unsigned char *bits; // [n_bytes]
     size_t n_bytes;
-    int64_t n; // jobs
+    int64_t n; // number of jobs in the set
 };
 
-// *is_new: the job was not in the set before. False: out of memory.
+// Adds a job. *is_new becomes true if the set did not have it. False: out of memory.
 bool job_set_add(struct job_set *set, int64_t id, bool *is_new);
 bool job_set_has(const struct job_set *set, int64_t id);
 void job_set_finish(struct job_set *set);

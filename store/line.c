@@ -2,9 +2,8 @@
 #include "store/database.h"
 #include "store/hashed_jobs.h"
 
-// Finds a line by its number, not by job_id: the job_id contains the dataset's name at the time of
-// submission. The line is the dataset's first row after *after with that number or a higher one, or it does
-// not exist.
+// Finds a line by its number, because its job_id contains the name that the dataset had at submission. The
+// line is the dataset's first row after *after with that number or a higher one, or it does not exist.
 enum status store_submitted(struct store *store, struct text dataset, int64_t line, int64_t *after,
                             void (*receive)(void *context, struct text record), void *context, bool *found,
                             struct error *error)

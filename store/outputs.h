@@ -1,4 +1,4 @@
-// Files that a dataset's answers were written to, so that a command recognizes its own output. Thread: the
+// Files to which a dataset's answers were written, so that a command recognizes its own output. Thread: the
 // store's.
 #pragma once
 
@@ -7,13 +7,14 @@
 
 struct written_output {
     bool is_found;
-    struct digest digest; // of the file when it was written
+    struct digest digest; // digest of the file when it was written
 };
-// path: absolute, without symbolic links.
+// Finds the file with that path, which is absolute and has no symbolic links.
 enum status store_output_find(struct store *store, struct text dataset, const char *path,
                               struct written_output *output, struct error *error) WARN_UNUSED;
 enum status store_output_written(struct store *store, struct text dataset, const char *path,
                                  const struct digest *digest, struct error *error) WARN_UNUSED;
-// The mark of a dataset whose answers were removed (--retain). n_lines 0: they were not removed.
+// Reads the mark of a dataset whose answers were removed (--retain). n_lines becomes 0 if they were not
+// removed.
 enum status store_removed_lines(struct store *store, struct text dataset, struct dataset_mark *mark,
                                 struct error *error) WARN_UNUSED;

@@ -1,4 +1,4 @@
-// Queries for display: progress of datasets, work of the workers, lag.
+// Queries for display: the progress of datasets, the work of workers, the lag.
 #include "schemas/base/clock.h"
 #include "store/workers.h"
 
@@ -24,7 +24,8 @@ static enum status count_running(struct store *store, struct text dataset, int64
     return read_number(store, select, n, error);
 }
 
-// Recent failures are few; the index jobs_failed finds them. Older ones are counted in compacted_failures.
+// Counts failures. Recent ones are few, and the index jobs_failed finds them. Older ones are counted in
+// compacted_failures.
 static enum status count_failed(struct store *store, struct text dataset, const char *code, int64_t *n,
                                 struct error *error)
 {

@@ -19,7 +19,7 @@ static void bind_identity(sqlite3_stmt *statement, int first, const struct publi
     bind_text(statement, first + 9, published->made_by);
 }
 
-// Finishes a job that has a row already: it was mirrored before it ended.
+// Finishes a job that already has a row, because it was mirrored before it ended.
 static enum status end_job(struct store *store, const struct published_job *published,
                            struct dataset_totals *totals, struct error *error)
 {
@@ -44,8 +44,8 @@ static enum status end_job(struct store *store, const struct published_job *publ
     return totals_add(totals, published->job, false, published->finished_at_us, error);
 }
 
-// OR FAIL: the caller rolls back after an error, so SQLite needs no statement journal for inserts of many
-// rows.
+// OR FAIL is safe because the caller rolls back after an error. It spares SQLite a statement journal for
+// inserts of many rows.
 #define JOBS                                                                                                 \
     "INSERT OR FAIL INTO jobs (dataset, job_id, custom_id, job_index, attempts, submitted_at_us, topic,"     \
     " partition, offset, made_by, status, error_code, error, finish_reason, prompt_tokens,"                  \
@@ -63,8 +63,8 @@ static const char insert_many[] = JOBS FOUR_ROWS ", " FOUR_ROWS ", " FOUR_ROWS "
 
 enum { ROW_PARAMETERS = 33 };
 
-// Inserts one job, or PROJECTION_ROWS jobs. *n_new: the number of jobs that had no row before; they now have
-// the highest ids.
+// Inserts one job, or PROJECTION_ROWS jobs. *n_new becomes the number of jobs that had no row before; their
+// ids are now the highest.
 static enum status insert_jobs(struct store *store, const struct published_job *published, int n_jobs,
                                int *n_new, struct error *error)
 {
@@ -112,13 +112,13 @@ static enum status id_of(struct store *store, const struct job *job, int64_t *id
                               : database_error(&store->database, "looking for a job's row", error);
 }
 
-// For jobs of which some had rows before or are listed twice. New jobs have the highest n_new ids; each is
-// counted once.
+// Finds the new jobs if some jobs had rows before or are listed twice. The n_new highest ids belong to new
+// jobs; each is counted once.
 static enum status separate_new(struct store *store, const struct published_job *published, int n_new,
                                 struct dataset_totals *totals, struct error *error)
 {
     int64_t last_id = sqlite3_last_insert_rowid(store->database.sqlite);
-    bool counted[PROJECTION_ROWS] = {false}; // by id, highest first
+    bool counted[PROJECTION_ROWS] = {false}; // index 0 is the highest id
     enum status status = STATUS_OK;
     for (int i = 0; i < PROJECTION_ROWS && status == STATUS_OK; i++) {
         int64_t id;

@@ -1,5 +1,4 @@
-// The projection: writes the figures of a commit after it. If a record is lost, figures are lost, never a
-// job.
+// Writes the figures of a commit, after the commit. A lost record loses figures, never a job.
 #include "schemas/base/clock.h"
 #include "store/compact.h"
 #include "store/dataset_name.h"

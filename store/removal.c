@@ -42,15 +42,15 @@ static enum status run_all(struct store *store, const char *const *statements, s
     return status;
 }
 
-// Promotes one duplicate per removed original and arithmetic: its request hash or open hash equals the
-// original's. If duplicates differ in max_tokens, the smallest is promoted, because it answers the most
-// requests.
+// Promotes one duplicate for each removed original and arithmetic. The duplicate's request hash or open hash
+// equals the original's. If several duplicates differ in max_tokens, the one with the smallest is promoted,
+// because its answer serves the most requests.
 enum status removal_promote(struct store *store, struct error *error)
 {
 #define ORIGINALS                                                                                            \
     "FROM temp.removed_jobs JOIN jobs ON jobs.id = removed_jobs.job WHERE status = 'done'"                   \
     " AND is_duplicate = 0 AND "
-// By the indexes jobs_copies and jobs_open_copies: the join's order is fixed.
+// The fixed join order makes SQLite use the indexes jobs_copies and jobs_open_copies.
 #define COPY                                                                                                 \
     "d.id AS id, d.dataset AS dataset, job AS original, coalesce(d.max_tokens, 0) AS tokens"                 \
     " FROM temp.removed_answers CROSS JOIN jobs d ON"

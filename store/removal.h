@@ -6,14 +6,14 @@
 
 enum status removal_begin(struct store *store, struct error *error) WARN_UNUSED;
 enum status removal_add(struct store *store, int64_t id, struct error *error) WARN_UNUSED;
-// removal_add for all jobs of the dataset.
+// Does removal_add for all jobs of the dataset.
 enum status removal_add_dataset(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
-// If duplicates of a removed answer remain, one of them becomes the original and gets its figures: equal
+// If duplicates of a removed answer remain, makes one of them the original and gives it the figures: equal
 // requests find only originals (store/equal_requests.h).
 enum status removal_promote(struct store *store, struct error *error) WARN_UNUSED;
-// removal_promote, then deletes the jobs. Their ids are not used again.
+// Does removal_promote, then deletes the jobs. Their ids are not used again.
 enum status removal_delete(struct store *store, struct error *error) WARN_UNUSED;
-// removal_delete, then removal_recount.
+// Does removal_delete, then removal_recount.
 enum status removal_end(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
-// Counts the dataset's totals from its jobs, all of which must have rows (none compacted).
+// Recounts the dataset's totals from its jobs. All jobs must have rows (none may be compacted).
 enum status removal_recount(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;

@@ -62,8 +62,8 @@ enum status store_replace_begin(struct store *store, struct text dataset, struct
     return status == STATUS_OK ? STATUS_OK : database_end(&store->database, status, error);
 }
 
-// *id: the job of the old line with the same custom_id and an equal record; 0: none. *is_named: an old line
-// has the custom_id.
+// Finds an old line with the same custom_id. *id becomes its job if the records are equal, else 0. *is_named
+// becomes true if an old line has the custom_id.
 static enum status find_line(struct store *store, const struct submission *submission, int64_t *id,
                              bool *is_named, struct error *error)
 {
@@ -101,7 +101,7 @@ static enum status keep_line(struct store *store, const struct submission *submi
         sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
         if (!statement)
             return error->status;
-        // binding a parameter that the statement does not have fails, without effect
+        // Binding a parameter that the statement does not have fails without effect.
         bind_integer(statement, 1, id);
         bind_text(statement, 2, submission->job_id);
         BIND_INTEGERS(statement, 3, submission->index, submission->priority);
@@ -140,7 +140,7 @@ enum status store_replace_lines(struct store *store, struct text dataset,
     return status;
 }
 
-// Jobs of lines that are gone or have changed have no job_index.
+// Selects jobs of lines that were removed or changed: they have no job_index.
 #define GONE     "dataset = ?1 AND job_index IS NULL"
 #define ANSWERED GONE " AND status = 'done' AND request_hash IS NOT NULL"
 
@@ -179,8 +179,8 @@ static enum status remove_gone(struct store *store, struct text dataset, struct 
     return status;
 }
 
-// Refuses a file without any old line. A moved line without a custom_id gets a new custom_id from its number,
-// so lines are compared by their records.
+// Refuses a file that contains no old line. Compares lines by their records, because a moved line without a
+// custom_id gets a new custom_id from its number.
 static enum status check_is_same(struct store *store, struct text dataset, struct replacement *replacement,
                                  struct error *error)
 {

@@ -15,10 +15,11 @@ _Static_assert(BUCKETS == REPORT_BUCKETS && BARS == REPORT_BARS && LABELS == REP
 
 enum { FIELDS_MAX = 20 };
 
-// A job's time at the worker, in us.
+// The time that a job spent in the worker, in us.
 #define JOB_US "coalesce(queued_us, 0) + coalesce(prefill_us, 0) + coalesce(decode_us, 0)"
 
-// Round widths: 1, 2 and 5 times powers of 10. Times of 10 s and more: parts and multiples of minutes, hours, days.
+// Round bucket widths: 1, 2 and 5 times powers of 10. From 10 s on: parts and multiples of minutes, hours and
+// days.
 #define POWERS                                                                                               \
     "WITH RECURSIVE power(p) AS (VALUES (1) UNION ALL SELECT p * 10 FROM power WHERE p < 1000000000000000)," \
     " decimal(w) AS (SELECT p * column1 FROM power, (VALUES (1), (2), (5))),"
@@ -28,7 +29,7 @@ enum { FIELDS_MAX = 20 };
     "  (1800), (3600), (7200), (18000), (36000))"                                                            \
     " UNION ALL SELECT w * 86400000000 FROM decimal WHERE w < 100000),"
 
-// The dataset's time, from `a` to `b`, divided into `n`, at most REPORT_BUCKETS, buckets of `w` us.
+// The time of the dataset from `a` to `b`, divided into `n` buckets of `w` us. `n` is at most REPORT_BUCKETS.
 #define SPAN                                                                                                 \
     POWERS TIMES " span AS (SELECT min(finished_at_us - (" JOB_US                                            \
                  ")) AS a, max(finished_at_us) AS b FROM jobs"                                               \
@@ -43,7 +44,7 @@ enum { FIELDS_MAX = 20 };
            " bar AS (SELECT top, min(w) AS w FROM decimal, m WHERE w * " BARS_TEXT " > top)"                 \
            " SELECT x / w, top / w + 1, w, count(*) FROM v, bar WHERE x IS NOT NULL GROUP BY 1 ORDER BY 1"
 
-// The percentile of the times of done jobs, in seconds; `share`: 0..1.
+// A percentile of the times of done jobs, in seconds. `share` is 0..1.
 #define PERCENTILE(share)                                                                                    \
     "(SELECT (" JOB_US ") / 1e6 FROM jobs WHERE dataset = ?1 AND status = 'done' ORDER BY 1 LIMIT 1 OFFSET"  \
     " (SELECT CAST((count(*) - 1) * " share                                                                  \

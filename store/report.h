@@ -1,4 +1,4 @@
-// The figures of one dataset for `sheaf report`. The fields of each query's rows are listed at its name.
+// The figures of one dataset for `sheaf report`. The comment of each query lists the fields of its rows.
 // Thread: main.
 #pragma once
 
@@ -6,20 +6,20 @@
 #include "store/store.h"
 
 enum {
-    REPORT_BUCKETS = 48, // maximum of intervals of time
-    REPORT_BARS = 24,    // maximum per histogram
-    REPORT_LABELS = 20,  // a property with more different values is no label
+    REPORT_BUCKETS = 48, // maximum number of intervals of time
+    REPORT_BARS = 24,    // maximum number of bars in a histogram
+    REPORT_LABELS = 20,  // a property with more different values is not a label
     REPORT_EXAMPLES = 3, // per error code
 };
 
 enum report_query {
-    // one row; no row: no such dataset. Fields:
+    // One row, or no row if the dataset does not exist. Fields:
     //   model, arithmetic
     //   submitted, done, failed, cancelled (jobs); prompt, completion, cached tokens
     //   first and last time a job finished, as text (UTC)
     //   seconds from the first job's start to the last job's end; median and 95th percentile of a job's time
     //   duplicates: jobs and table rows answered from equal ones; prompt tokens of these jobs; their
-    //   completion tokens; all tokens of these rows
+    //     completion tokens; all tokens of these rows
     //   jobs per second
     REPORT_TOTALS,
     // bucket, number of buckets, seconds per bucket, jobs finished
@@ -33,13 +33,14 @@ enum report_query {
     REPORT_ANSWER_LENGTHS,
     // up to REPORT_EXAMPLES rows per code: code, jobs with the code, an example's custom_id, its message
     REPORT_ERRORS,
-    // by property, the most frequent value first. With a table written by annotate: property, value, rows
-    // with it, rows of the table. Else: property ("answer": the whole text), value, answers with it, null
+    // By property, the most frequent value first. With a table written by annotate: property, value, rows
+    // with the value, rows of the table. Otherwise: property ("answer" is the whole text), value, answers
+    // with the value, null.
     REPORT_LABELS_BY_PROPERTY,
     // gold label, answer, rows
     REPORT_EVALUATION,
-    // running workers, for all datasets: id, host and process, backend, tokens generated, tokens per busy
-    // second, mean batch, percentage of prompt tokens from the cache
+    // Running workers of all datasets: id, host and process, backend, tokens generated, tokens per busy
+    // second, mean batch, percentage of prompt tokens from the cache.
     REPORT_WORKERS,
     REPORT_QUERY_COUNT
 };
@@ -59,12 +60,12 @@ enum status store_evaluation_write(struct store *store, struct text dataset,
                                    const struct evaluation_cell *cells, size_t n_cells,
                                    struct error *error) WARN_UNUSED;
 
-// Number of rows with a label in a column of annotate's table.
+// Number of rows that have a label in a column of annotate's table.
 struct label_cell {
     struct text property, label;
     int64_t n_rows;
 };
-// Replaces the dataset's labels and the number of rows of its table.
+// Replaces the dataset's labels, and the number of rows of its table.
 enum status store_labels_write(struct store *store, struct text dataset, int64_t n_rows,
                                const struct label_cell *cells, size_t n_cells,
                                struct error *error) WARN_UNUSED;

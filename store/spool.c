@@ -19,8 +19,8 @@ static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY, finish
 
 static enum status prepare_tables(struct database *database, int cache_kib, struct error *error)
 {
-    // With an empty name SQLite creates a temporary file, which it unlinks at once. No journal: the file is
-    // never read again after a crash.
+    // With an empty name SQLite creates a temporary file and unlinks it at once. It needs no journal, because
+    // the file is never read after a crash.
     if (sqlite3_open_v2("", &database->sqlite,
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return database_error(database, "opening", error);
@@ -114,7 +114,7 @@ enum status spool_read(struct spool *spool,
                        enum status (*receive)(void *context, struct text record, struct error *error),
                        void *context, struct error *error)
 {
-    // Read in index order: sorting the records would write all of them once more.
+    // Reads in the order of the index: sorting would write all records once more.
     sqlite3_stmt *select =
         database_statement(&spool->database,
                            "SELECT record FROM results INDEXED BY results_order ORDER BY position, arrival",

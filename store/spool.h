@@ -1,6 +1,6 @@
-// Spools a dataset's results between the topics and an output file, in an unnamed temporary SQLite file, so
-// that memory is bounded for any number of results. The file is deleted by spool_close, or when the process
-// ends.
+// Spools a dataset's results from the topics to an output file. The spool is an unnamed temporary SQLite
+// file, so memory is bounded for any number of results. spool_close, or the end of the process, deletes the
+// file.
 #pragma once
 
 #include "schemas/base/error.h"
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum { SPOOL_CACHE_KIB = 64 << 10 }; // pages in memory
+enum { SPOOL_CACHE_KIB = 64 << 10 }; // pages kept in memory
 
 struct spool;
 
@@ -17,15 +17,17 @@ void spool_close(struct spool *spool);
 
 struct spool_counts {
     int64_t n_jobs, n_results;
-    int64_t n_missing;  // jobs without a result
-    int64_t n_finished; // of the missing ones, jobs added as finished
-    int64_t n_repeated; // results left out because the job had one already
+    int64_t n_missing;  // number of jobs without a result
+    int64_t n_finished; // jobs without a result that were added as finished
+    int64_t n_repeated; // results skipped because their job had one already
 };
 
-// Adds a job that needs a result. Jobs with the same id count as one, which is finished if all of them are.
+// Adds a job that needs a result. Jobs with the same id count as one job, which is finished if all of them
+// are.
 enum status spool_add_job(struct spool *spool, struct text job_id, bool is_finished,
                           struct error *error) WARN_UNUSED;
-// Adds a result; the first of each id is kept. `index` -1: none, sorted last.
+// Adds a result. Only the first result of each id is kept. `index` -1 means no index; such results are sorted
+// last.
 enum status spool_add_result(struct spool *spool, struct text job_id, int64_t index, struct text record,
                              struct error *error) WARN_UNUSED;
 enum status spool_count(struct spool *spool, struct spool_counts *counts, struct error *error) WARN_UNUSED;

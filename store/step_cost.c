@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-// Least squares from sums over steps; x: tokens, y: milliseconds.
+// Fits a line by least squares from sums over steps; x is tokens, y is milliseconds.
 static void fit_line(struct step_cost *cost, double x, double y, double xx, double xy)
 {
     double n = (double)cost->n_steps, spread = n * xx - x * x;
@@ -15,7 +15,7 @@ static void fit_line(struct step_cost *cost, double x, double y, double xx, doub
         cost->base_ms = y / n;
     } else if (cost->base_ms < 0) {
         cost->base_ms = 0;
-        cost->token_ms = xy / xx; // xx > 0: a negative base_ms requires different x
+        cost->token_ms = xy / xx; // xx > 0, because base_ms is negative only if the steps differ in x
     }
 }
 
@@ -28,7 +28,8 @@ static void fit_cost(struct step_cost *cost, double x, double y, double xx, doub
     cost->noise_ms = n > 2 && squares > 0 ? sqrt(squares / (n - 2)) : 0;
 }
 
-// The newest worker with steps, and earlier workers with the same host, backend, model, dataset and batch.
+// Selects the newest worker with steps, and earlier workers with the same host, backend, model, dataset and
+// batch.
 #define ALIKE                                                                                                \
     "(SELECT w.id FROM workers w JOIN workers newest ON newest.id = (SELECT max(worker) FROM steps)"         \
     " WHERE w.host = newest.host AND w.backend = newest.backend AND w.model = newest.model"                  \
@@ -43,9 +44,10 @@ enum status store_step_cost(struct store *store, struct step_cost *cost, struct 
         " max(workers.n_sequences_max), max(workers.n_tokens_max), total(x),"
         " total(y), total(x * x), total(x * y), total(y * y), total(s.n_sequences),"
         " (SELECT count(*) FROM jobs WHERE worker IN " ALIKE " AND finished_at_us IS NOT NULL),"
-        // Steps at their token limit were full of prompts; others, while sequences waited, had no room for more. But
-        // at first few sequences compute a prefix that all others wait for: until the batch or the pages are half
-        // used, and if they never were, only where that is a quarter of all steps.
+        // Steps at their token limit were full of prompts. Other steps, while sequences waited, had no room
+        // for more. At first, however, few sequences compute a prefix for which all others wait. So steps
+        // count once the batch or the pages are half used; if they never were, only if such steps are a
+        // quarter of all.
         " coalesce(CASE WHEN max(first) IS NOT NULL OR 4 * count(*) FILTER (WHERE s.waiting > 0 AND"
         " x < workers.n_tokens_max) > count(*) THEN avg(s.n_sequences) FILTER (WHERE s.waiting > 0 AND"
         " x < workers.n_tokens_max AND s.id >= coalesce(first, 0)) END, max(workers.n_sequences_max))"

@@ -22,7 +22,7 @@ enum status store_open(struct store **store, const char *path, enum store_mode m
     return STATUS_OK;
 }
 
-// Whether SQLite may write the file and its log beside it.
+// True if SQLite may write the file, and the log in the same folder.
 static bool is_writable(const char *path)
 {
     char *copy = strdup(path);

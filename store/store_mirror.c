@@ -1,4 +1,4 @@
-// Writes of a mirror: stores the contents of the topics as the rows that workers would have written.
+// Writes of a mirror: stores the contents of the topics as the rows that workers would write.
 #include "schemas/base/clock.h"
 #include "store/dataset_name.h"
 #include "store/projection.h"
@@ -77,7 +77,7 @@ static enum status add_result(struct mirroring *mirroring, const struct mirrored
                               struct error *error)
 {
     struct store *store = mirroring->store;
-    struct job job = *mirrored->job; // pointers are shared with the original
+    struct job job = *mirrored->job; // shares its pointers with the original
     enum status status = dataset_name_of(store, &mirroring->names, mirrored->job->dataset, job.source.topic,
                                          &job.dataset, error);
     if (status != STATUS_OK)
@@ -103,8 +103,8 @@ static enum status set_mirrored(struct store *store, struct text topic, int64_t 
     return database_run(&store->database, upsert, error);
 }
 
-// Rows of the table `mirrored` with negative partitions have the offset and the hash of a partition's last
-// record.
+// Returns the row that holds the offset and hash of a partition's last record: a row of the table `mirrored`
+// with a negative partition.
 static int64_t row_of_last_offset(int32_t partition)
 {
     return -2 - 2 * (int64_t)partition;
@@ -128,8 +128,8 @@ static enum status set_position(struct store *store, const struct mirrored_posit
     return status;
 }
 
-// The token is the number of processes that began to mirror into the store. Table `mirrored` has it in a row
-// without topic, partition -1.
+// Increments and returns the token, the number of processes that have begun to mirror into the store. It is
+// stored in table `mirrored`, in a row without topic and with partition -1.
 static enum status take_token(struct store *store, int64_t *token, struct error *error)
 {
     sqlite3_stmt *next = database_statement(
@@ -142,8 +142,8 @@ static enum status take_token(struct store *store, int64_t *token, struct error 
     return database_read_integer(&store->database, next, 0, token, "beginning to mirror", error);
 }
 
-// Called within each transaction that writes. Refuses if another process has begun to mirror since: it took a
-// newer token.
+// Called within each transaction that writes. Refuses if another process has begun to mirror since: that
+// process took a newer token.
 static enum status check_token(struct store *store, struct error *error)
 {
     if (!store->mirror_token)

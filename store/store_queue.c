@@ -1,4 +1,4 @@
-// The embedded queue: claim, release, collect. Submitting: store/submit.c.
+// The embedded queue: claiming, releasing and collecting jobs. store/submit.c submits them.
 #include "schemas/base/clock.h"
 #include "store/dataset_arithmetic.h"
 #include "store/dataset_name.h"
@@ -13,7 +13,7 @@
 // ---- claiming ----
 
 // CROSS JOIN makes SQLite scan `queue`, which has only unfinished jobs, and look up each job in `jobs`, which
-// has all.
+// has all jobs.
 
 static enum status next_claiming_worker(struct store *store, int64_t after, int64_t *worker,
                                         struct error *error)
@@ -31,9 +31,9 @@ static enum status next_claiming_worker(struct store *store, int64_t after, int6
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for workers", error);
 }
 
-// Counts a worker's crash for the jobs that may have caused it: only the job that was computed alone, if any;
-// else one more crash for the suspects that were being computed, and a first crash for each other job of the
-// worker.
+// Counts a worker's crash for the jobs that may have caused it. If one job was computed alone, only that job.
+// Otherwise one more crash for each suspect that was being computed, and a first crash for each other job of
+// the worker.
 static enum status blame_jobs_of(struct store *store, int64_t worker, struct error *error)
 {
     sqlite3_stmt *update = database_statement(
@@ -71,7 +71,7 @@ static enum status free_jobs_of(struct store *store, int64_t worker, struct erro
 static enum status free_jobs_of_the_dead(struct store *store, struct error *error)
 {
     bool any = false;
-    enum status status = workers_open_locks(store, error); // not yet open in a process that is no worker
+    enum status status = workers_open_locks(store, error); // not open yet in a process that is no worker
     if (status == STATUS_OK)
         status = store_keep_lock(store, error);
     if (status != STATUS_OK)
@@ -141,11 +141,11 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
-// The size of a queued job's record. SQLite reads only the beginning of the row for it.
+// Size of a queued job's record. SQLite reads only the beginning of the row to compute it.
 #define RECORD_BYTES "(SELECT length(record) FROM records WHERE records.job = queue.job)"
 
-// Claims free jobs for this worker, the most urgent or the oldest first, until their records have *bytes_left
-// bytes. Adds them to `ids` and *n.
+// Claims free jobs for this worker until their records have *bytes_left bytes: the most urgent jobs first, or
+// with `oldest` the oldest first. Adds them to `ids` and *n.
 static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max,
                               int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
 {
@@ -243,8 +243,8 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
-// Releases claimed jobs that could not be read: as long as this worker lives, no other worker releases them.
-// STATUS_RESTART: they can't be released; ending the process frees them.
+// Releases claimed jobs that could not be read: no other worker would release them while this worker lives.
+// STATUS_RESTART: they cannot be released; ending the process frees them.
 static enum status release_unread(struct store *store, const int64_t *ids, size_t n, enum status status,
                                   struct error *error)
 {
@@ -273,7 +273,8 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max, 
             status = claim_free(store, dataset, n_max, bytes_max, ids, n_claimed, error);
         status = database_end(&store->database, status, error);
     }
-    // One read transaction: without it each statement locks and unlocks the file, two system calls per job.
+    // Uses one read transaction. Without it each statement would lock and unlock the file, two system calls
+    // per job.
     size_t n_read = 0;
     bool read = status == STATUS_OK && *n_claimed > 0;
     if (read)

@@ -48,8 +48,8 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
     return STATUS_OK;
 }
 
-// The id for the first job that is added. 0: SQLite's next id. Otherwise the highest ids belonged to deleted
-// jobs, and are not used again.
+// Returns the id for the first added job. 0 means SQLite's next id. Otherwise the highest ids belonged to
+// deleted jobs, and must not be used again.
 static enum status first_id(struct store *store, int64_t *id, struct error *error)
 {
     sqlite3_stmt *select =
@@ -95,7 +95,7 @@ static enum status find_id(struct store *store, struct text dataset, struct text
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "looking for a job", error);
 }
 
-// Jobs that this transaction has added; their ids are the highest.
+// Jobs that this transaction has added. Their ids are the highest.
 struct added {
     int64_t next;  // id for the first job; 0: SQLite's next id
     int64_t first; // lowest id; 0: none
@@ -146,7 +146,7 @@ enum { SUBMIT_ROWS = 16 };
 #define FOUR_OF(row)    row ", " row ", " row ", " row
 #define SIXTEEN_OF(row) FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row)
 
-// *n_new: the number of jobs that did not exist before; they have the highest ids.
+// Inserts jobs. *n_new becomes the number of jobs that did not exist before; their ids are the highest.
 static enum status insert_jobs(struct store *store, struct text dataset,
                                const struct submission jobs[SUBMIT_ROWS], int64_t now_us, int *n_new,
                                struct error *error)
@@ -192,8 +192,8 @@ static enum status insert_records(struct store *store, const struct submission j
     return database_run(&store->database, insert, error);
 }
 
-// For jobs of which some existed before or are listed twice. New jobs have the ids from `first` on, in the
-// order of `jobs`.
+// Finds the new jobs if some existed before or are listed twice. New jobs have the ids from `first` on, in
+// the order of `jobs`.
 static enum status separate_new(struct store *store, struct text dataset,
                                 const struct submission jobs[SUBMIT_ROWS], int64_t first,
                                 int64_t ids[SUBMIT_ROWS], struct error *error)

@@ -3,6 +3,6 @@
 
 #include "store/store.h"
 
-// ids: [n], ids of all jobs, including those that existed before; may be NULL.
+// Submits jobs. ids [n] gets the ids of all jobs, including those that existed before; it may be NULL.
 enum status submit_jobs(struct store *store, struct text dataset, const struct submission *submissions,
                         size_t n, size_t *n_added, int64_t *ids, struct error *error) WARN_UNUSED;

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 
 struct table_declaration {
-    const char *type; // NULL: none, or a type that a copy can't have
+    const char *type; // declared type; NULL: none, or a type that a copied table cannot declare
     bool is_not_null;
     int key_place; // in the primary key, from 1; 0: not part of it
 };

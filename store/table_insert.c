@@ -12,7 +12,7 @@ struct table_insert {
     size_t n_columns;
     sqlite3_stmt *row;
     struct buffer json;
-    struct buffer definitions; // of the table's columns
+    struct buffer definitions; // column definitions of the table
 };
 
 static enum status refuse_memory(const char *path, struct error *error)
@@ -35,11 +35,12 @@ static enum status open_database(struct table_insert *insert, struct error *erro
                         SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return database_error(&insert->database, "opening", error);
     sqlite3_busy_timeout(insert->database.sqlite, STORE_BUSY_MS);
-    // fails now, before anything is computed, if the file is no database
+    // Fails here, before anything is computed, if the file is not a database.
     return database_execute(&insert->database, "SELECT count(*) FROM sqlite_schema", error);
 }
 
-// *is_missing: there is no such file, and the database is closed.
+// Opens a database for reading. If the file does not exist, *is_missing becomes true and the database is
+// closed.
 static enum status open_to_read(struct database *database, bool *is_missing, struct error *error)
 {
     *is_missing = false;
@@ -112,7 +113,7 @@ static void add_column(struct buffer *out, sqlite3_stmt *row, int column)
     add_sized(out, (char)type, bytes);
 }
 
-// A chain of digests: each covers the previous digest and the next rows.
+// Continues a chain of digests: each one covers the previous digest and the next rows.
 static void add_to_chain(struct digest *digest, struct buffer *bytes)
 {
     *digest = digest_of(bytes->data, bytes->size);
@@ -175,7 +176,7 @@ static void add_name(struct buffer *out, struct text column)
     sqlite3_free(name);
 }
 
-// Adds the primary key's columns in their order.
+// Adds the columns of the primary key, in the order of the key.
 static void add_key(struct buffer *out, const struct text *columns,
                     const struct table_declaration *declarations, size_t n)
 {
@@ -257,8 +258,8 @@ enum status table_insert_open(struct table_insert **insert, const char *path, co
     return status;
 }
 
-// Returns SQLite's code. Binding may run out of memory: SQLite converts texts for a UTF-16 database, and
-// copies JSON.
+// Binds a value and returns SQLite's code. Binding may run out of memory, because SQLite converts texts for a
+// UTF-16 database, and copies JSON.
 static int bind_value(struct table_insert *insert, int index, const struct value *value)
 {
     switch (value->kind) {
@@ -269,7 +270,7 @@ static int bind_value(struct table_insert *insert, int index, const struct value
     case VALUE_INTEGER:
         return sqlite3_bind_int64(insert->row, index, value->integer);
     case VALUE_FLOAT:
-        if (value_is_long_integer(value)) // as REAL it would be another number
+        if (value_is_long_integer(value)) // REAL would round it
             return sqlite3_bind_text64(insert->row, index, value->digits, strlen(value->digits),
                                        SQLITE_STATIC, SQLITE_UTF8);
         return sqlite3_bind_double(insert->row, index, value->number);

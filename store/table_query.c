@@ -12,7 +12,7 @@ struct table_query {
     sqlite3_stmt *select;
     struct value *fields;                   // [n]
     struct table_declaration *declarations; // [n]
-    struct arena arena;                     // texts of the declarations
+    struct arena arena;                     // holds the texts of the declarations
     size_t n;
 };
 
@@ -41,7 +41,7 @@ static enum status prepare_query(struct table_query *query, const char *sql, str
                      "%s: expected one statement that selects rows, got \"%s\"", query->database.path, sql);
 }
 
-// Prepares SELECT * of the table, with its name quoted.
+// Prepares SELECT * from the table, quoting its name.
 static enum status prepare_table(struct table_query *query, const char *table, struct error *error)
 {
     char *sql = sqlite3_mprintf("SELECT * FROM \"%w\"", table);
@@ -65,8 +65,9 @@ static bool has_keyword(const char *type)
     return false;
 }
 
-// Whether a copy can declare the type: words, optionally numbers in parentheses, as in VARCHAR(10). Keywords
-// would need quotes. ANY of a STRICT table would mean a numeric type in other tables.
+// True if a copied table can declare the type: words, optionally followed by numbers in parentheses, as in
+// VARCHAR(10). Keywords would need quotes. ANY means no conversion in a STRICT table, but would mean a
+// numeric type in others.
 static bool is_plain_type(const char *type)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_";
@@ -107,8 +108,8 @@ static enum status refuse_memory(const struct table_query *query, struct error *
     return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", query->database.path);
 }
 
-// Whether a statement may be compound (UNION and the like). A compound statement has the column types of its
-// first part; their affinity would convert the values of the other parts.
+// True if a statement may be compound (UNION and the like). The columns of a compound statement have the
+// types of its first part; the affinity of these types would convert the values of the other parts.
 #define COMPOUND(sql) "(" sql " LIKE '%union%' OR " sql " LIKE '%intersect%' OR " sql " LIKE '%except%')"
 
 // Reads a table's declarations; none for a view if any view may be compound.
@@ -135,7 +136,7 @@ static enum status read_declarations(struct table_query *query, const char *tabl
     return status;
 }
 
-// Whether the statement, or a view that it may read, may be compound.
+// Finds out whether the statement, or a view that it may read, may be compound.
 static enum status find_compound(struct table_query *query, const char *sql, bool *is_compound,
                                  struct error *error)
 {
@@ -248,7 +249,7 @@ enum status table_query_next(struct table_query *query, struct value **fields, s
         return database_error(&query->database, "reading rows", error);
     for (size_t i = 0; i < query->n; i++)
         query->fields[i] = value_of(query->select, (int)i);
-    // SQLite returns NULL for a long or UTF-16 text if memory runs out.
+    // If memory runs out, SQLite returns NULL for a long or UTF-16 text.
     if (sqlite3_errcode(query->database.sqlite) == SQLITE_NOMEM)
         return database_error(&query->database, "reading rows", error);
     *fields = query->fields;

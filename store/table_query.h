@@ -13,10 +13,10 @@ enum status table_query_open(struct table_query **query, const char *path, const
 void table_query_close(struct table_query *query);
 size_t table_query_n_columns(const struct table_query *query);
 const char *table_query_column(const struct table_query *query, size_t column);
-// [n_columns], valid while the query is open. For `sql`: only types, and only of columns that come from
-// tables.
+// [n_columns] valid while the query is open. For `sql` they have only types, and only if the column is from a
+// table.
 const struct table_declaration *table_query_declarations(const struct table_query *query);
-// *fields: [n_columns], valid until the next call; NULL: the end.
+// Reads the next row. *fields [n_columns] is valid until the next call; it becomes NULL at the end.
 enum status table_query_next(struct table_query *query, struct value **fields,
                              struct error *error) WARN_UNUSED;
 enum status table_query_rewind(struct table_query *query, struct error *error) WARN_UNUSED;

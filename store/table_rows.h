@@ -4,8 +4,9 @@
 #include "store/database.h"
 #include "store/job_set.h"
 
-// Within a transaction: removes the jobs of the statement that are not in `rows`; none of them if a job is
-// being computed. The statement's columns: job id, whether it is being computed.
+// Within a transaction: removes the jobs that the statement lists and `rows` does not contain; removes none
+// if one of them is being computed. The columns of the statement are the job id, and whether it is being
+// computed.
 enum status table_rows_remove(struct store *store, sqlite3_stmt *select, struct text dataset,
                               const struct job_set *rows, int64_t *n_removed,
                               struct error *error) WARN_UNUSED;

@@ -52,8 +52,8 @@ static struct flock lock_of(int64_t worker, short type)
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = worker, .l_len = 1};
 }
 
-// The dataset's byte in the lock file, far beyond the bytes of workers. Two datasets may share a byte; then
-// both seem to be held if one is.
+// Returns the dataset's byte in the lock file, far beyond the bytes of workers. Two datasets may share a
+// byte. If one of them is held, the other seems to be held too.
 static int64_t byte_of_dataset(struct text dataset)
 {
     return (INT64_C(1) << 61) + (int64_t)(hash_bytes(dataset.data, dataset.size, 0) & UINT32_MAX);
@@ -82,7 +82,8 @@ static int64_t inode_of(int fd)
     return fd >= 0 && fstat(fd, &about) == 0 ? (int64_t)about.st_ino : 0;
 }
 
-// The inode of the file in which the worker locked its byte. 0: unknown, an older version wrote the row.
+// Reads the inode of the file in which the worker locked its byte. 0: unknown, because an older version wrote
+// the row.
 static enum status inode_of_worker(struct store *store, int64_t worker, int64_t *inode, struct error *error)
 {
     sqlite3_stmt *select =
@@ -98,8 +99,8 @@ static enum status inode_of_worker(struct store *store, int64_t worker, int64_t 
                : database_error(&store->database, "looking for a worker", error);
 }
 
-// Whether the lock file was created within the last STORE_LOCK_GRACE_S: living workers may not have locked
-// their bytes in it yet. Nothing is written to the file, so its modification time is its creation time.
+// True if the lock file was created within the last STORE_LOCK_GRACE_S: living workers may not have locked
+// their bytes in it yet. Nothing is ever written to the file, so its modification time is its creation time.
 static bool is_new(int fd)
 {
     struct stat about;
@@ -183,8 +184,8 @@ static enum status insert_worker(struct store *store, const struct worker_descri
 
 enum { NEXT_IDS_MAX = 10000 }; // number of ids tried
 
-// Takes the next id. The byte of the current one is locked by a worker of an earlier store of this name,
-// which was deleted while that worker had it open.
+// Takes the next id, because the byte of the current id is locked. Its owner is a worker of an earlier store
+// of this name, which was deleted while the worker had it open.
 static enum status take_next_id(struct store *store, struct error *error)
 {
     sqlite3_stmt *update =
@@ -197,7 +198,8 @@ static enum status take_next_id(struct store *store, struct error *error)
     return status;
 }
 
-// False: another process has locked the byte, or it can't be locked; errno says why.
+// Locks the byte of the worker's id. False: another process has locked it, or it cannot be locked; errno says
+// why.
 static bool lock_id(const struct store *store, int fd)
 {
     struct flock lock = lock_of(store->worker, F_WRLCK);
@@ -229,7 +231,7 @@ enum status workers_release_partitions(struct store *store, int64_t worker, int6
     return status;
 }
 
-// Releases the partitions of dead workers, which other workers own now.
+// Releases partitions of dead workers that other workers own now.
 static enum status release_of_dead(struct store *store, struct error *error)
 {
     int64_t worker = 0;
@@ -261,7 +263,7 @@ enum status store_worker_start(struct store *store, const struct worker_descript
 {
     enum status status = workers_open_locks(store, error);
     store->claiming.n_batch = description->n_sequences_max;
-    free(store->arithmetic); // set by a start that failed
+    free(store->arithmetic); // set by an earlier start that failed
     store->arithmetic = NULL;
     if (status == STATUS_OK && description->arithmetic &&
         !(store->arithmetic = strdup(description->arithmetic)))

@@ -13,7 +13,7 @@ struct classifier_reader {
     const struct classifier_facts *facts;
     int32_t n_longest;    // a longer input is rejected
     size_t n_tokens_max;  // cut an input after so many tokens, as tokenizer_encode_input does; 0: cut none
-    struct text instruct; // of a judge's template; empty: its own
+    struct text instruct; // instruction of a judge's template; empty: its own
 };
 
 // STATUS_REFUSE: the tokenizer gives token types that the model does not have, or there is an instruct and the template

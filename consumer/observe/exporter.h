@@ -25,9 +25,9 @@ enum {
     EXPORTER_PARTITIONS_MAX = 4096,
     EXPORTER_WAIT_MS = 500,
     EXPORTER_FIGURES_MS = 1000, // interval of copies without a request
-    // Limits on the time since main's last turn. Ready: a commit may take KAFKA_COMMIT_TIMEOUT_MS before it
-    // is retried. Alive: a turn has a few calls of librdkafka, each of which may wait for socket.timeout.ms,
-    // 60 s, whatever its timeout argument.
+    // Limits on the time since the main loop's last iteration. Ready: a commit may take
+    // KAFKA_COMMIT_TIMEOUT_MS before it is retried. Alive: an iteration makes a few calls of librdkafka, and
+    // each may wait for socket.timeout.ms (60 s) whatever its timeout argument is.
     EXPORTER_READY_MS = 10000,
     EXPORTER_LIVE_MS = 300000,
 };
@@ -38,7 +38,7 @@ struct exporter_copy {
     pthread_cond_t published; // monotonic clock
     int64_t published_ms, n_published;
     bool is_attached, page_wanted;
-    struct buffer page; // HTML, written by main, which alone may use the store; empty: not yet
+    struct buffer page; // HTML; written by main, because only main may use the store; empty: not written yet
     char starting[ERROR_TEXT_BYTES], closing[ERROR_TEXT_BYTES], waiting[ERROR_TEXT_BYTES],
         silence[ERROR_TEXT_BYTES];
     struct metrics_view view;
@@ -51,7 +51,7 @@ struct exporter {
     struct metrics metrics;
     struct metrics_view view;
     struct http *http;           // NULL: not served
-    struct http_token token;     // of / and /metrics; probes need none
+    struct http_token token;     // token for / and /metrics; probes need none
     struct transport *transport; // NULL: not open yet
     char model[JOB_MODEL_BYTES_MAX + 1];
     struct partition_figures *partitions; // [EXPORTER_PARTITIONS_MAX]
@@ -62,22 +62,23 @@ struct exporter {
     struct exporter_copy copy;
 };
 
-// Starts to serve. `address` NULL: figures are collected, not served. `token_path` NULL: no token is needed,
-// and only an address of the loopback is accepted.
+// Starts to serve. With `address` NULL figures are collected but not served. With `token_path` NULL no token
+// is required, and only a loopback address is accepted.
 enum status exporter_open(struct exporter **exporter, const char *address, const char *token_path,
                           struct error *error) WARN_UNUSED;
 // Sets the source of the figures and publishes them.
 void exporter_attach(struct exporter *exporter, struct transport *transport, const struct metrics_view *view);
-// The main loop calls this several times a second, and when exporter_fd is readable (new figures are wanted).
-// Copies main's state; also the figures, if they are wanted or EXPORTER_FIGURES_MS old.
+// Copies main's state and, if new figures were requested or the last ones are EXPORTER_FIGURES_MS old, the
+// figures. The main loop calls it several times a second, and when exporter_fd is readable because new
+// figures were requested.
 void exporter_publish(struct exporter *exporter);
 int exporter_fd(const struct exporter *exporter); // -1: not served
 // Another server answers probes: exporter_publish copies main's state for it too. Before exporter_attach.
 void exporter_share(struct exporter *exporter);
 // The answer to /healthz or /readyz, for that server. Thread: any.
 void exporter_answer(struct exporter *exporter, const char *path, struct http_answer *answer);
-// Before exporter_attach: what the start does or waits for; all pages answer with it.
+// Called before exporter_attach: says what the start does or waits for. All pages answer with it.
 void exporter_announce_start(struct exporter *exporter, const char *what);
-// From here on every page answers 503 with the reason; transport and metrics are not accessed any more.
+// Makes every page answer 503 with the reason. Transport and metrics are no longer accessed.
 void exporter_announce_close(struct exporter *exporter, const char *reason);
 void exporter_close(struct exporter *exporter);

@@ -1,7 +1,7 @@
 // A small HTTP server for metrics and probes: GET and HEAD only, small requests, few connections, no state.
-// Slow connections are closed after a timeout, or earlier when others need their slot, so that probes are
-// always answered. Requests are answered one at a time by a thread of the server's own, sheaf-http, which
-// calls the handler. Thread: main, except the handler.
+// Slow connections are closed after a timeout, or earlier if others need their slot, so that probes are
+// always answered. The server's own thread, sheaf-http, answers requests one at a time and calls the handler.
+// Thread: main, except the handler.
 #pragma once
 
 #include "schemas/base/error.h"
@@ -34,6 +34,6 @@ struct http;
 // use or refused, or no thread could be started.
 enum status http_open(struct http **http, const char *address, bool only_loopback, http_handler *handler,
                       void *context, struct error *error) WARN_UNUSED;
-const char *http_address(const struct http *http); // as it is bound
-// Returns after the handler's last call has returned.
+const char *http_address(const struct http *http); // the address that is bound
+// Returns after the last call of the handler has returned.
 void http_close(struct http *http);

@@ -15,10 +15,10 @@ struct http_token {
 
 // False, and no token: another length or other characters than printable ASCII without blanks.
 bool http_token_set(struct http_token *token, struct text text) WARN_UNUSED;
-// The file's content without blanks and line feeds at its end: printable ASCII without blanks. STATUS_REFUSE:
-// the file cannot be read, or the token has another length or other characters.
+// Reads the content of the file without blanks and line feeds at its end. It must be printable ASCII without
+// blanks. STATUS_REFUSE: the file cannot be read, or the token has another length or other characters.
 enum status http_token_read(struct http_token *token, const char *path, struct error *error) WARN_UNUSED;
 
-// `authorization`: the header's value; NULL: absent. Constant time for tokens of equal length. True if no
-// token is set.
+// `authorization` is the value of the header; NULL: absent. The comparison takes constant time for tokens of
+// equal length. True if no token is set.
 bool http_token_matches(const struct http_token *token, const char *authorization);

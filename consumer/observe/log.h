@@ -21,7 +21,7 @@ struct log_settings {
     enum log_level level;
     int json;
     const char *path; // NULL: standard error
-    // lines on standard error have a time, unless it is a terminal or the journal
+    // Lines on standard error have a time, unless it is a terminal or the journal.
     bool is_service;
 };
 
@@ -32,5 +32,5 @@ bool log_has_file(void);
 void log_reopen(void);
 bool log_shows(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
-// For the last line of a process. Like log_write it takes no lock of stdio. Thread: any.
+// Writes the last line of a process. Like log_write it takes no lock of stdio. Thread: any.
 void log_write_unlocked(enum log_level level, const char *text);

@@ -16,7 +16,7 @@ enum {
 };
 
 struct histogram {
-    int64_t counts[METRICS_BUCKETS + 1]; // the last: above all bounds
+    int64_t counts[METRICS_BUCKETS + 1]; // the last one: above all bounds
     double sum;
 };
 
@@ -29,30 +29,30 @@ struct metrics {
         int64_t n_dead_letters, n_duplicates;
         int64_t n_constrained; // published jobs with a constraint
         int64_t n_in_flight;
-        int64_t oldest_s; // when the oldest unfinished job arrived; 0: none yet
+        int64_t oldest_s; // arrival time of the oldest unfinished job; 0: none yet
     } jobs;
     struct {
         int64_t n_prefill, n_generated, n_cached, n_duplicate;
-        int64_t n_forced; // of n_generated
+        int64_t n_forced; // forced tokens of n_generated
         int64_t n_drafted, n_accepted;
     } tokens;
     struct {
         int64_t n, n_preempted;
         int32_t n_waiting, pages_used, pages_total; // at the last step
         struct histogram phases[4];                 // prepare, plan, compute, finish; seconds
-        struct histogram sequences;                 // in a step
+        struct histogram sequences;                 // sequences in a step
     } steps;
     struct histogram commits; // seconds
     struct prefix_report prefixes;
     struct recent recent;
     struct {
         char trouble[ERROR_TEXT_BYTES]; // error that is being retried; "": none
-        const char *waiting;            // why the transport delivers nothing now; NULL or "": it does
+        const char *waiting;            // why the transport delivers nothing now; NULL or "": it delivers
         bool is_running;                // the main loop runs
         bool has_failed;                // `trouble` ends the worker
     } state;
-    // Jobs in flight by the second of their arrival, to find the next oldest_s. The last member, because
-    // copies for readers omit it.
+    // Jobs in flight by the second of their arrival, from which the next oldest_s is found. It is the last
+    // member, because copies for readers omit it.
     int32_t n_by_age[METRICS_AGE_S_MAX];
 };
 
@@ -68,12 +68,12 @@ struct metrics_view {
 int64_t metrics_second(void); // monotonic, for job_source.received_s
 
 void metrics_received(struct metrics *metrics, const struct job *job);
-// The job has left the worker; `published`: its result was committed.
+// Counts a job that has left the worker. `published`: its result was committed.
 void metrics_job_left(struct metrics *metrics, const struct job *job, bool published);
 void metrics_step(struct metrics *metrics, const struct step_figures *step);
 void metrics_commit(struct metrics *metrics, int64_t took_us);
 
-// The worker runs and no error is being retried.
+// True if the worker runs and is not retrying after an error.
 bool metrics_is_ready(const struct metrics *metrics);
 void metrics_write(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out);
 void metrics_write_page(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out);

@@ -17,8 +17,8 @@ struct mirror_config {
     void *progress_context;
 };
 
-// Reads a record of the results topic into a new job: the result from its value; its figures and its job's
-// record from its headers. STATUS_REJECT: the record is not a result of sheaf.
+// Reads a record of the results topic into a new job: the result from the record's value, its figures and the
+// job's record from the headers. STATUS_REJECT: the record is not a result of sheaf.
 enum status mirror_decode_result(struct job *job, const struct record *record) WARN_UNUSED;
 
 // STATUS_REFUSE: no broker answers at the start; a topic is missing or was recreated; the store is unusable;

@@ -16,15 +16,15 @@ void page_end_section(struct buffer *out);
 // Escapes text for an element's content or a quoted attribute. Invalid UTF-8 and characters that are not
 // printable (text.h), except tabs and line feeds, become U+FFFD.
 void page_add_text(struct buffer *out, struct text text);
-// At most n_bytes_max, cut between characters, with an ellipsis.
+// Adds at most n_bytes_max bytes, cut between characters, with an ellipsis.
 void page_add_beginning(struct buffer *out, struct text text, size_t n_bytes_max);
 
-// Figures side by side, between page_begin_tiles and page_end_tiles.
+// Tiles: figures side by side, between page_begin_tiles and page_end_tiles.
 void page_begin_tiles(struct buffer *out);
 void page_add_tile(struct buffer *out, const char *label, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void page_end_tiles(struct buffer *out);
-// 1234567 as "1,234,567".
+// Writes 1234567 as "1,234,567".
 const char *page_number(char text[32], int64_t number);
 
 enum { PAGE_COLUMNS_MAX = 64, PAGE_LABEL_BYTES = 32 };
@@ -44,7 +44,7 @@ void page_add_bar(struct buffer *out, struct text name, int64_t value, int64_t t
 void page_end_bars(struct buffer *out);
 void page_end_charts(struct buffer *out);
 
-// A table's head: names of columns, separated by '|'. Columns after the first are numbers, aligned right,
-// unless their name begins with '<'. The caller writes the rows as <tr><td>...</td></tr>.
+// Begins a table with the names of its columns, separated by '|'. Columns after the first are numbers,
+// aligned right, unless their name begins with '<'. The caller writes the rows as <tr><td>...</td></tr>.
 void page_begin_table(struct buffer *out, const char *columns);
 void page_end_table(struct buffer *out);

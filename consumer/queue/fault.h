@@ -6,18 +6,18 @@
 #include <stdbool.h>
 
 enum fault_point {
-    FAULT_CLAIMED,      // jobs were claimed or partitions assigned, nothing delivered
+    FAULT_CLAIMED,      // jobs were claimed or partitions assigned; nothing was delivered yet
     FAULT_BEGUN,        // the transaction was begun
-    FAULT_PRODUCED,     // its records were produced
-    FAULT_OFFSETS_SENT, // its offsets were sent to the coordinator
+    FAULT_PRODUCED,     // the transaction's records were produced
+    FAULT_OFFSETS_SENT, // the transaction's offsets were sent to the coordinator
     FAULT_COMMITTED,    // the coordinator has committed; the worker does not know yet
     FAULT_PUBLISHED,    // the worker knows; not recorded in the store
 };
 
 void fault_point(enum fault_point point);
 struct step;
-// Before a step: a test may crash at a prompt. Thread: engine.
+// Called before a step, so that a test can crash at a certain prompt. Thread: engine.
 void fault_step(const struct step *step);
-// Whether to fetch a partition again from its lowest unfinished offset. False, except in tests. Called at
-// each poll.
+// Returns whether to fetch a partition again from its lowest unfinished offset. False except in tests. Called
+// at each poll.
 bool fault_redelivers(void);

@@ -9,19 +9,19 @@
 #include "consumer/queue/transport.h"
 #include "schemas/job.h"
 
-// Record headers with a job's identity, which is thus known even if the record cannot be decoded. Texts;
-// index and created (seconds since 1970 UTC) in decimal.
+// Record headers with the identity of a job, which is thus known even if the record cannot be decoded. They
+// are texts; index and created (seconds since 1970 UTC) are decimal.
 #define HEADER_DATASET   "sheaf-dataset"
 #define HEADER_JOB_ID    "sheaf-job-id"
 #define HEADER_CUSTOM_ID "sheaf-custom-id"
 #define HEADER_INDEX     "sheaf-index"
 #define HEADER_CREATED   "sheaf-created"
-// A text: why the record holds only the beginning of what was submitted.
+// A text: the reason why the record has only the beginning of the submitted bytes.
 #define HEADER_CUT "sheaf-cut"
 
 enum { RECORD_HEADERS_MAX = 24, RECORD_HEADER_TEXT_BYTES = 2048 };
 
-// A zeroed struct is valid and empty. Texts point into `text`, into the job or to constants.
+// A zeroed struct is valid and empty. Its texts point into `text`, into the job or to constants.
 struct record_headers {
     struct header items[RECORD_HEADERS_MAX];
     int32_t n_items;
@@ -32,17 +32,18 @@ struct record_headers {
 // `group` is the consumer group, `worker` this worker's name, `finished_us` since 1970 UTC.
 void headers_of_result(struct record_headers *headers, const struct job *job, const char *group,
                        const char *worker, int64_t finished_us);
-// Excludes the job's own headers, which precede these. `omitted` names the part of the record that was left
-// out because the topic rejects its size, or is NULL.
+// Writes headers of a dead letter, except the job's own headers, which precede them. `omitted` names the part
+// of the record that was omitted because the topic rejects its size, or is NULL.
 void headers_of_dead_letter(struct record_headers *headers, const struct job *job, const char *omitted,
                             int64_t now_us);
-// The value of the job's first header with that name; empty: none.
+// Returns the value of the job's first header with that name; empty: none.
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name);
 // The identity that a submitter wrote into the headers. Invalid numbers count as not given.
 struct job_identity headers_identity(const struct header *headers, int32_t n_headers);
-// Whether it is a result of a job of this topic, or has no source topic.
+// True if it is a result of a job of this topic, or has no source topic.
 bool headers_are_of_topic(const struct header *headers, int32_t n_headers, const char *topic);
-// Whether it is a result of a worker of this consumer group, by `ce_source`, which may lack a group.
+// True if a worker of this consumer group wrote the result. The group is found in `ce_source`, which may lack
+// one.
 bool headers_are_of_group(const struct header *headers, int32_t n_headers, const char *group);
 // Parses a decimal number >= 0. False: invalid, `value` is unchanged.
 bool headers_read_integer(const struct header *headers, int32_t n_headers, const char *name, int64_t *value);

@@ -6,7 +6,7 @@
 #include "consumer/queue/model_names.h"
 #include "consumer/queue/transport.h"
 
-// The worker's fields in results; copied to each job.
+// The worker's fields in results. They are copied to each job.
 struct result_names {
     struct text model, system_fingerprint;
     bool cached_tokens; // each result reports its prompt tokens from the prefix cache
@@ -15,7 +15,7 @@ struct result_names {
     enum task task;                // jobs of other tasks are refused
 };
 
-// Allocates from the reserve. NULL: out of memory. job->result.status is RESULT_FAILED if the record is
-// invalid, else RESULT_NONE.
+// Converts the record, allocating from the reserve. NULL: out of memory. job->result.status is RESULT_FAILED
+// if the record is invalid, else RESULT_NONE.
 struct job *intake_job(const struct record *record, const struct result_names *names,
                        struct job_reserve *reserve);

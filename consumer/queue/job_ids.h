@@ -1,7 +1,7 @@
-// Names of the last jobs received from Kafka, to notice two records with one job_id and different bodies.
-// Both are answered, because the producer may mean two jobs, and readers keep the first result. The log has a
-// warning, but not the result, which is a function of the request alone. On the embedded queue the store
-// refuses such a job. Thread: main.
+// Names of the jobs most recently received from Kafka. They reveal two records with the same job_id and
+// different bodies. Both are answered, because the producer may mean two jobs, and readers keep the first
+// result. A warning is logged. The result has no warning, because it is a function of the request alone. On
+// the embedded queue the store refuses such a job. Thread: main.
 #pragma once
 
 #include "consumer/queue/transport.h"
@@ -20,7 +20,7 @@ struct job_ids {
     int64_t n_received;
 };
 
-// Keeps the job's name. Returns whether a record with the same name and another body was received before;
-// `earlier` is that record's place. Never for jobs without a name of their own.
+// Stores the job's name. Returns true if a record with the same name and another body was received before;
+// `earlier` is then the place of that record. Returns false for jobs without a name of their own.
 bool job_ids_meet(struct job_ids *ids, const struct job *job, const struct record *record,
                   struct known_id *earlier);

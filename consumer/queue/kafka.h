@@ -6,12 +6,12 @@
 #include "consumer/queue/transport.h"
 
 enum {
-    KAFKA_START_TIMEOUT_MS = 10000,  // for a broker to answer at start
-    KAFKA_COMMIT_TIMEOUT_MS = 10000, // for one commit; then the caller retries
+    KAFKA_START_TIMEOUT_MS = 10000,  // limit for a broker's answer at start
+    KAFKA_COMMIT_TIMEOUT_MS = 10000, // limit for one commit; then the caller retries
     KAFKA_CLOSE_TIMEOUT_MS = 10000,
-    KAFKA_GRACE_MS = 2000,        // for running jobs after a stop; then other workers compute them
-    KAFKA_HEADERS_MAX = 1024,     // of one record; further ones are dropped, which a dead letter reports
-    KAFKA_PARTITIONS_MAX = 65536, // of the jobs topic
+    KAFKA_GRACE_MS = 2000,        // time for running jobs after a stop; then other workers compute them
+    KAFKA_HEADERS_MAX = 1024,     // per record; further ones are dropped, which a dead letter reports
+    KAFKA_PARTITIONS_MAX = 65536, // partitions of the jobs topic
 };
 
 // A librdkafka property, as `-X name=value` gives it. Values may be secrets and are never printed.
@@ -23,7 +23,7 @@ struct kafka_property {
 // The group's rebalance protocol, the same for all its workers.
 enum group_protocol {
     GROUP_PROTOCOL_EAGER,       // a rebalance revokes all partitions
-    GROUP_PROTOCOL_COOPERATIVE, // a rebalance revokes those that move; librdkafka 2.6.1
+    GROUP_PROTOCOL_COOPERATIVE, // a rebalance revokes only partitions that move; needs librdkafka 2.6.1
     GROUP_PROTOCOL_CONSUMER,    // KIP-848: the coordinator assigns; librdkafka 2.12, Kafka 4.0
 };
 
@@ -31,9 +31,9 @@ struct kafka_topic_names {
     const char *jobs;
     const char *results;
     const char *dead;
-    const char *control;  // NULL: no cancellation
-    bool create;          // missing topics; false: a missing topic is an error
-    int32_t n_partitions; // of topics created here; 0: the broker's default. dead and control get one
+    const char *control;  // control topic; NULL: no cancellation
+    bool create;          // create missing topics; false: a missing topic is an error
+    int32_t n_partitions; // partitions of created topics; 0: the broker's default. dead and control get one
 };
 
 struct kafka_group_config {
@@ -41,7 +41,7 @@ struct kafka_group_config {
     const char *member_name; // group.instance.id and transactional.id; NULL: the slot's id
     enum group_protocol protocol;
     bool is_dynamic; // else the worker's slot is a static member (KIP-345); both leave the group at close
-    // the worker ends after this time without confirmed membership; 0: 3 * max.poll.interval.ms
+    // The worker ends after this time without confirmed membership; 0: 3 * max.poll.interval.ms.
     int64_t membership_timeout_ms;
 };
 
@@ -51,31 +51,34 @@ struct kafka_config {
     struct kafka_topic_names topics;
     struct kafka_group_config group;
     const char *directory;                   // folder of the worker's slot (slot.h): the store's
-    const char *worker;                      // this worker's name, in the results' headers
+    const char *worker;                      // this worker's name, for the headers of results
     const struct kafka_property *properties; // for all clients, overriding our settings
     size_t n_properties;
-    bool refuse_deleted;  // end, instead of a warning, if records were deleted before they were read
+    bool refuse_deleted;  // if records were deleted before they were read, end instead of warning
     bool skip_unreadable; // skip unreadable batches; else their partitions wait
-    // of a response, and of a decompressed batch (receive.message.max.bytes); 0: librdkafka's default
+    // Maximum bytes of a response and of a decompressed batch (receive.message.max.bytes); 0: librdkafka's
+    // default.
     int64_t receive_bytes_max;
     bool accept_unknown_map; // treat an unknown or damaged offset map as empty: jobs may be answered twice
-    int submission_ms; // of a submission's transaction, for slow quotas; KAFKA_SUBMIT_TRANSACTION_MS at least
-    // at start, for topics and for the transaction coordinator; 0: KAFKA_START_TIMEOUT_MS and
-    // KAFKA_START_PATIENCE_MS
+    int submission_ms;       // timeout of a submission's transaction; at least KAFKA_SUBMIT_TRANSACTION_MS
+    // Limit of waiting at start for topics and for the transaction coordinator; 0: KAFKA_START_TIMEOUT_MS and
+    // KAFKA_START_PATIENCE_MS.
     int start_timeout_ms;
-    // Called several times a second while the transport opens; true ends the opening early. NULL: never.
+    // Called several times a second while the transport opens. Returning true ends the opening early. NULL:
+    // never.
     bool (*is_stopping)(void *context);
     void *stop_context;
-    // librdkafka's own log lines; `level` is syslog's. Thread: the caller of poll. NULL: dropped.
+    // Receives librdkafka's log lines; `level` is a syslog level. Thread: the caller of poll. NULL: lines are
+    // dropped.
     void (*log)(void *context, int level, const char *line);
     void *log_context;
 };
 
 struct kafka_record_figures {
-    int64_t n_skipped;    // redelivered, of finished or running jobs
-    int64_t n_tombstones; // without a value
-    int64_t n_deleted;    // before they were read
-    int64_t n_refused;    // by the broker
+    int64_t n_skipped;    // redelivered records of finished or running jobs
+    int64_t n_tombstones; // records without a value
+    int64_t n_deleted;    // records deleted before they were read
+    int64_t n_refused;    // records that the broker refused
     int64_t n_oversize;   // results and dead letters that exceed the topic's limit
 };
 
@@ -83,13 +86,13 @@ struct kafka_record_figures {
 struct kafka_figures {
     int64_t n_commits; // transactions, including those with offsets only
     int64_t n_aborts;
-    int64_t n_producers;         // replaced after a fatal error
+    int64_t n_producers;         // producers replaced after a fatal error
     int64_t n_rejoins;           // consumers replaced after a fatal error
-    int64_t n_rebalances;        // partitions assigned
-    int64_t n_pauses, n_resumes; // of single partitions
-    int64_t n_rewinds;           // of single partitions, to fetch records again
+    int64_t n_rebalances;        // rebalances that assigned partitions
+    int64_t n_pauses, n_resumes; // pauses and resumes of single partitions
+    int64_t n_rewinds;           // rewinds of single partitions, to fetch records again
     struct kafka_record_figures records;
-    int64_t n_gap_queries; // of log starts, each for all partitions with gaps
+    int64_t n_gap_queries; // queries of log starts, each for all partitions with gaps
     int64_t n_dropped;     // finished jobs of revoked partitions
     int32_t map_bytes_max; // longest offset map of the last commit
     int64_t commit_us;     // time of the last commit
@@ -97,16 +100,16 @@ struct kafka_figures {
     bool is_member;        // confirmed by the coordinator; may have no partitions
 };
 
-// Whether names and properties can be used, without asking a broker. STATUS_REFUSE with ERROR_USAGE.
+// Checks whether names and properties can be used, without asking a broker. STATUS_REFUSE with ERROR_USAGE.
 enum status kafka_check_config(const struct kafka_config *config, struct error *error) WARN_UNUSED;
 // Checks brokers, topics and the group's committed offset maps, and takes a slot. Joins the group at the
 // first poll, after reading the whole control topic. STATUS_REFUSE: no broker answers, a topic is missing, a
 // property is invalid, an offset map is foreign, or config->is_stopping.
 enum status kafka_transport_open(struct transport **transport, const struct kafka_config *config,
                                  struct error *error) WARN_UNUSED;
-// "2.0.2": version of the loaded library, which may differ from the build's.
+// Returns the version of the loaded library, such as "2.0.2". It may differ from the version of the build.
 const char *kafka_library_version(void);
-// "eager", "cooperative" or "consumer".
+// Finds a protocol by its name: "eager", "cooperative" or "consumer".
 bool kafka_find_protocol(const char *name, enum group_protocol *protocol);
 // The transport must be from kafka_transport_open.
 const struct kafka_figures *kafka_transport_figures(const struct transport *transport);

@@ -1,11 +1,10 @@
-// The interface between a worker and its job queue: Kafka (consumer/queue/kafka/kafka.c) or the store's tables
-// (consumer/queue/local.c). A
-// transport delivers each record to one worker, and commits groups of finished jobs atomically with results,
-// dead letters and progress (exactly once): a crash at any instant loses no job and publishes no result
-// twice.
+// The interface between a worker and its job queue: Kafka (consumer/queue/kafka/kafka.c) or the store's
+// tables (consumer/queue/local.c). A transport delivers each record to one worker. It commits groups of
+// finished jobs atomically with results, dead letters and progress (exactly once): a crash at any instant
+// loses no job and publishes no result twice.
 //
-// Order of calls: poll and commit as often as wanted, pause and resume between them, close once. Thread:
-// main.
+// Order of calls: poll and commit any number of times, with pause and resume between them, then close once.
+// Thread: main.
 #pragma once
 
 #include "schemas/job.h"
@@ -14,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// What the submitter of a record says about its job beside the record: known even if the record cannot be
-// decoded. Zeroed: nothing.
+// What the submitter of a record says about its job outside the record. It is known even if the record cannot
+// be decoded. A zeroed struct says nothing.
 struct job_identity {
     struct text dataset, job_id, custom_id; // any bytes; empty: not given
     bool has_index, has_created;
@@ -36,9 +35,9 @@ struct record {
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
-    struct text cut;        // reason: the value is only the beginning of what was submitted; else empty
-    struct text unreadable; // reason: this empty record stands for records that cannot be read; else empty
-    int32_t attempts;       // earlier starts; on Kafka the number of crashes
+    struct text cut;        // the reason if the value is only the beginning of what was submitted; else empty
+    struct text unreadable; // reason, if this empty record replaces records that cannot be read; else empty
+    int32_t attempts;       // number of earlier starts; on Kafka the number of crashes
     int32_t crashes;        // crashes of workers that may have been computing it
 };
 
@@ -55,7 +54,7 @@ struct transport_events {
     // Jobs of these partitions (ascending) are in flight here, but the partitions are assigned to another
     // worker now, so computing the waiting ones is wasted. Released jobs count as not delivered. May be NULL.
     void (*lost)(void *context, const int32_t *partitions, size_t n_partitions);
-    // One call of poll delivers no further record once its records have that many bytes; 0: no limit.
+    // A call of poll delivers no further record once its records have this number of bytes; 0: no limit.
     int64_t bytes_max;
 };
 

@@ -19,9 +19,9 @@ struct duplicate_entry;
 // Which earlier answers a job may reuse.
 struct duplicate_limits {
     bool is_within_dataset;     // only answers of the same dataset
-    int32_t max_tokens_default; // of a request without max_tokens; 0: up to the end of the context
-    int32_t n_context;          // prompt + max_tokens above this: the job is refused
-    int32_t n_positions;        // above this: no KV pages for it, or other rope frequencies
+    int32_t max_tokens_default; // for requests without max_tokens; 0: up to the end of the context
+    int32_t n_context;          // a job whose prompt + max_tokens exceed this is refused
+    int32_t n_positions;        // beyond this there are no KV pages, or other rope frequencies apply
 };
 
 struct duplicates {

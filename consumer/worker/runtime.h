@@ -13,7 +13,7 @@
 
 struct runtime_template {
     struct template *template;   // NULL: none
-    struct answer_format format; // of the answers to its prompts
+    struct answer_format format; // format of the answers to its prompts
 };
 
 struct runtime_device {
@@ -34,7 +34,7 @@ struct runtime {
     struct trace *trace; // NULL: none
     struct check_cpu check;
     struct forward *forward;             // NULL with test_executor
-    struct session session;              // of `forward`
+    struct session session;              // runs the steps of `forward`
     struct test_executor *test_executor; // --engine-test, else NULL
     struct batcher *batcher;             // NULL in a worker of another task (task_runtime.h)
     struct limits_plan plan;

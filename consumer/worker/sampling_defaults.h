@@ -11,7 +11,7 @@
 struct sampling_defaults {
     struct sampling sampling;     // fields flagged in `given`
     int64_t max_tokens;           // 0: up to the end of the context
-    struct text reasoning_effort; // of the settings; empty: none
+    struct text reasoning_effort; // from the settings; empty: none
     // " temperature=0.6 top-k=20": the defaults in effect, for the arithmetic's name
     char names[384];
 };

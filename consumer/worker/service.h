@@ -9,7 +9,7 @@
 struct exporter;
 
 struct service {
-    struct store *store;        // of the embedded queue; NULL with `late`
+    struct store *store;        // the embedded queue's store; NULL with `late`
     struct late_store *late;    // for Kafka's figures; NULL: embedded queue
     struct text dataset;        // embedded queue: only this dataset; size 0: any
     bool requests_differ;       // no two jobs of the dataset are equal (annotate)

@@ -30,7 +30,7 @@ struct turn_watch {
     bool is_watched;
     pthread_t thread;
     atomic_uint n_turns;
-    _Atomic(const char *) part; // of the turn; a literal
+    _Atomic(const char *) part; // part of the iteration; a literal
     atomic_bool is_stopping, is_over;
 };
 

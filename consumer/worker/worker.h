@@ -20,13 +20,13 @@
 
 struct worker_progress {
     int64_t n_done, n_failed;        // committed by this worker; n_failed includes cancelled jobs
-    int64_t n_cancelled, n_may_pass; // of n_failed; n_may_pass: may succeed if submitted again
+    int64_t n_cancelled, n_may_pass; // both are part of n_failed; n_may_pass may succeed if submitted again
     bool was_stopped;                // stopped by a signal
     int64_t n_in_flight;
     int64_t generated_tokens, prefill_tokens;
-    int64_t prompt_tokens, cached_tokens; // of committed jobs
-    int64_t n_duplicates;                 // of committed jobs: those answered by an equal request's answer
-    char last_error[ERROR_TEXT_BYTES];    // the last failed job's; "": none
+    int64_t prompt_tokens, cached_tokens; // tokens of committed jobs
+    int64_t n_duplicates;                 // committed jobs that got an equal request's answer
+    char last_error[ERROR_TEXT_BYTES];    // error of the last failed job; "": none
 };
 
 struct worker_config {
@@ -42,7 +42,7 @@ struct worker_config {
     struct result_names names;
     struct {                      // equal requests are computed once (duplicates.h)
         bool is_off;              // every job is computed, even an equal one
-        struct sampling defaults; // of jobs; decide whether a request is greedy
+        struct sampling defaults; // the jobs' defaults, which decide whether a request is greedy
         bool time_is_read;        // a chat template reads the time
         struct duplicate_limits limits;
     } duplicates;
@@ -55,7 +55,7 @@ struct worker_config {
         bool retains_answers;     // true: collected datasets of the embedded queue keep their rows
     } records;
     struct {
-        int64_t job_bytes_max; // of the jobs held; 0: WORKER_JOB_BYTES_MAX
+        int64_t job_bytes_max; // memory limit of the jobs held; 0: WORKER_JOB_BYTES_MAX
         int idle_s;            // exit after this time without a job, once the queue is drained; -1: never
         int32_t crashes;       // a job suspected of this many crashes is not computed again; 0: no limit
         // end if this many first jobs fail because of the model (trial.h); 0: no limit
@@ -78,7 +78,7 @@ struct worker_config {
         void (*show)(void *context, const struct worker_progress *progress);
         void *context;
     } progress;
-    struct trace *trace;     // of the steps; NULL: none
+    struct trace *trace;     // receives the steps; NULL: none
     struct metrics *metrics; // updated by the loop
     struct closing *closing; // begun when the loop ends; NULL: no time limit
     struct {                 // publishes the metrics: called in turns, and when `fd` is readable; may be NULL

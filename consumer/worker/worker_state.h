@@ -28,9 +28,9 @@ struct worker_engine {
 struct worker_commits {
     struct job **group; // [n_jobs_max] jobs of the current commit
     bool *is_published; // [n_jobs_max] for the jobs of `group`
-    size_t jobs_max;    // of the next commit: halved after a failure, doubled after a success
+    size_t jobs_max;    // jobs in the next commit: halved after a failure, doubled after a success
     int64_t finished_since_ms;
-    int64_t linger_ms; // of the next commit
+    int64_t linger_ms; // lingering time of the next commit
     // the broker refused some records of the last commit: the next commits find out which
     bool is_isolating;
     struct retry retry;

@@ -250,8 +250,9 @@ static const struct tool_format tool_formats[] = {
      .between = "\n"},
 };
 
-// Rows of <think> differ in what their templates write at the end of a thought. A template that renders no thoughts
-// has the text of the model's own answers: line feeds where it opens thoughts with one.
+// Rows of <think> differ in the text that their templates write at the end of a thought. If a template
+// renders no thoughts, the row has the text of the model's own answers: line feeds if the template opens
+// thoughts with a line feed.
 #define THINK(text, ...)                                                                                     \
     {                                                                                                        \
         .name = "think", .marks = {__VA_ARGS__}, .tokens = {"<think>", "</think>"}, .open = "<think>",       \

@@ -20,8 +20,8 @@ enum tool_arguments {
     ARGUMENTS_JSON,   // {"a": 1, "b": "x"}
     ARGUMENTS_TAGS,   // each between tags; strings are not quoted
     ARGUMENTS_PYTHON, // a=1, b="x", with None, True and False
-    // Gemma 4's: a:1,b:<|"|>x<|"|>, with the mark tags.value_close. A constraint writes strings within lists and
-    // objects as JSON.
+    // Gemma 4's form: a:1,b:<|"|>x<|"|>, with the mark tags.value_close on both sides of a string. A
+    // constraint writes strings within lists and objects as JSON.
     ARGUMENTS_MARKED,
 };
 
@@ -33,24 +33,24 @@ enum tool_ids {
 
 enum { ANSWER_MARKS_MAX = 3, ANSWER_TOKENS_MAX = 6 };
 
-// Placeholders in the strings of a format: a decimal number, and nine letters and digits.
+// Placeholders in the strings of a format: for a decimal number, and for nine letters and digits.
 #define TOOL_NUMBER "\x01"
 #define TOOL_NINE   "\x02"
 
 // A row of the table in answer_format.c.
 struct tool_format {
     const char *name;
-    const char *marks[ANSWER_MARKS_MAX]; // the format is detected by a template that contains all of them
-    // Parts of the strings below that are special tokens if the vocabulary has them.
+    const char *marks[ANSWER_MARKS_MAX]; // the format is chosen if a template contains all of them
+    // Parts of the strings below that are written as special tokens if the vocabulary has them.
     const char *tokens[ANSWER_TOKENS_MAX];
-    // Text that occurs only in calls; NULL: a call is the whole answer.
+    // Text that occurs only in calls. NULL: a call is the whole answer.
     const char *trigger;
     const char *begin, *open, *middle, *close, *between, *end; // NULL: empty
     enum tool_arguments arguments;
     struct {
         const char *key_open, *key_close, *value_close;
         const char *key_close_json; // before values that are not strings; NULL: key_close
-    } tags;                         // ARGUMENTS_TAGS
+    } tags;                         // for ARGUMENTS_TAGS
     enum tool_ids ids;
     bool has_one; // an answer ends after its first call
 };
@@ -60,9 +60,9 @@ struct thinking_format {
     const char *marks[ANSWER_MARKS_MAX];
     const char *tokens[ANSWER_TOKENS_MAX];
     const char *open, *close;
-    const char *end; // beginning of `close`; does not occur in thoughts
-    // The text that closes a thought at its budget, as the family writes it: a sentence (NULL: none), which is
-    // no part of the thought; then `close`, with the blanks that its template writes around it.
+    const char *end; // the beginning of `close`; does not occur in thoughts
+    // The text that closes a thought at its budget, as the family writes it. First a sentence (NULL: none)
+    // that is not part of the thought, then `close` with the blanks that the template writes around it.
     const char *farewell, *closing;
     const char *answer_open, *answer_close; // NULL: empty
 };
@@ -73,7 +73,7 @@ struct answer_format {
 };
 
 void answer_format_detect(struct answer_format *format, struct text template_source);
-// Whether the special token is one of the format's. has_calls: of its calls too.
+// True if the special token belongs to the format. has_calls includes the tokens of its calls.
 bool answer_format_knows(const struct answer_format *format, bool has_calls, struct text name);
 // Finds a format by the name given to --tool-format; NULL: none.
 const struct tool_format *tool_format_find(const char *name);

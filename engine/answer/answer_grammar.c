@@ -9,7 +9,7 @@ struct build {
     const struct answer_task *task;
     struct rules *rules;
     struct arena arena;
-    size_t schema_bytes; // of all functions so far
+    size_t schema_bytes; // bytes of the schemas of all functions so far
     struct error *error;
     enum status status;
 };
@@ -53,7 +53,7 @@ static uint32_t rule_field(struct build *build, char which)
                           TERMINAL_TEXT);
 }
 
-// Size of the special token at the beginning of the string; 0: none.
+// Returns the size of the special token at the beginning of the string; 0: none.
 static size_t special_at(const struct build *build, const char *const tokens[ANSWER_TOKENS_MAX],
                          const char *string)
 {
@@ -66,7 +66,7 @@ static size_t special_at(const struct build *build, const char *const tokens[ANS
     return 0;
 }
 
-// A string of the format: special tokens where the vocabulary has them, text otherwise.
+// Adds a string of the format: special tokens where the vocabulary has them, text otherwise.
 static uint32_t spell_string(struct build *build, const char *const tokens[ANSWER_TOKENS_MAX],
                              const char *string)
 {
@@ -105,7 +105,7 @@ static struct value no_memory(struct build *build)
     return (struct value){.kind = VALUE_NULL};
 }
 
-// Encodes a schema as JSON. Fails the build without memory, and above the limit of all schemas together.
+// Encodes a schema as JSON. The build fails if memory runs out, or if all schemas together exceed the limit.
 static struct text encode_schema(struct build *build, const struct value *schema, struct buffer *text)
 {
     json_encode(schema, text);
@@ -138,7 +138,7 @@ static void copy_members(struct value *to, const struct value *from)
         to->object.members[to->object.n_members++] = from->object.members[i];
 }
 
-// The parameters as an object schema; an empty object if the function has no parameters.
+// Returns the parameters as an object schema; an empty object if the function has no parameters.
 static struct value object_schema(struct build *build, const struct value *parameters)
 {
     struct value schema;
@@ -154,8 +154,8 @@ static struct value object_schema(struct build *build, const struct value *param
     return schema;
 }
 
-// Keywords allowed in the schema of arguments that are written one by one: none of them depends on several
-// arguments.
+// Keywords allowed in the schema of arguments that are written separately. No other keyword is allowed,
+// because it could depend on several arguments.
 static const char *const plain_keywords[] = {"type",        "properties", "required", "additionalProperties",
                                              "description", "title",      "$defs",    "definitions",
                                              "$schema",     "$id",        "id",       "$comment",
@@ -188,7 +188,7 @@ static void refuse_name(struct build *build, struct text name, const char *why)
                               size, name.data, why, build->task->format->tools->name);
 }
 
-// Names are not escaped, so they must not contain a delimiter.
+// True if the name can be written in a call. Names are not escaped, so they must not contain a delimiter.
 static bool is_writable(struct text name, enum tool_arguments kind)
 {
     const char *delimiters = kind == ARGUMENTS_MARKED ? "<>=\"()[]{}:," : "<>=\"()";
@@ -225,7 +225,7 @@ static bool is_required(const struct value *parameters, struct text key)
     return false;
 }
 
-// The string without blanks at its ends: a bare value must not contain it.
+// Returns the string without blanks at its ends. A bare value must not contain this text.
 static struct text core_of(const char *string)
 {
     struct text text = text_from_string(string);
@@ -236,7 +236,7 @@ static struct text core_of(const char *string)
     return text;
 }
 
-// A function's parameters while they become symbols one by one. Shared definitions are compiled once.
+// The parameters of a function, while each becomes a symbol. Shared definitions are compiled once.
 struct parameters {
     const struct value *value;
     struct json_schema *schema;
@@ -287,8 +287,8 @@ static uint32_t python_parameter(struct build *build, const struct parameters *p
     return rules_sequence(build->rules, symbols, 3);
 }
 
-// Parameters in the schema's order, built from last to first. `first`: the rest if no parameter precedes;
-// `later`: the rest if one does.
+// Lists the parameters in the schema's order. The list is built from the last parameter to the first. `first`
+// is the symbol for the rest if no parameter precedes it, `later` the symbol for the rest if one does.
 static uint32_t list_parameters(struct build *build, const struct parameters *parameters)
 {
     const struct value *properties = value_get(parameters->value, "properties");
@@ -349,7 +349,7 @@ static uint32_t rule_arguments(struct build *build, const struct value *paramete
 
 // ---- calls ----
 
-// One call: `open`, then one of the functions, then `close`.
+// One call: `open`, one of the functions, then `close`.
 static uint32_t rule_call(struct build *build, int32_t *function)
 {
     const struct tools *tools = build->task->tools;
@@ -390,7 +390,7 @@ static uint32_t rule_calls(struct build *build, int32_t *function)
     return rules_sequence(build->rules, parts, 4);
 }
 
-// How a call begins in a format without a trigger: the opening strings up to the end of the name.
+// Returns how a call begins in a format without a trigger: the opening strings up to the end of the name.
 static uint32_t call_start(struct build *build)
 {
     const struct tools *tools = build->task->tools;
@@ -404,12 +404,12 @@ static uint32_t call_start(struct build *build)
     for (int32_t i = 0; i < tools->n_functions; i++)
         names = expression_either(pool, names, expression_literal(pool, tools->functions[i].name));
     struct text middle = text_from_string(format->middle);
-    middle.size = 1; // the byte that ends the name
+    middle.size = 1; // one byte, which ends the name
     start = expression_concat(pool, expression_concat(pool, start, names), expression_literal(pool, middle));
     return expression_concat(pool, start, EXPRESSION_ALL);
 }
 
-// Text that contains no call.
+// Matches text that contains no call.
 static uint32_t free_text(struct build *build)
 {
     const struct tool_format *format = build->task->format->tools;
@@ -435,7 +435,7 @@ static uint32_t rule_content(struct build *build)
     return rules_sequence(build->rules, parts, 3);
 }
 
-// Content, calls, or content followed by calls, depending on tool_choice.
+// Matches content, calls, or content followed by calls, depending on tool_choice.
 static uint32_t rule_body(struct build *build, int32_t *function)
 {
     const struct answer_task *task = build->task;
@@ -451,7 +451,8 @@ static uint32_t rule_body(struct build *build, int32_t *function)
     return rule_join(build, text, rule_optional(build, all_calls));
 }
 
-// Thoughts and what closes them, with up to two line feeds. is_open: the prompt ends with the opening.
+// Matches thoughts and their closing mark, with up to two line feeds. is_open: the prompt ends with the
+// opening mark.
 static uint32_t rule_thoughts(struct build *build, bool is_open)
 {
     const struct thinking_format *thinking = build->task->format->thinking;

@@ -7,7 +7,8 @@
 #include "engine/grammar/rules.h"
 #include "schemas/job.h"
 
-// JSON of the parameters of all functions together. One function may have grammar_source_bytes.
+// Limit on the JSON of all functions' parameters together. For one function
+// GRAMMAR_LIMIT_SOURCE_BYTES applies.
 enum { ANSWER_SCHEMA_BYTES_MAX = 4 << 20 };
 
 struct answer_task {
@@ -16,12 +17,12 @@ struct answer_task {
     const struct tools *tools; // choice TOOLS_NONE: no calls
     bool has_content;          // `content` constrains the text
     uint32_t content;          // symbol of the rules, if has_content; else any text
-    // Whether the vocabulary has a special token of this name; NULL: it has none.
+    // Returns whether the vocabulary has a special token of this name. NULL: it has no special tokens.
     bool (*is_special)(const void *context, struct text name);
     const void *context;
 };
 
-// STATUS_REJECT: a schema that cannot be enforced, or a limit; *function is then the index of the tool
-// concerned, or -1.
+// Errors: STATUS_REJECT if a schema cannot be enforced or a limit is exceeded. *function is then the index of
+// the tool, or -1 if the error is not about a tool.
 enum status answer_grammar_build(const struct answer_task *task, struct rules *rules, uint32_t *start,
                                  int32_t *function, struct error *error) WARN_UNUSED;

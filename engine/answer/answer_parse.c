@@ -82,7 +82,7 @@ static size_t field_size(struct text text, char field)
     return n;
 }
 
-// Skips a string of the format; the amount of white space may differ. False: another text, nothing is
+// Skips a string of the format; the amount of white space may differ. False: the text differs, and nothing is
 // skipped.
 static bool take_string(struct call_reader *reader, const char *string)
 {
@@ -107,7 +107,7 @@ static bool take_string(struct call_reader *reader, const char *string)
     return true;
 }
 
-// Reads the longest function name that is next.
+// Reads the longest function name at the current position.
 static bool take_name(struct call_reader *reader, struct text *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:";
@@ -159,7 +159,7 @@ static void put_value(struct call_reader *reader, const struct value *schema, st
         json_encode_string(text, arguments);
 }
 
-// The string without blanks at its ends; counts the blanks.
+// Returns the string without blanks at its ends, and counts the blanks.
 static struct text core_of(const char *string, size_t *n_before, size_t *n_after)
 {
     struct text whole = text_from_string(string), core = trim_blanks(whole);
@@ -187,7 +187,8 @@ static bool take_tagged_value(struct call_reader *reader, const char *key_close,
     return true;
 }
 
-// Reads a key and its closing string: the format has one for strings and may have another for other values.
+// Reads a key and its closing string. The format has one closing string for string values, and may have
+// another for other values.
 static bool take_key(struct call_reader *reader, struct text *key, const char **key_close)
 {
     const char *const closes[] = {reader->format->tags.key_close, reader->format->tags.key_close_json};
@@ -229,7 +230,7 @@ static bool take_tags(struct call_reader *reader, const struct value *parameters
     return true;
 }
 
-// KEY=VALUE as in Python, or KEY:VALUE with marked strings.
+// Reads KEY=VALUE as in Python, or KEY:VALUE with marked strings.
 static bool take_python(struct call_reader *reader, struct buffer *arguments)
 {
     bool is_first = true, is_marked = reader->format->arguments == ARGUMENTS_MARKED;
@@ -351,7 +352,7 @@ static bool skip_string(struct text *text, const char *string)
     return true;
 }
 
-// The thought without the words with which a budget ended it.
+// Returns the thought without the sentence that ended it at its budget.
 static struct text without_farewell(const struct thinking_format *thinking, struct text thought)
 {
     struct text farewell = trim_blanks(text_from_string(thinking->farewell ? thinking->farewell : ""));
@@ -405,7 +406,7 @@ static bool split_thoughts(const struct thinking_format *thinking, bool is_open,
 static void place_in_raw(const struct answer_format *format, bool has_calls, struct text raw,
                          struct text_spans *spans)
 {
-    size_t at = 0, spelled = 0; // end of what has been converted, in `raw` and in the output
+    size_t at = 0, spelled = 0; // positions up to which bytes were converted, in `raw` and in the output
     for (size_t i = 0; i < 2 * spans->n_items; i++) {
         size_t *place = i % 2 ? &spans->items[i / 2].end : &spans->items[i / 2].start;
         const char *quote;

@@ -187,7 +187,7 @@ static bool read_word(struct python *python)
     return true;
 }
 
-// Reads items of a list, or members of a dict whose keys are strings.
+// Reads the items of a list, or the members of a dict whose keys are strings.
 static bool read_items(struct python *python, char close)
 {
     bool is_first = true;

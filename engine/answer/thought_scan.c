@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { KEPT_BYTES = 1024, CUT_AT_BYTES = 8192 }; // of a thought: more than any mark
+enum { KEPT_BYTES = 1024, CUT_AT_BYTES = 8192 }; // bytes of a thought that are kept: more than any mark has
 
 static void drop_front(struct thought_scan *scan, size_t n)
 {
@@ -10,7 +10,7 @@ static void drop_front(struct thought_scan *scan, size_t n)
     scan->text.size -= n;
 }
 
-// Compares the text with a mark. *is_begun: the text ends within the mark.
+// Compares the text with a mark. *is_begun becomes true if the text ends within the mark.
 static bool starts_with(struct text text, const char *mark, bool *is_begun)
 {
     size_t size = strlen(mark), n = text.size < size ? text.size : size;
@@ -24,7 +24,7 @@ static struct text scan_text(const struct thought_scan *scan)
     return (struct text){scan->text.data, scan->text.size};
 }
 
-// False: the place is known up to the end of the text.
+// Leaves THOUGHT_BEFORE if the text decides it. False: the text so far decides nothing more.
 static bool leave_before(struct thought_scan *scan, const struct thinking_format *format)
 {
     bool is_begun;
@@ -42,7 +42,7 @@ static bool leave_before(struct thought_scan *scan, const struct thinking_format
     return opens;
 }
 
-// Removes the tokens before the newest one that lie within the mark at n_thought from the count.
+// Subtracts the tokens before the newest one that lie within the mark at n_thought.
 static void uncount_mark(struct thought_scan *scan, size_t n_thought, size_t n_before)
 {
     for (int i = 0; i < THOUGHT_SIZES && scan->sizes[i] && n_before >= n_thought + scan->sizes[i]; i++) {
@@ -51,7 +51,7 @@ static void uncount_mark(struct thought_scan *scan, size_t n_thought, size_t n_b
     }
 }
 
-// n_new: bytes of the thought that the token adds.
+// n_new is the number of bytes that the token adds to the thought.
 static bool leave_thought(struct thought_scan *scan, const struct thinking_format *format, size_t n_new)
 {
     size_t size = strlen(format->end), n_before = scan->text.size - n_new;

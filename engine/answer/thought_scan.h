@@ -1,10 +1,11 @@
-// Follows an answer token by token: is it within its thoughts, and how many tokens have they? The text is the one
-// that answer_parse() reads, with the same marks at the same places. Immutable format, own state: any thread.
+// Follows an answer token by token: tells whether it is within its thoughts, and counts their tokens. It
+// reads the same text as answer_parse() and finds the same marks at the same places. The format is immutable
+// and each scan has its own state: any thread.
 #pragma once
 
 #include "engine/answer/answer_format.h"
 
-enum { THOUGHT_SIZES = 32 }; // at least the bytes of each `end`
+enum { THOUGHT_SIZES = 32 }; // at least the number of bytes of any `end`
 
 enum thought_place {
     THOUGHT_BEFORE,  // only blanks so far, or the beginning of `open`
@@ -13,18 +14,20 @@ enum thought_place {
     THOUGHT_AFTER,   // the content or a call has begun
 };
 
-// Zeroed: the beginning of an answer whose prompt does not open thoughts.
+// A zeroed struct is the beginning of an answer whose prompt does not open thoughts.
 struct thought_scan {
     enum thought_place place;
-    int32_t n_tokens; // with text between the marks, of all thoughts
-    // bytes of the open thought's last tokens, at most 255, the newest first: they may become part of `end`
+    int32_t n_tokens; // tokens with text between the marks, over all thoughts
+    // Sizes in bytes (at most 255) of the open thought's last tokens, newest first. These tokens may become
+    // part of `end`.
     unsigned char sizes[THOUGHT_SIZES];
-    struct buffer text; // since the last mark; of a long thought the end. `failed`: no memory
+    struct buffer text; // text since the last mark; only the end of a long thought. `failed`: out of memory
 };
 
-// Reads a token: the name of a special token that the format knows, else its bytes.
+// Reads a token: the name of a special token that the format knows, or the token's bytes.
 void thought_scan_token(struct thought_scan *scan, const struct thinking_format *format, struct text token);
-// Whether a mark may follow: the thought is open and does not end within a character.
+// True if a mark may follow: the thought is open and does not end within a character.
 bool thought_scan_may_close(const struct thought_scan *scan);
-// How much of the beginning of `closing`, at most size_max bytes, the thought ends with.
+// Returns the number of bytes, at most size_max, at the beginning of `closing` with which the thought already
+// ends.
 size_t thought_scan_written(const struct thought_scan *scan, struct text closing, size_t size_max);

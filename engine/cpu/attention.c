@@ -16,7 +16,7 @@ enum {
     SPLIT_TILES_MAX = TASKS_PER_THREAD * POOL_THREADS_MAX, // a step with more tiles does not split segments
 };
 
-// Results of segments in split-KV.
+// Partial results of segments, for split-KV.
 struct partial_results {
     int64_t n_max;
     struct partial *items; // [n_max]
@@ -25,7 +25,7 @@ struct partial_results {
     atomic_int *n_chunks_left; // [SPLIT_TILES_MAX]
 };
 
-// Results of segments that several sequences share.
+// Results of segments that several sequences share. They are merged later.
 struct shared_results {
     int64_t n_max; // rows * heads
     struct attention_state *states;
@@ -41,9 +41,9 @@ struct attention {
     float *scratch_memory;
     size_t scratch_bytes;
 
-    struct attention_sequences sequences; // the step's
+    struct attention_sequences sequences; // sequences of the step
     struct sharing sharing;
-    struct span *spans;   // [n_sequences_max] of one call
+    struct span *spans;   // [n_sequences_max] spans of one call
     int64_t *first_tiles; // [n_sequences_max + 1] index of each span's first tile, for one key-value head
     int32_t n_sequences_max;
 
@@ -61,7 +61,7 @@ struct attention_division {
     int tile_queries; // at most ATTENTION_TILE
     int64_t n_tiles;
     int32_t chunk; // segments of one task
-    // Split-KV: the first task and first partial result of each (tile, key-value head).
+    // For split-KV: the first task and the first partial result of each (tile, key-value head).
     int32_t first_task[SPLIT_TILES_MAX + 1];
     int64_t first_partial[SPLIT_TILES_MAX + 1];
 };
@@ -177,7 +177,7 @@ enum status attention_reserve(struct attention *attention, int32_t n_rows_max, s
 
 // ---- division into tiles and tasks ----
 
-// The tile with number `index`; the key-value head varies fastest.
+// Returns the tile with number `index`. The key-value head varies fastest.
 static struct attention_tile tile_at(const struct attention_division *cut, int64_t index)
 {
     const int64_t *first = cut->attention->first_tiles;
@@ -214,7 +214,7 @@ static void tile_task(void *context, int index, int thread)
 {
     const struct attention_division *cut = context;
     struct attention_tile tile = tile_at(cut, index);
-    if (index + 1 < cut->n_tiles) { // the thread's next task, unless it is stolen
+    if (index + 1 < cut->n_tiles) { // the task that the thread runs next, unless another thread steals it
         struct attention_tile follower = tile_at(cut, index + 1);
         tile_compute(cut->call, &tile, &follower, &cut->attention->scratch[thread]);
     } else {
@@ -222,8 +222,8 @@ static void tile_task(void *context, int index, int thread)
     }
 }
 
-// A task of split-KV: some segments of one tile, with a partial result each. The tile's last task merges all
-// of them.
+// Runs a task of split-KV: computes partial results for some segments of one tile. The last task of a tile
+// merges all of them.
 static void split_task(void *context, int index, int thread)
 {
     const struct attention_division *cut = context;
@@ -294,7 +294,7 @@ static void spans_compute(struct attention *attention, const struct attention_ca
     cut.spans = spans;
     cut.n_spans = n;
     cut.n_kv_heads = attention->pages->shape.n_kv_heads;
-    // Large tiles load a segment fewer times; small ones give enough tasks for all threads.
+    // Large tiles load a segment fewer times. Small tiles give enough tasks for all threads.
     cut.tile_queries = ATTENTION_TILE;
     cut.n_tiles = tiles_count(&cut);
     while (cut.n_tiles < TILES_PER_THREAD * pool_n_threads(attention->pool) &&
@@ -317,8 +317,8 @@ void attention_begin(struct attention *attention, struct attention_sequences seq
     sharing_find(&attention->sharing, sequences, attention->pages->shape.page_positions);
 }
 
-// With a window or ALiBi a row's result of a segment depends on its position, so that segments are
-// not shared.
+// False with a window or ALiBi: a row's result for a segment then depends on the row's position, so segments
+// are not shared.
 static bool groups_usable(const struct attention *attention, const struct attention_parameters *parameters)
 {
     const struct sharing *sharing = &attention->sharing;

@@ -40,20 +40,20 @@ enum {
     I16_GROUPS = SEGMENT_BLOCKS / I16_GROUP_BLOCKS,
 };
 
-// The 32 integer weights of a group and the 32 integer values of one dimension: by Cauchy and Schwarz their
-// product is at most (23,150 + sqrt(32) / 2) * sqrt(32) * I16_VALUE_MAX < 2^31.
+// Limits for a group's 32 integer weights and the 32 integer values of one dimension. By Cauchy-Schwarz their
+// dot product is at most (23,150 + sqrt(32) / 2) * sqrt(32) * I16_VALUE_MAX < 2^31.
 #define I16_WEIGHTS_NORM  23150.0f
-#define I16_SQUARES_LEAST 0x1p-100f // least sum of squares of a group's w: smaller ones lose digits
+#define I16_SQUARES_LEAST 0x1p-100f // least sum of squares of a group's w; with less they lose digits
 
 #define LOG2_E 0x1.715476p0f
 
 struct attention_scoring {
-    float scale;          // of the product q . k; times log2 e if there is no cap
+    float scale;          // factor of q . k, times log2 e if there is no cap
     float softcap;        // 0: none
     float cap_scale;      // softcap * log2 e
-    float slope;          // times log2 e
+    float slope;          // ALiBi slope, times log2 e
     float first_distance; // first position of the segment - position of the row
-    const float *biases;  // of the segment's positions; NULL: none
+    const float *biases;  // biases of the segment's positions; NULL: none
 };
 
 // Online softmax state of a query.
@@ -68,45 +68,45 @@ struct attention_blocks {
     int32_t ahead_bytes;
 };
 
-// A query's scores in a segment, later its weights p; for integer values also the quantized weights.
+// A query's scores in a segment; later its weights p. For integer values also the quantized weights.
 struct attention_row {
     float items[ATTENTION_SEGMENT];
     int16_t weights[ATTENTION_SEGMENT];
     float scales[I16_GROUPS];
 };
 
-// Positions are relative to the segment's start.
+// Kernels of attention. Positions are relative to the start of the segment.
 struct attention_kernels {
     // packed[d][q] = queries[q][d] for up to ATTENTION_QUERIES queries; entries of missing queries are
     // undefined.
     void (*pack)(float *packed, const float *const *queries, int n_queries, int32_t key_dim);
-    // Quantizes to 16-bit integers: packed[d / 2][q][d % 2], and a scale per query. Written up to the next
-    // multiple of 32 dimensions.
+    // Quantizes queries to 16-bit integers: packed[d / 2][q][d % 2], and one scale per query. Pads to the
+    // next multiple of 32 dimensions.
     void (*pack_i16)(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                      int32_t key_dim);
-    // rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin, block_end); one
-    // function for each kind of page items.
+    // Computes rows[q].items[j] = queries[..][q] . keys[j] for the positions of blocks [block_begin,
+    // block_end). One function for each kind of page items.
     void (*scores[PAGE_ITEM_KINDS])(const void *queries, int n_queries, struct attention_blocks keys,
                                     int block_begin, int block_end, int32_t key_dim,
                                     struct attention_row *rows);
-    // Converts one query's visible scores [begin, end) to weights p; other positions of their blocks are set
+    // Converts one query's visible scores [begin, end) to weights p. Sets the other positions of their blocks
     // to 0.
     void (*soften)(struct attention_row *row, int begin, int end, const struct attention_scoring *scoring,
                    struct attention_state *state);
-    // Quantizes one query's weights p of [begin, end); weights of the segment's other positions are 0. A
-    // block of values has its scales at byte `scales_offset_bytes`.
+    // Quantizes one query's weights p in [begin, end); weights of other positions of the segment become 0.
+    // `scales_offset_bytes` is the offset of the scales in a block of values.
     void (*quantize_weights)(struct attention_row *row, int begin, int end, struct attention_blocks values,
                              size_t scales_offset_bytes);
-    // out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out [n_queries, width]. For integers, j
-    // runs over all groups that overlap [begin, end).
+    // Adds out[q][d] += weights[q][j] values[j][d] for j in [begin, end); out is [n_queries, width]. With
+    // integers, j runs over all groups that overlap [begin, end).
     void (*values[PAGE_ITEM_KINDS])(const struct attention_row *rows, int n_queries,
                                     struct attention_blocks values, int begin, int end, int32_t width,
                                     float *out);
-    // Merges the next segment's results (`parts`) of up to ATTENTION_QUERIES queries into their states; `out`
+    // Merges results of the next segment (`parts`) into the states of up to ATTENTION_QUERIES queries. `out`
     // and `parts_out` have width floats per query.
     void (*merge)(int n, struct attention_state *states, float *out, const struct attention_state *parts,
                   const float *parts_out, int32_t width);
-    // Merges the attention sink, if any, and divides by l.
+    // Merges the attention sink, if any, then divides by l.
     void (*finish)(float *out, const struct attention_state *state, const float *state_out, int32_t value_dim,
                    const float *sink);
 };
@@ -116,7 +116,7 @@ void attention_kernels_avx2(struct attention_kernels *kernels);
 void attention_kernels_avx512(struct attention_kernels *kernels);
 void attention_kernels_neon(struct attention_kernels *kernels);
 
-// Memory of attention for one set of pages: scratch per thread and partial results.
+// Memory of attention for one set of pages: scratch of each thread, and partial results.
 struct attention;
 
 enum status attention_create(struct attention **attention, const struct pages *pages, struct pool *pool,
@@ -126,7 +126,7 @@ void attention_destroy(struct attention *attention);
 enum status attention_reserve(struct attention *attention, int32_t n_rows_max,
                               struct error *error) WARN_UNUSED;
 
-// Rows of floats.
+// Rows of floats in a matrix.
 struct attention_rows {
     float *items;
     int64_t stride;
@@ -140,7 +140,7 @@ struct attention_sequences {
 // Sets a step's sequences; their block tables must stay valid until its last attention_run.
 void attention_begin(struct attention *attention, struct attention_sequences sequences);
 
-// The weights of attention_parameters, whose layout this file does not know.
+// The vectors of attention_parameters as floats. This file does not know the layout of weights.
 struct attention_vectors {
     const float *sinks;         // [n_heads] or NULL
     const float *relative_bias; // [n_heads, n_relative] or NULL
@@ -152,6 +152,6 @@ void attention_run(struct attention *attention, const struct attention_parameter
                    struct attention_rows q, struct attention_rows out,
                    const struct attention_vectors *vectors);
 
-// ALiBi's slope of a head (Press et al. 2021, arXiv:2108.12409). The first head's slope is 2^(-bias_max /
-// n_heads) if n_heads is a power of two.
+// Returns the ALiBi slope of a head (Press et al. 2021, arXiv:2108.12409). If n_heads is a power of two, the
+// slope of the first head is 2^(-bias_max / n_heads).
 float attention_slope(int32_t head, int32_t n_heads, float bias_max);

@@ -1,4 +1,4 @@
-// The attention kernels for AVX2: 16 registers of 8 floats, so a vector of 16 takes two.
+// The attention kernels for AVX2, which has 16 registers of 8 floats: a vector of 16 needs two.
 #include "engine/cpu/lanes_avx2.h"
 
 #define ATTENTION_KERNELS attention_kernels_avx2

@@ -33,7 +33,7 @@ struct values_work {
     float *out;
 };
 
-// Transposes 8 x 16 items: splits all of them into even and odd items, four times.
+// Transposes 8 x 16 items by splitting all of them into even and odd items, four times.
 ALWAYS_INLINE void transpose_block(struct lanes x[ATTENTION_QUERIES])
 {
     for (int round = 0; round < 4; round++) {
@@ -51,7 +51,7 @@ ALWAYS_INLINE void prefetch_l2(const char *address)
     __builtin_prefetch(address, 0, 2);
 }
 
-// The following functions are inlined with constant n_queries, n_blocks, n_vectors and items, so that their
+// The following functions are inlined with constant n_queries, n_blocks, n_vectors and items. Then their
 // arrays become registers.
 
 ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, int first_block, int n_blocks)
@@ -80,7 +80,7 @@ ALWAYS_INLINE void scores_tile(const struct scores_work *work, int n_queries, in
             lanes_store(work->rows[q].items + (first_block + b) * PAGE_BLOCK, sums[q][b]);
 }
 
-// Sums of n_vectors x 16 dimensions over the positions [begin, end).
+// Computes sums of n_vectors x 16 dimensions over the positions [begin, end).
 ALWAYS_INLINE void values_tile(const struct values_work *work, int n_queries, int32_t dimension,
                                int n_vectors)
 {
@@ -151,7 +151,7 @@ ALWAYS_INLINE void values_of(const struct values_work *work, int n_queries, enum
         values_part(work, n_queries, d, 1, items);
 }
 
-// Dispatches to a constant number of queries, as next_count returns it.
+// Dispatches to a constant number of queries, one that next_count returns.
 ALWAYS_INLINE void scores_count(const struct scores_work *work, int n_queries, enum page_items items)
 {
     switch (n_queries) {
@@ -202,7 +202,8 @@ ALWAYS_INLINE void values_count(const struct values_work *work, int n_queries, e
     }
 }
 
-// Number of queries to process next: TILE_QUERIES, or for the rest 4 or fewer, as evenly divided as possible.
+// Returns the number of queries to process next: TILE_QUERIES or, for the rest, 4 or fewer, divided as evenly
+// as possible.
 static inline int next_count(int n_queries)
 {
     if (n_queries >= TILE_QUERIES)
@@ -276,9 +277,9 @@ static inline struct lanes shaped_scores(struct lanes x, int first, const struct
     return x;
 }
 
-// Shapes and stores the scores and returns their maximum. With `bare`, where shaping is a positive scale
-// alone, returns the maximum of the unshaped scores and stores nothing: the caller scales the maximum,
-// because rounding keeps the order.
+// Shapes and stores the scores, and returns their maximum. `bare` means that shaping only multiplies by a
+// positive scale. Then returns the maximum of the unshaped scores and stores nothing. The caller scales the
+// maximum, because rounding keeps the order.
 ALWAYS_INLINE struct lanes largest_score(float *scores, int begin, int end,
                                          const struct attention_scoring *scoring, bool bare)
 {
@@ -345,7 +346,7 @@ static void pack_queries(float *packed, const float *const *queries, int n_queri
             packed[d * ATTENTION_QUERIES + q] = queries[q][d];
 }
 
-// Factors of a merge, in the even lanes; the odd lanes are undefined.
+// Factors of a merge, in the even lanes. The odd lanes are undefined.
 struct factors {
     struct lanes larger, before, added;
 };
@@ -357,7 +358,7 @@ ALWAYS_INLINE struct factors merge_factors(struct lanes before, struct lanes add
                             lanes_exp2_negative(lanes_subtract(added, larger))};
 }
 
-// The states are pairs: largest scores in even lanes, sums in odd lanes.
+// Merges states, which are loaded as pairs: largest scores in even lanes, sums in odd lanes.
 static void merge_states(int n, struct attention_state *states, float *out,
                          const struct attention_state *parts, const float *parts_out, int32_t width)
 {

@@ -2,7 +2,7 @@
 // bits. Part of attention_body.h, which describes how tiles stay in registers.
 #pragma once
 
-// packed[pair of dimensions][query] and each query's scale.
+// Packs queries as packed[pair of dimensions][query], with one scale per query.
 static void pack_i16(int16_t *packed, float *scales, const float *const *queries, int n_queries,
                      int32_t key_dim)
 {
@@ -23,7 +23,7 @@ static void pack_i16(int16_t *packed, float *scales, const float *const *queries
                                               : lanes_load(queries[query] + d + i);
                 lanes_store_i16(items + i, lanes_multiply(x, lanes_set(quantizations[query].factor)));
             }
-            float moved[LANES]; // the same bits
+            float moved[LANES]; // a copy with the same bits
             memcpy(moved, items, sizeof moved);
             pairs[q] = lanes_load(moved);
         }
@@ -33,7 +33,7 @@ static void pack_i16(int16_t *packed, float *scales, const float *const *queries
     }
 }
 
-// Loads a vector of pairs of integers; a vector's number counts from the start of the block.
+// Loads a vector of pairs of integers. A vector's number is counted from the start of the block.
 ALWAYS_INLINE struct integers pairs_load(const char *block, int32_t vector, enum page_items items)
 {
     if (items == PAGE_I8)
@@ -79,7 +79,7 @@ ALWAYS_INLINE void scores_tile_integers(const struct scores_work *work, int n_qu
     }
 }
 
-// Sums of n_vectors x 16 dimensions over the blocks that hold the positions [begin, end).
+// Computes sums of n_vectors x 16 dimensions over the blocks that contain the positions [begin, end).
 ALWAYS_INLINE void values_tile_integers(const struct values_work *work, int n_queries, int32_t dimension,
                                         int n_vectors, enum page_items items)
 {
@@ -101,7 +101,7 @@ ALWAYS_INLINE void values_tile_integers(const struct values_work *work, int n_qu
             const char *values = work->values.items[block];
             const char *ahead = (const char *)work->values.ahead[block] + first * ahead_step;
             prefetch_l2((const char *)work->values.ahead[block] + ahead_scales);
-#pragma GCC unroll 1 // unrolled, gcc loads ahead and keeps sums in memory
+#pragma GCC unroll 1 // if unrolled, gcc would load ahead and keep sums in memory
             for (int pair = 0; pair < PAIRS; pair++) {
                 for (int i = 0; i < n_vectors; i++) {
                     struct integers value = pairs_load(values, first + i * PAIRS + pair, items);
@@ -122,7 +122,7 @@ ALWAYS_INLINE void values_tile_integers(const struct values_work *work, int n_qu
     }
 }
 
-// Sum of squares of each group's weights, all of them twice in a vector.
+// Returns the sum of squares of each group's weights. Each sum is in the vector twice.
 ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOCKS])
 {
     struct lanes sums[I16_GROUPS];
@@ -141,7 +141,7 @@ ALWAYS_INLINE struct lanes group_squares(const struct lanes weights[SEGMENT_BLOC
     return lanes_add(even, odd);
 }
 
-// A block's weights p, each multiplied by the scale of its position's value.
+// Returns the weights p of a block, each multiplied by the scale of the value at its position.
 ALWAYS_INLINE struct lanes block_weights(const float *weights, const void *values, size_t scales_offset_bytes)
 {
     const void *scales = (const char *)values + scales_offset_bytes;

@@ -8,9 +8,9 @@
 struct shared_candidate {
     const struct step_sequence *leader;
     int32_t n_sequences;
-    int32_t n_segments; // shared by all; unknown for a single sequence
+    int32_t n_segments; // segments that all share; unknown for a single sequence
     int32_t n_rows;
-    int32_t group; // index of the group; -1: has no second sequence
+    int32_t group; // index of the group; -1: it has only one sequence
 };
 
 void sharing_finish(struct sharing *sharing)
@@ -44,7 +44,7 @@ enum status sharing_reserve(struct sharing *sharing, int32_t n_max, struct error
     return STATUS_OK;
 }
 
-// Number of leading segments that have the same pages in both sequences and precede the rows of both.
+// Counts the leading segments that have the same pages in both sequences and precede the rows of both.
 static int32_t common_segments(const struct step_sequence *a, const struct step_sequence *b,
                                int32_t page_positions)
 {
@@ -58,8 +58,8 @@ static int32_t common_segments(const struct step_sequence *a, const struct step_
     return i;
 }
 
-// The candidate that shares the most segments with the sequence, among those whose total of shared segments
-// does not shrink when the sequence joins; -1: none.
+// Chooses the candidate that shares the most segments with the sequence. Skips candidates whose total of
+// shared segments would shrink if the sequence joined. -1: none.
 static int32_t best_candidate(const struct sharing *sharing, int32_t n, const struct step_sequence *sequence,
                               int32_t page_positions, int32_t *n_segments)
 {
@@ -85,7 +85,8 @@ static int32_t best_candidate(const struct sharing *sharing, int32_t n, const st
     return best;
 }
 
-// Collects the candidates and sets each sequence's candidate in group_of. Returns the number of candidates.
+// Collects the candidates and sets the candidate of each sequence in group_of. Returns the number of
+// candidates.
 static int32_t candidates_gather(struct sharing *sharing, struct attention_sequences sequences,
                                  int32_t page_positions)
 {

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-// Queries as integers are packed 32 dimensions at a time, in the space of 16 floats.
+// Integer queries are packed 32 dimensions at a time, in the space of 16 floats.
 size_t packed_floats(const struct pages *pages)
 {
     return (size_t)((pages->shape.key_dim + 15) / 16 * 16) * ATTENTION_QUERIES;
@@ -28,7 +28,8 @@ int32_t visible_end(const struct attention_parameters *parameters, const struct 
     return window > 0 && window < span->n_text - position ? position + window : span->n_text;
 }
 
-// Position of a query's row. All rows of a group see all of its segments, so a group has one position.
+// Returns the position of a query's row. A group has one position, because all its rows see all of its
+// segments.
 static int32_t position_of(const struct attention_call *call, const struct attention_tile *tile, int number)
 {
     const struct span *span = tile->span;
@@ -36,7 +37,7 @@ static int32_t position_of(const struct attention_call *call, const struct atten
                           : span->position + (int32_t)((tile->query_begin + number) / call->n_group);
 }
 
-// A segment's blocks that the tile sees; the others are NULL, because the block table may end before them.
+// The blocks of a segment that the tile sees. Others are NULL, because the block table may end before them.
 struct segment {
     int32_t index;
     const void *keys[SEGMENT_BLOCKS], *values[SEGMENT_BLOCKS];
@@ -62,8 +63,8 @@ static void segment_locate(const struct attention_call *call, const struct atten
     }
 }
 
-// A segment, and what the kernels prefetch: its values while scores are computed, and the next segment's keys
-// during the weighted sum; both only for the tile's first group of queries.
+// A segment, and what the kernels prefetch: its values while scores are computed, and the keys of the next
+// segment while values are summed. Only the tile's first group of queries prefetches.
 struct view {
     const struct segment *segment;
     const void *next_keys[SEGMENT_BLOCKS];
@@ -77,10 +78,10 @@ static struct view view_open(const struct segment *segment, const struct segment
     return view;
 }
 
-// Up to ATTENTION_QUERIES queries of a tile, which kernels process together, with the visible positions of
-// each in the segment. A query that sees no position has begin == end.
+// Up to ATTENTION_QUERIES queries of a tile, which kernels process together, and the positions of the segment
+// that each sees. If a query sees no position, begin == end.
 struct query_group {
-    int first, n; // in the tile
+    int first, n; // queries of the tile
     int begin[ATTENTION_QUERIES], end[ATTENTION_QUERIES];
     int begin_least, begin_most, end_least, end_most; // over the queries that see a position
     int n_seeing;
@@ -113,8 +114,8 @@ static struct query_group group_gather(const struct attention_call *call, const 
     return group;
 }
 
-// Weighted sum of values. Positions that all queries see are computed together, the ragged ends per query.
-// Each query adds its positions in ascending order.
+// Adds the weighted values. Positions that all queries see are computed together; positions at the ends,
+// which only some queries see, are computed per query. Each query adds its positions in ascending order.
 static void values_weigh(const struct attention_call *call, const struct query_group *group,
                          struct attention_blocks values, const struct attention_row *rows, float *out)
 {
@@ -137,7 +138,7 @@ static void values_weigh(const struct attention_call *call, const struct query_g
                                       out + (size_t)i * width);
 }
 
-// The weighted sum for integers: positions that a query does not see have weight 0.
+// Adds the weighted values for integers. Positions that a query does not see have weight 0.
 static void values_weigh_integers(const struct attention_call *call, const struct query_group *group,
                                   struct attention_blocks values, struct attention_row *rows, float *out)
 {
@@ -158,7 +159,7 @@ static float *packed_queries(const struct attention_call *call, const struct att
 
 float attention_slope(int32_t head, int32_t n_heads, float bias_max)
 {
-    int32_t n_even = 1; // the largest power of two that is not above n_heads
+    int32_t n_even = 1; // the largest power of two up to n_heads
     while (n_even * 2 <= n_heads)
         n_even *= 2;
     double power =
@@ -191,7 +192,7 @@ static void group_softmax(const struct attention_call *call, const struct query_
     }
 }
 
-// Computes one segment for a group of queries: states, and out [ATTENTION_QUERIES, width].
+// Computes one segment for a group of queries: their states, and out [ATTENTION_QUERIES, width].
 static void group_attend(const struct attention_call *call, const struct query_group *group,
                          const struct view *view, struct attention_scratch *scratch,
                          struct attention_state *states, float *out)
@@ -216,15 +217,15 @@ static void group_attend(const struct attention_call *call, const struct query_g
         values_weigh(call, group, values, scratch->rows, out);
 }
 
-// Merged results of a tile's queries.
+// Merged results of the queries of a tile.
 struct tile_results {
     struct attention_state *states; // [n_queries]
     float *out;                     // [n_queries, width]
     bool *started;                  // [n_queries]
 };
 
-// Merges a group's results of one segment into the tile's states. Consecutive queries that already have a
-// state are merged in one call.
+// Merges one segment's results of a group into the states of the tile. Consecutive queries that already have
+// a state are merged in one call.
 static void group_merge(const struct attention_call *call, const struct query_group *group,
                         const struct tile_results *progress, const struct attention_state *states,
                         const float *out)
@@ -263,7 +264,8 @@ static int64_t row_of(const struct attention_call *call, const struct attention_
     return tile->span->is_group ? tile->span->rows[row] : tile->span->first_row + row;
 }
 
-// Index of the first query's state after the shared segments; the states of a tile's queries are contiguous.
+// Returns the index of the first query's state after the shared segments. The states of a tile's queries are
+// contiguous.
 static int64_t shared_of(const struct attention_call *call, const struct attention_tile *tile)
 {
     int64_t first_row = (int64_t)tile->kv_head * call->n_shared_rows + tile->span->first_state;
@@ -304,7 +306,8 @@ static void result_write(const struct attention_call *call, const struct attenti
                           call->vectors->sinks ? &call->vectors->sinks[head] : NULL);
 }
 
-// A tile over shared segments stores its states; the sequences' own tiles continue from them.
+// Prepares the results of a tile. A tile over shared segments stores its states; the tiles of the sequences
+// continue from these states.
 static struct tile_results progress_begin(const struct attention_call *call,
                                           const struct attention_tile *tile,
                                           struct attention_scratch *scratch)
@@ -377,8 +380,8 @@ void tile_compute_parts(const struct attention_call *call, const struct attentio
     }
 }
 
-// Merges a query's partial results [n_segments], which are n_queries apart: into its state if it has one,
-// else into the first partial result.
+// Merges the partial results [n_segments] of a query, which are n_queries apart. Merges into the query's
+// state if it has one, else into the first partial result.
 static void parts_merge(const struct attention_call *call, const struct partial *partials,
                         const float *partial_out, int n_queries, int32_t n_segments, bool started,
                         struct attention_state *state, float *out)

@@ -39,7 +39,7 @@ static enum status no_memory(const struct tensor *tensor, struct error *error)
 static enum status product_create(struct cpu_backend *backend, struct weight *weight, struct error *error)
 {
     const struct tensor *tensor = &weight->tensor;
-    struct tensor slice = *tensor; // one expert's matrix
+    struct tensor slice = *tensor; // the matrix of one expert
     slice.n_dims = 2;
     slice.dims[2] = slice.dims[3] = 1;
     slice.size_bytes = tensor_row_bytes(tensor) * tensor->dims[1];
@@ -131,7 +131,7 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
 
 // ---- matrices and pages ----
 
-// Rows are aligned to cache lines. A stride of a multiple of 4 KB is avoided: it would map all rows to the
+// Aligns rows to cache lines. Avoids strides that are a multiple of 4 KB, because all rows would map to the
 // same cache sets.
 static int64_t matrix_stride(int32_t n_cols)
 {
@@ -178,7 +178,8 @@ static struct layer_heads heads_of(const struct kv_shape *shape, int32_t layer)
                          : (struct layer_heads){shape->n_kv_heads, shape->key_dim, shape->value_dim};
 }
 
-// Assigns each layer with pages to a group; a group's pages.shape has its heads and its number of layers.
+// Assigns each layer that has pages to a group of layers with the same heads. pages.shape of a group gets
+// these heads and the number of layers.
 static void place_layers(struct cpu_backend *backend, const struct kv_shape *shape)
 {
     for (int32_t layer = 0; layer < shape->n_layers; layer++) {
@@ -276,7 +277,7 @@ static uint64_t available_bytes(struct backend *base)
 
 // ---- a step ----
 
-// Reallocates without keeping the contents, which are valid within a step only.
+// Reallocates an array without keeping its contents: they are valid only within a step.
 static void *remake_array(void *old, size_t n_items, size_t item_bytes)
 {
     free(old);
@@ -354,7 +355,7 @@ static void trace_steps(struct backend *base, struct step_times *times)
     cpu_backend_of(base)->timing.times = times;
 }
 
-// Operations are synchronous, so a phase ends when the next one starts.
+// Starts a phase, which ends the previous one, because operations are synchronous.
 static void start_phase(struct backend *base, enum step_phase next)
 {
     struct cpu_backend *backend = cpu_backend_of(base);
@@ -371,7 +372,7 @@ struct page_copies {
     struct pages *pages;
 };
 
-// Copies one layer of one page.
+// Copies one page in one layer.
 static void copy_page(void *context, int32_t item, int thread)
 {
     const struct page_copies *copies = context;

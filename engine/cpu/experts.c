@@ -44,7 +44,7 @@ struct expert_work {
     const struct matrix *in;
     const struct route_parameters *route;
     bool x_per_pair;
-    int32_t begin; // in routing->order
+    int32_t begin; // index into routing->order
     int32_t n_outputs;
     float *gathered; // rows of gathered_x or gathered_y
     int64_t stride;
@@ -77,8 +77,9 @@ static void keep_groups(float *choice, int32_t n_experts, const struct route_par
             choice[expert] = NAN;
 }
 
-// The expert with the largest choice value, the lowest index on ties. NaN: already selected, or not eligible.
-// If all values are NaN, because the logits are: the first expert that is not among the `n` selected.
+// Returns the expert with the largest choice value, the lowest index on ties. NaN marks experts that are
+// already selected or not eligible. If all values are NaN, because the logits are NaN, returns the first
+// expert that is not among the `n` selected ones.
 static int32_t pick_experts(const float *choice, int32_t n_experts, const int32_t *picked, int32_t n)
 {
     int32_t best = -1;
@@ -94,7 +95,8 @@ static int32_t pick_experts(const float *choice, int32_t n_experts, const int32_
     return best;
 }
 
-// The sparse mixer's weight of expert `best` (enum route_kind); NaN: already selected.
+// Returns the weight of expert `best` for the sparse mixer (enum route_kind). NaN marks experts that are
+// already selected.
 static float mixer_weight(const float *choice, int32_t n_experts, int32_t best)
 {
     float sum = 0.0f, largest = choice[best];
@@ -143,7 +145,7 @@ static void route_row(void *context, int32_t row, int thread)
     }
 }
 
-// Sorts the pairs by expert; an expert's rows ascend.
+// Sorts the pairs by expert. The rows of an expert are in ascending order.
 static void routing_sort(struct routing *routing)
 {
     int32_t n_pairs = routing->n_rows * routing->n_used;
@@ -152,7 +154,7 @@ static void routing_sort(struct routing *routing)
         routing->first[routing->experts[pair] + 1]++;
     for (int32_t expert = 0; expert < routing->n_experts; expert++)
         routing->first[expert + 1] += routing->first[expert];
-    // Placing the pairs advances first[e] to first[e + 1]; the array is shifted back below.
+    // Placing the pairs advances first[e] to first[e + 1]. Below, the array is shifted back.
     for (int32_t pair = 0; pair < n_pairs; pair++)
         routing->order[routing->first[routing->experts[pair]]++] = pair;
     memmove(routing->first + 1, routing->first, (size_t)routing->n_experts * sizeof *routing->first);
@@ -206,7 +208,7 @@ static void scatter_pair(void *context, int32_t index, int thread)
            (size_t)work->n_outputs * sizeof(float));
 }
 
-// Computes one expert's GEMMs for its rows, so that its weights are read once.
+// Computes the GEMMs of one expert for its rows, so that its weights are read once.
 static void expert_multiply(struct cpu_backend *backend, int32_t expert, const struct product *products,
                             int n, const struct matrix *x, bool x_per_pair)
 {

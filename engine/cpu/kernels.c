@@ -14,8 +14,8 @@ struct level {
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-// Feature bits: Intel SDM, CPUID. The operating system must also save the wide registers: XCR0 bits 1, 2 and
-// 5 to 7.
+// Reads the feature bits (Intel SDM, CPUID). The operating system must also save the wide registers: XCR0
+// bits 1, 2 and 5 to 7.
 static uint64_t enabled_state(void)
 {
     unsigned a, b, c, d;
@@ -64,7 +64,8 @@ static const struct level levels[CPU_LEVEL_COUNT] = {
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
-// Features: Linux, Documentation/arch/arm64/elf_hwcaps.rst. NEON itself is part of every 64-bit ARM.
+// Reads the features (Linux, Documentation/arch/arm64/elf_hwcaps.rst). NEON itself is part of every 64-bit
+// ARM.
 static bool has_dot_products(void)
 {
     return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;

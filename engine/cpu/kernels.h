@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// In ascending order of preference. A program has the levels of one architecture, so the two architectures
-// share numbers.
+// Levels in ascending order of preference. A program has the levels of one architecture, so both
+// architectures use the same numbers.
 enum cpu_level {
     CPU_PLAIN,
     CPU_AVX2,
@@ -30,7 +30,7 @@ enum cpu_level {
     CPU_I8MM = CPU_AVXVNNI
 };
 
-enum { ACTIVATION_COUNT = 6 }; // of enum activation_kind, without ACTIVATION_XIELU
+enum { ACTIVATION_COUNT = 6 }; // values of enum activation_kind, without ACTIVATION_XIELU
 
 // One token of the gated delta rule, for at most 16 values of a head.
 struct delta_block {
@@ -69,11 +69,10 @@ struct convolved_row {
     const float *kernel;      // [n_taps, n]
     const float *bias;        // [n]; NULL: none
     int32_t n_taps;
-    bool activated; // by SiLU
+    bool activated; // SiLU is applied
 };
 
-// Kernels on one row or vector. n and pointers need no alignment. The bits of NaNs are not
-// specified.
+// Kernels on one row or vector. n and the pointers need no alignment. The bits of a NaN are not specified.
 struct row_kernels {
     // y *= sqrt(mean(x^2) / max(mean(y^2), 1e-5))
     void (*match_rms)(float *y, const float *x, int32_t n);
@@ -100,16 +99,16 @@ struct row_kernels {
     void (*rope_halves)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*widen_f16)(float *out, const uint16_t *x, int32_t n);
     void (*convert_f16)(uint16_t *out, const float *x, int32_t n); // round to nearest even
-    // Quantizes x with one scale: integers of magnitude up to `largest`, with a 2-norm of at most `norm`
-    // apart from rounding. Returns the scale; NaN, with zeros, if x has an infinity or a NaN.
+    // Quantizes x with one scale, to integers of magnitude up to `largest`; their 2-norm is at most `norm`,
+    // apart from rounding. Returns the scale. If x has an infinity or a NaN, returns NaN and writes zeros.
     float (*quantize_i16)(int16_t *out, const float *x, int32_t n, float largest, float norm);
     // x *= scale / sqrt(x . x + epsilon)
     void (*normalize_length)(float *x, int32_t n, float epsilon, float scale);
-    // out[i] = bias[i] + sum of kernel[tap][i] * rows[tap][i], fused, in order of taps; then SiLU
+    // out[i] = bias[i] + sum of kernel[tap][i] * rows[tap][i], with fused multiply-adds in order of taps; then SiLU
     void (*convolve)(const struct convolved_row *row, int32_t n);
     // With s[k] a row of the state: d = beta * (value - decay * (sum of s[k] * key[k])), s[k] = decay * s[k] +
-    // key[k] * d, out = sum of s[k] * query[k]. Each sum over k has four partial sums by k mod 4, added
-    // pairwise; products are fused with additions.
+    // key[k] * d, out = sum of s[k] * query[k]. Each sum over k has four partial sums by k mod 4, which
+    // are added pairwise. Products are fused with additions.
     void (*delta_rule)(const struct delta_block *block);
     // With s[k] a row of the state: s[k] = decay * s[k] + key[k] * (step * value), out = (sum of s[k] *
     // query[k]) + direct * value. The sum over k as in delta_rule.

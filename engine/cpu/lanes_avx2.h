@@ -17,7 +17,7 @@ static inline __m256i lanes_indices(void)
     return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-// Mask of the items i of 8 with first + i < n.
+// Mask of 8 items: item i is set if first + i < n.
 static inline __m256i lanes_below(int first, int n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n - first), lanes_indices());
@@ -176,8 +176,8 @@ static inline struct lanes lanes_odd_twice(struct lanes x)
     return (struct lanes){_mm256_movehdup_ps(x.low), _mm256_movehdup_ps(x.high)};
 }
 
-// Even items of 8 pairs in two registers. A shuffle works within 128 bits, so the quarters are reordered
-// afterwards.
+// Collects the even items of 8 pairs from two registers. A shuffle works within 128 bits, so the quarters are
+// reordered afterwards.
 static inline __m256 lanes_gather_even(__m256 a, __m256 b)
 {
     __m256 mixed = _mm256_shuffle_ps(a, b, _MM_SHUFFLE(2, 0, 2, 0));

@@ -202,7 +202,8 @@ static inline struct integers integers_load_i8(const int8_t *x)
     return (struct integers){_mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)x))};
 }
 
-// Inline assembly: with the intrinsic, gcc 12 moves the sums between registers, some of them through memory.
+// Uses inline assembly, because with the intrinsic gcc 12 moves the sums between registers, some of them
+// through memory.
 static inline struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
 {
     __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum.all) : "v"(a.all), "m"(*(const int16_t(*)[2])pair));

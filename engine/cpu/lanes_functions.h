@@ -8,8 +8,8 @@
 
 #include <float.h>
 
-#define LANES_EXP_LOWEST  -87.33f // below: 0. 2^-126, the smallest normal number, is at -87.3365
-#define LANES_EXP_HIGHEST 88.72f  // above: infinity
+#define LANES_EXP_LOWEST  -87.33f // 0 below this. 2^-126, the smallest normal number, is at -87.3365
+#define LANES_EXP_HIGHEST 88.72f  // infinity above this
 
 // exp(x) for LANES_EXP_LOWEST <= x <= LANES_EXP_HIGHEST.
 static inline struct lanes lanes_exp_between(struct lanes x)
@@ -37,7 +37,7 @@ static inline struct lanes lanes_exp(struct lanes x)
     return lanes_if_nan(x, result);
 }
 
-// exp(x) for x <= 0 or NaN: the same bits with less work.
+// exp(x) for x <= 0 or NaN. Gives the same bits as lanes_exp, with less work.
 static inline struct lanes lanes_exp_negative(struct lanes x)
 {
     struct lanes result = lanes_exp_between(x);
@@ -45,11 +45,10 @@ static inline struct lanes lanes_exp_negative(struct lanes x)
     return lanes_if_nan(x, result);
 }
 
-// 2^x for x <= 0 or NaN. Below -125 the result is 2^-125, so that no result is subnormal.
+// 2^x for x <= 0 or NaN. Results below 2^-125 become 2^-125, so that no result is subnormal.
 static inline struct lanes lanes_exp2_negative(struct lanes x)
 {
-    // Adding 1.5 * 2^23 + 127 rounds to an integer n and leaves n + 127, the exponent of 2^n, in the lowest
-    // bits.
+    // Adding 1.5 * 2^23 + 127 rounds to an integer n. The lowest bits then hold n + 127, the exponent of 2^n.
     const struct lanes shift = lanes_set(0x1.8p23f + 127.0f);
     x = lanes_larger(lanes_set(-125.0f), x);
     struct lanes shifted = lanes_add(x, shift);
@@ -61,10 +60,10 @@ static inline struct lanes lanes_exp2_negative(struct lanes x)
     p = lanes_fma(p, r, lanes_set(0.24022648f));
     p = lanes_fma(p, r, lanes_set(0.6931472f));
     p = lanes_fma(p, r, lanes_set(1.0f));
-    return lanes_multiply(p, lanes_exponent_from_bits(shifted)); // NaN if p is, whatever the other factor
+    return lanes_multiply(p, lanes_exponent_from_bits(shifted)); // NaN if p is NaN
 }
 
-// tanh. For small |x|: x + x^3 P(x^2). Else 1 - 2 / (exp(2|x|) + 1) with the sign of x.
+// tanh(x). For small |x| it is x + x^3 P(x^2); otherwise 1 - 2 / (exp(2|x|) + 1), with the sign of x.
 static inline struct lanes lanes_tanh(struct lanes x)
 {
     struct lanes absolute = lanes_absolute(x);
@@ -113,8 +112,8 @@ struct quantization {
     float factor, scale;
 };
 
-// The integers have a magnitude of at most `largest`; their 2-norm is at most `norm` apart from rounding. An
-// infinity or a NaN makes the scale NaN. Items below 2^-100 may become 0.
+// Computes a quantization to integers of magnitude at most `largest`, with a 2-norm of at most `norm` apart
+// from rounding. An infinity or a NaN in x makes the scale NaN. Items below 2^-100 may become 0.
 static inline struct quantization quantization_of(const float *x, int32_t n, float largest, float norm)
 {
     struct lanes most = lanes_set(0x1p-100f), sum = lanes_set(0.0f);

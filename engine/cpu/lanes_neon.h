@@ -27,7 +27,7 @@ static inline float32x4_t quarter_from_bits(uint32x4_t x)
     return vreinterpretq_f32_u32(x);
 }
 
-// Mask of the items i of a quarter with first + i < n.
+// Mask of the items of a quarter: item i is set if first + i < n.
 static inline uint32x4_t quarter_below(int first, int n)
 {
     static const int32_t indices[4] = {0, 1, 2, 3};
@@ -117,7 +117,7 @@ static inline struct lanes lanes_fma_alternating(struct lanes a, struct lanes b,
         vfmaq_f32(quarter_from_bits(veorq_u32(quarter_bits(c.at[i]), minus_even)), a.at[i], b.at[i]));
 }
 
-// Not fmax, which returns NaN if either operand is NaN.
+// Does not use fmax, which returns NaN if either operand is NaN.
 static inline struct lanes lanes_larger(struct lanes a, struct lanes b)
 {
     QUARTERS_EACH(vbslq_f32(vcgtq_f32(a.at[i], b.at[i]), a.at[i], b.at[i]));
@@ -213,8 +213,8 @@ static inline void lanes_store_i16(int16_t *out, struct lanes x)
         vst1_s16(out + 4 * i, vqmovn_s32(vcvtnq_s32_f32(x.at[i])));
 }
 
-// Either 16 sums, four a register; or 16 pairs: first members in registers 0 and 1, second members in 2 and
-// 3.
+// Either 16 sums, with four in a register, or 16 pairs, with the first members in registers 0 and 1 and the
+// second members in 2 and 3.
 struct integers {
     int32x4_t at[QUARTERS];
 };

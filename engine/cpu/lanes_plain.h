@@ -15,7 +15,7 @@ struct lanes {
     float at[LANES];
 };
 
-// If fmaf is a library call, it costs more than a call of these functions, so they are not inlined: compilers
+// If fmaf is a library call, it costs more than a call of these functions. So they are not inlined: compilers
 // that insert checks would need minutes for thousands of inlined copies.
 #if defined(__FP_FAST_FMAF)
 #define PLAIN static inline
@@ -60,7 +60,7 @@ PLAIN void lanes_store_first(float *out, struct lanes x, int n)
     memcpy(out, x.at, (size_t)n * sizeof *out);
 }
 
-// Converts to IEEE 754 binary16, ties to even; numbers that are too large become infinity.
+// Converts to IEEE 754 binary16, ties to even. Numbers that are too large become infinity.
 PLAIN uint16_t lanes_half_from_float(float x)
 {
     uint32_t bits;
@@ -126,7 +126,7 @@ PLAIN struct lanes lanes_fma_minus(struct lanes a, struct lanes b, struct lanes 
     LANES_EACH(fmaf(a.at[i], b.at[i], -c.at[i]));
 }
 
-// a > b ? a : b; so b when either is NaN
+// a > b ? a : b. The result is b if either is NaN.
 PLAIN struct lanes lanes_larger(struct lanes a, struct lanes b)
 {
     LANES_EACH(a.at[i] > b.at[i] ? a.at[i] : b.at[i]);
@@ -160,7 +160,7 @@ PLAIN struct lanes lanes_copy_sign(struct lanes x, struct lanes sign)
     LANES_EACH(copysignf(x.at[i], sign.at[i]));
 }
 
-// x * 2^n, where n is in the lowest bits of `n_bits`, read as an integer. The result must be a normal number.
+// x * 2^n, where the lowest bits of `n_bits`, read as an integer, are n. The result must be a normal number.
 PLAIN struct lanes lanes_scale_exponent(struct lanes x, struct lanes n_bits)
 {
     for (int i = 0; i < LANES; i++) {
@@ -238,7 +238,7 @@ PLAIN float lanes_largest(struct lanes x)
     return x.at[0];
 }
 
-// Rounds to integers, ties to even. Magnitudes are at most 32,767; the result for a NaN is undefined.
+// Rounds to integers, ties to even. Magnitudes must be at most 32,767. The result for a NaN is undefined.
 PLAIN void lanes_store_i16(int16_t *out, struct lanes x)
 {
     const float shift = 0x1.8p23f; // adding it rounds and leaves the integer in the lowest bits
@@ -275,7 +275,7 @@ PLAIN struct integers integers_load_i8(const int8_t *x) // 16 pairs, sign-extend
     return result;
 }
 
-// For each pair a: sum + a's first * pair[0] + a's second * pair[1], modulo 2^32
+// For each pair a: sum + a's first item * pair[0] + a's second item * pair[1], modulo 2^32.
 PLAIN struct integers integers_dot(struct integers sum, struct integers a, const int16_t *pair)
 {
     for (int i = 0; i < LANES; i++) {

@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-enum { SPREAD_FLOATS = 16384 }; // work per task: about 2 us, a few times the cost of handing it over
+enum { SPREAD_FLOATS = 16384 }; // floats per task: about 2 us, a few times the cost of starting it
 
 struct spread {
     void (*row)(void *context, int32_t row, int thread);
@@ -32,7 +32,7 @@ void spread_rows(struct cpu_backend *backend, int32_t n_rows, int64_t n_floats,
         pool_run(backend->pool, (n_rows + spread.rows_a_task - 1) / spread.rows_a_task, spread_task, &spread);
 }
 
-// The heads of a row; the first n_dims items of each head are rotated.
+// The heads of a row. In each head the first n_dims items are rotated.
 struct row_heads {
     int32_t n, dim, n_dims;
 };
@@ -50,7 +50,7 @@ struct row_work {
     struct row_scaling scaling;
     struct row_heads heads;
     struct pages *pages;
-    int32_t layer; // of these pages
+    int32_t layer; // layer of the pages
     struct head_columns from, to;
     const float *rope;
     void (*rotate)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
@@ -105,7 +105,7 @@ void cpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
                             .types = types_table,
                             .scaling.scale = scale};
     spread_rows(backend, backend->step->n_tokens, 4 * (int64_t)out->n_cols, embed_row,
-                &work); // factor 4: rows are widened in plain C
+                &work); // factor 4, because rows are widened in plain C
 }
 
 // ---- norms, activations, sums ----
@@ -267,7 +267,8 @@ static void sort_row(void *context, int32_t row, int thread)
         out[i] = x[sorting->order[i]];
 }
 
-// Matrices that a quantizer computed from the same inputs have equal orders (q, k and v; gate and up).
+// True if two orders of columns are equal. Matrices that a quantizer computed from the same inputs have equal
+// orders (q, k and v; gate and up).
 static bool are_equal_orders(const int32_t *a, const int32_t *b, int32_t n)
 {
     return a == b || (a && b && memcmp(a, b, (size_t)n * sizeof *a) == 0);
@@ -524,7 +525,7 @@ void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
     assert(k->n_cols == shape->n_kv_heads * shape->key_dim &&
            v->n_cols == shape->n_kv_heads * shape->value_dim);
     spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)k->n_cols, kv_store_row,
-                &work); // factor 16: keys are scattered
+                &work); // factor 16, because keys are scattered
 }
 
 void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,

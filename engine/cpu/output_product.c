@@ -13,11 +13,11 @@
 struct gathered_product {
     struct cpu_backend *backend;
     struct product_task task;
-    const uint32_t *const *masks; // [n_rows] in the new order; NULL: a whole product
+    const uint32_t *const *masks; // [n_rows] in the new order; NULL: all logits are computed
     int32_t n_rows, first_group;
 };
 
-// The number of allowed tokens. Counting stops above OUTPUT_GATHERED_MAX.
+// Counts the allowed tokens. Stops counting above OUTPUT_GATHERED_MAX.
 static int32_t count_allowed(const struct sample_request *sample)
 {
     int32_t n = 0;
@@ -36,8 +36,8 @@ static void swap_rows(const struct matrix *x, int32_t a, int32_t b)
     }
 }
 
-// Reorders the rows of x: whole products first, then gathered ones. Sets the places of the outputs and the
-// masks by place. Returns the number of whole products.
+// Reorders the rows of x: first the rows with whole products, then the gathered rows. Sets the places of the
+// outputs, and the masks by place. Returns the number of whole products.
 static int32_t part_rows(struct cpu_backend *backend, const struct matrix *x)
 {
     const struct step *step = backend->step;
@@ -73,7 +73,7 @@ static void multiply_panels(const struct gathered_product *gathered, int32_t fir
                   &gathered->backend->prepared, row, row_end, thread);
 }
 
-// Multiplies the rows of one group with the panels that hold a token allowed for any of them.
+// Multiplies the rows of one group with the panels that contain a token allowed for any of the rows.
 static void multiply_group(void *context, int index, int thread)
 {
     const struct gathered_product *gathered = context;
@@ -115,7 +115,7 @@ void cpu_output_product(struct backend *base, const struct product *product, str
     backend->prepared.n_rows = n_whole;
     product_run(&backend->kernels.products, backend->pool, &gathered.task, 1, &backend->prepared);
     backend->prepared.n_rows = n_rows;
-    // A group may hold masked and unmasked rows: its unmasked rows are computed twice, to the same bytes.
+    // If a group holds masked and unmasked rows, its unmasked rows are computed twice, with the same result.
     gathered.first_group = n_whole / PREPARED_ROWS;
     if (n_whole < n_rows)
         pool_run(backend->pool, (n_rows - 1) / PREPARED_ROWS + 1 - gathered.first_group, multiply_group,

@@ -82,7 +82,7 @@ const void *pages_values(const struct pages *pages, int32_t layer, int32_t page,
            (size_t)block * pages->value_block_bytes;
 }
 
-// The scales of a block's positions.
+// Returns the scales of a block's positions.
 static float *scales_of(unsigned char *block, size_t block_bytes)
 {
     return (float *)(void *)(block + block_bytes) - PAGE_BLOCK;
@@ -98,7 +98,7 @@ static unsigned char *value_block(const struct pages *pages, unsigned char *part
     return part + pages->values_offset + (size_t)(position / PAGE_BLOCK) * pages->value_block_bytes;
 }
 
-// Index of a position's item d in a block of keys, and of values.
+// Returns the index of item d of a position, in a block of keys and in a block of values.
 static size_t key_place(int32_t position, int32_t d)
 {
     return ((size_t)(d / 2) * PAGE_BLOCK + (size_t)(position % PAGE_BLOCK)) * 2 + (size_t)(d % 2);
@@ -144,7 +144,7 @@ static void store_integers(const struct pages *pages, const struct row_kernels *
 
 enum { ROUNDED_DIMS = 64 }; // items rounded at a time
 
-// out[i * stride] = x[i], rounded to binary16 for KV_F32_OF_F16.
+// Stores out[i * stride] = x[i]; for KV_F32_OF_F16 rounds to binary16.
 static void store_floats(const struct pages *pages, const struct row_kernels *kernels, float *out,
                          size_t stride, const float *x, int32_t n)
 {

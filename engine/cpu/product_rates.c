@@ -25,7 +25,7 @@ struct product_bench {
     struct product_rates *rates;
     struct cpu_kernels kernels;
     struct pool *pool;
-    int n_parts; // of an activation
+    int n_parts; // parts of an activation
     struct prepared prepared;
     float *x, *y; // [ROWS_MAX, N_INPUTS], [ROWS_MAX, N_OUTPUTS]: also [FEW_ROWS, FEW_ROWS_OUTPUTS]
 };

@@ -1,5 +1,6 @@
-// The operations of recurrent layers. Rows of the convolution are independent of each other; the delta rule and
-// the scan are sequential in a sequence's tokens, and parallel over sequences, heads and blocks of values.
+// The operations of recurrent layers. The rows of a convolution do not depend on each other. The delta rule
+// and the scans are sequential in the tokens of a sequence, and parallel over sequences, heads and blocks of
+// values.
 #include "engine/cpu/state.h"
 
 #include "schemas/base/elementary.h"
@@ -8,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-// The sequence that a row belongs to.
+// Returns the sequence to which a row belongs.
 static const struct step_sequence *sequence_of(const struct cpu_backend *backend, int32_t row)
 {
     return &backend->step->sequences[backend->buffers.row_sequences[row]];
@@ -24,7 +25,8 @@ struct convolution {
     int32_t n_taps, n_channels;
 };
 
-// Row `row` of the sequence's inputs; rows before the step's first are in the state, or zero (NULL).
+// Returns row `row` of the sequence's inputs. Rows before the first one of the step are in the state; before
+// the sequence they are zero (NULL).
 static const float *input_row(const struct convolution *work, const struct step_sequence *sequence,
                               int32_t row)
 {
@@ -54,8 +56,8 @@ static void convolve_row(void *context, int32_t row, int thread)
     work->backend->kernels.rows.convolve(&task, work->n_channels);
 }
 
-// Keeps a sequence's last input rows. Each is written before its source could be overwritten, because a
-// source of the state is a later row of it.
+// Stores a sequence's last input rows in its state. Writes in ascending order: a row may be copied from a
+// later row of the state, which is not overwritten yet.
 static void keep_rows(void *context, int32_t index, int thread)
 {
     const struct convolution *work = context;
@@ -118,14 +120,15 @@ struct delta_work {
     const struct delta_parameters *parameters;
 };
 
-// exp(decay * softplus(x)) in double precision, so that it needs no kernel: one a head and row.
+// Computes exp(decay * softplus(x)) in double precision; it needs no kernel, because it runs once per head
+// and row.
 static float decay_of(float decay, double x)
 {
     double softplus = x > 40.0 || x != x ? x : elementary_log(1.0 + elementary_exp(x));
     return (float)elementary_exp((double)decay * softplus);
 }
 
-// Normalizes queries and keys, and turns alpha into the decay and beta into its sigmoid.
+// Normalizes queries and keys, converts alpha to the decay, and beta to its sigmoid.
 static void prepare_row(void *context, int32_t row, int thread)
 {
     const struct delta_work *work = context;

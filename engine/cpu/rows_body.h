@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-// The branch is predicted well; masked loads and stores are slower, on AVX2 several times.
+// A branch is well predicted. Masked loads and stores are slower; on AVX2 they take several times as long.
 static inline struct lanes load_some(const float *x, int n)
 {
     return n == LANES ? lanes_load(x) : lanes_load_first(x, n);
@@ -22,7 +22,7 @@ static inline void store_some(float *out, struct lanes x, int n)
         lanes_store_first(out, x, n);
 }
 
-// sum of x[i]^2, or of (x[i] - mean)^2
+// Computes the sum of x[i]^2, or of (x[i] - mean)^2.
 static float sum_of_squares(const float *x, int32_t n, float mean)
 {
     struct lanes sum = lanes_set(0.0f);
@@ -117,15 +117,16 @@ static inline struct lanes silu_lanes(struct lanes x)
     return lanes_divide(x, lanes_add(lanes_set(1.0f), e));
 }
 
-// x * probability of a standard normal below x (Hendrycks and Gimpel 2016, arXiv:1606.08415).
+// x times the probability that a standard normal variable is below x (Hendrycks and Gimpel 2016,
+// arXiv:1606.08415).
 static inline struct lanes gelu_lanes(struct lanes x)
 {
     struct lanes small = lanes_multiply(x, lanes_normal_tail(x));
     return lanes_if_less(x, lanes_set(0.0f), small, lanes_subtract(x, small));
 }
 
-// The approximation of the same paper: x / 2 * (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), which is x
-// * sigmoid(2 u).
+// The approximation in the same paper: x / 2 * (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3). This
+// equals x * sigmoid(2 u).
 static inline struct lanes gelu_tanh(struct lanes x)
 {
     struct lanes square = lanes_multiply(x, x);
@@ -165,7 +166,7 @@ static inline struct lanes not_above(struct lanes x, struct lanes most)
     return lanes_if_less(most, x, most, x);
 }
 
-// enum activation_kind defines it. A NaN stays a NaN.
+// Defined at enum activation_kind. A NaN stays a NaN.
 static inline struct lanes swiglu_clamped(struct lanes gate, struct lanes up)
 {
     const struct lanes limit = lanes_set(7.0f);
@@ -284,8 +285,8 @@ static void softmax_row(float *x, int32_t n)
     }
 }
 
-// (a, b) becomes (a cos - b sin, a sin + b cos). The product with sin is rounded, then a fused multiply-add
-// adds the product with cos.
+// Rotates pairs: (a, b) becomes (a cos - b sin, a sin + b cos). The product with sin is rounded; then a fused
+// multiply-add adds the product with cos.
 static void rope_adjacent(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims)
 {
     for (int32_t head = 0; head < n_heads; head++, x += head_dim) {

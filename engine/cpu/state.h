@@ -1,5 +1,4 @@
-// Declarations shared by the CPU backend's sources: its state, and the operations that backend.c puts into
-// the table.
+// Private header of the CPU backend: its state, and the operations in backend.c's table.
 #pragma once
 
 #include "engine/cpu/attention.h"
@@ -19,27 +18,28 @@ struct matrix {
     size_t bytes;
 };
 
-// The pages of the layers with the same heads, and attention over them.
+// The pages of layers that have the same heads, and attention over them.
 struct page_group {
     struct pages pages;
     struct attention *attention;
 };
 
-// Where a layer's pages are: layer `index` of a group.
+// Location of a layer's pages: layer `index` of a group.
 struct page_place {
     int32_t group, index;
 };
 
 struct weight {
     enum weight_role role;
-    struct tensor tensor;   // WEIGHT_TABLE reads its data in the file's mapping
-    struct packed **packed; // WEIGHT_PRODUCT: [n_packed], one per expert
+    struct tensor tensor;   // for WEIGHT_TABLE its data in the file's mapping is read
+    struct packed **packed; // for WEIGHT_PRODUCT: [n_packed], one per expert
     int32_t n_packed;
-    float *items; // WEIGHT_VECTOR: [n_items]
+    float *items; // for WEIGHT_VECTOR: [n_items]
     int64_t n_items;
 };
 
-// Pairs of a row and one of its experts; pair = row * n_used + place among the selected experts.
+// Pairs of a row and one of its experts. The number of a pair is row * n_used + place among the selected
+// experts.
 struct routing {
     int32_t n_rows, n_used, n_experts;
     int32_t *experts;     // [n_pairs] expert of each pair
@@ -48,35 +48,35 @@ struct routing {
     int32_t *first;       // [n_experts + 1] index of each expert's first pair in `order`
     float *probabilities; // [n_threads, 2, n_experts_max]: probabilities, choice values
     int32_t n_pairs_max, n_experts_max;
-    bool weighs_inputs; // struct route_parameters
+    bool weighs_inputs; // as in struct route_parameters
 };
 
 struct step_buffers {
     float *gathered_x,
         *gathered_y;           // rows of one expert: [n_rows_max, n_inputs_max], [n_rows_max, n_outputs_max]
-    float *sorted_x;           // [n_rows_max, n_inputs_max] rows in a weight's order of columns
+    float *sorted_x;           // [n_rows_max, n_inputs_max] rows, with columns in the order of a weight
     struct sampler **samplers; // [n_threads], created at the first draw
-    int32_t n_vocab;           // of the samplers
+    int32_t n_vocab;           // vocabulary size of the samplers
     float *table_rows;         // [n_threads, n_table_cols_max]
-    int32_t *row_sequences;    // [n_rows_max] sequence of each of the step's rows
+    int32_t *row_sequences;    // [n_rows_max] sequence of each row of the step
     struct sample_result *results; // [n_results_max]
     struct step_sequence *outputs; // [n_results_max] each output row as a sequence of its own
-    // [n_results_max] row of each output in the logits, and the reverse; masks of gathered outputs by row
-    // (output_product.c)
+    // [n_results_max] row of each output in the logits, and output of each row; masks of gathered outputs by
+    // row (output_product.c).
     int32_t *output_places, *place_outputs;
     const uint32_t **place_masks;
 };
 
 struct buffer_capacity {
-    // Largest sizes created: what the buffers must hold.
+    // Largest sizes created so far. The buffers must hold them.
     int32_t n_rows_max, n_inputs_max, n_expert_outputs_max, n_experts_max, n_table_cols_max;
-    bool has_orders; // some weight has an order of columns
-    // Sizes of the buffers.
+    bool has_orders; // true if a weight has an order of columns
+    // Allocated sizes of the buffers.
     int32_t n_rows_reserved, n_inputs_reserved, n_results_max;
 };
 
 struct step_timing {
-    struct step_times *times; // of the step, by phase; NULL: not traced
+    struct step_times *times; // times of the step's phases; NULL: not traced
     enum step_phase phase;
     double phase_began_us;
 };
@@ -92,13 +92,13 @@ struct cpu_backend {
     struct page_place *places; // [n_layers]
     struct states states;
     struct prepared prepared;
-    int activation_parts; // int8 parts of an activation: 1 or 2
+    int activation_parts; // number of int8 parts of an activation, 1 or 2
     struct routing routing;
     struct step_buffers buffers;
     struct buffer_capacity capacity;
     struct step_timing timing;
 
-    const struct step *step; // between begin and end
+    const struct step *step; // set between begin and end
     bool outputs_only;       // after keep_outputs
     bool failed;             // `error` is latched: operations do nothing until end
     struct error error;
@@ -109,7 +109,7 @@ static inline struct cpu_backend *cpu_backend_of(struct backend *backend)
     return (struct cpu_backend *)(void *)backend;
 }
 
-// The group with a layer's pages; *index: the layer in it.
+// Returns the group with the pages of a layer. *index becomes the layer's index in the group.
 static inline struct page_group *layer_pages(struct cpu_backend *backend, int32_t layer, int32_t *index)
 {
     *index = backend->places[layer].index;

@@ -136,7 +136,8 @@ void dequantize_q8_0(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// Item i of a half of 128 items: bits 2 * (i / 32) of byte i % 32. Scale i / 16, so two scales per shift.
+// Item i of a half of 128 items has bits 2 * (i / 32) of byte i % 32 and scale i / 16. So a shift covers two
+// scales.
 void dequantize_q2_k(const void *blocks, float *items, size_t n_items)
 {
     assert(n_items % 256 == 0);
@@ -155,7 +156,8 @@ void dequantize_q2_k(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// Scale g of 16: low four bits in byte g % 8 (upper half for g >= 8), upper two bits in byte 8 + g % 4.
+// Returns scale `group` of 16: the low four bits are in byte g % 8 (in the upper half for g >= 8), the upper
+// two bits in byte 8 + g % 4.
 static int q3_k_scale(const uint8_t packed[12], int group)
 {
     int low = packed[group % 8] >> (group >= 8 ? 4 : 0) & 15;
@@ -163,7 +165,7 @@ static int q3_k_scale(const uint8_t packed[12], int group)
     return (low | high << 4) - 32;
 }
 
-// As Q2_K. The third bit of item i is bit i / 32 of high-bit byte i % 32; if it is clear, 4 is subtracted.
+// Like Q2_K. The third bit of item i is bit i / 32 of high-bit byte i % 32. If it is clear, 4 is subtracted.
 void dequantize_q3_k(const void *blocks, float *items, size_t n_items)
 {
     assert(n_items % 256 == 0);
@@ -183,7 +185,7 @@ void dequantize_q3_k(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// Sub-block s of 32 items: low (even s) or high (odd s) nibbles of the 32 bytes number s / 2.
+// Sub-block s of 32 items is in the low (even s) or high (odd s) nibbles of 32 bytes, number s / 2.
 void dequantize_q4_k(const void *blocks, float *items, size_t n_items)
 {
     assert(n_items % 256 == 0);
@@ -203,7 +205,7 @@ void dequantize_q4_k(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// As Q4_K; the fifth bit of item j of sub-block s is bit s of high-bit byte j.
+// Like Q4_K. The fifth bit of item j of sub-block s is bit s of high-bit byte j.
 void dequantize_q5_k(const void *blocks, float *items, size_t n_items)
 {
     assert(n_items % 256 == 0);
@@ -227,7 +229,8 @@ void dequantize_q5_k(const void *blocks, float *items, size_t n_items)
 }
 
 // In each half of 128 items, item 32 * r + j has its low nibble in byte j (r even) or j + 32 (r odd) of 64,
-// the lower half-byte for r < 2, and its high bits at 2 * r in byte j of 32. One int8 scale for 16 items.
+// in the lower half-byte for r < 2. Its high bits are bits 2 * r of byte j of 32. 16 items share an int8
+// scale.
 void dequantize_q6_k(const void *blocks, float *items, size_t n_items)
 {
     assert(n_items % 256 == 0);
@@ -281,11 +284,11 @@ void dequantize_iq4_xs(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// E2M1 values doubled, to be whole numbers; the scale is halved.
+// E2M1 values, doubled to make them whole numbers. The scale is halved.
 static const int8_t e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// 2^(exponent - 128), subnormal for an exponent below 2. Exponent 255, NaN in the OCP specification, gives
-// 2^127 as in ggml.
+// Computes 2^(exponent - 128), which is subnormal for an exponent below 2. Exponent 255, NaN in the OCP
+// specification, gives 2^127 as in ggml.
 static float half_e8m0(uint8_t exponent)
 {
     uint32_t bits = exponent < 2 ? 0x200000u << exponent : (uint32_t)(exponent - 1) << 23;
@@ -343,7 +346,7 @@ void dequantize_f8_e4m3(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// Half of an unsigned E4M3 number. 0x7F, NaN in the OCP specification, gives 0 as in ggml; the upper bit is
+// Half of an unsigned E4M3 number. 0x7F, NaN in the OCP specification, gives 0 as in ggml. The upper bit is
 // ignored.
 static float half_ue4m3(uint8_t bits)
 {

@@ -1,6 +1,7 @@
 // Plain C dequantizers of the tensor types: the reference for every fast kernel. Each converts `n_items`
-// consecutive items (a multiple of the type's block) to float; `blocks` may be unaligned. Layouts and
-// arithmetic: dequantize.c; of the last nine types: dequantize_codebook.c. No allocation; any thread.
+// consecutive items (a multiple of the type's block) to float; `blocks` may be unaligned. dequantize.c
+// defines layouts and arithmetic (dequantize_codebook.c for the last nine types). They allocate nothing;
+// any thread.
 #pragma once
 
 #include <stddef.h>
@@ -37,7 +38,7 @@ void dequantize_iq1_m(const void *blocks, float *items, size_t n_items);
 void dequantize_tq1_0(const void *blocks, float *items, size_t n_items);
 void dequantize_tq2_0(const void *blocks, float *items, size_t n_items);
 
-// IEEE 754 binary16, exactly.
+// Converts IEEE 754 binary16 exactly.
 static inline float half_to_float(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16;
@@ -57,16 +58,16 @@ static inline float half_to_float(uint16_t half)
     return result;
 }
 
-// E4M3 (OCP 8-bit Floating Point Specification 1.0), exactly; 0x7F and 0xFF are NaN.
+// Converts E4M3 (OCP 8-bit Floating Point Specification 1.0) exactly. 0x7F and 0xFF are NaN.
 static inline float e4m3_to_float(uint8_t bits)
 {
     if ((bits & 0x7F) == 0x7F)
         return __builtin_nanf("");
-    // the same fields in a binary16, whose exponent has the bias 15 instead of 7
+    // A binary16 has the same fields, but its exponent has bias 15 instead of 7.
     return half_to_float((uint16_t)((bits & 0x80) << 8 | (bits & 0x7F) << 7)) * 0x1p8f;
 }
 
-// bfloat16: the upper half of a binary32.
+// Converts bfloat16, the upper half of a binary32.
 static inline float bfloat_to_float(uint16_t bfloat)
 {
     uint32_t bits = (uint32_t)bfloat << 16;
@@ -75,7 +76,8 @@ static inline float bfloat_to_float(uint16_t bfloat)
     return result;
 }
 
-// 6-bit scale and minimum of sub-block `index` (0..7) of a Q4_K or Q5_K block, from its 12 packed bytes.
+// Extracts the 6-bit scale and minimum of sub-block `index` (0..7) of a Q4_K or Q5_K block from its 12 packed
+// bytes.
 static inline void k_scale_and_minimum(const uint8_t packed[12], unsigned index, uint8_t *scale,
                                        uint8_t *minimum)
 {

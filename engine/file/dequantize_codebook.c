@@ -48,7 +48,7 @@ static unsigned even_signs(unsigned seven_bits)
     return seven_bits | (unsigned)__builtin_parity(seven_bits) << 7;
 }
 
-// One codebook entry of IQ2 as eight items.
+// Writes one codebook entry of IQ2 as eight items.
 static void put_run(float *items, uint16_t entry, unsigned signs, float scale)
 {
     for (int i = 0; i < RUN; i++) {
@@ -57,7 +57,7 @@ static void put_run(float *items, uint16_t entry, unsigned signs, float scale)
     }
 }
 
-// Two codebook entries of IQ3 as eight items.
+// Writes two codebook entries of IQ3 as eight items.
 static void put_pair(float *items, uint16_t first, uint16_t second, const uint8_t values[8], unsigned signs,
                      float scale)
 {
@@ -83,7 +83,7 @@ void dequantize_iq2_xxs(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// Scale of half a group, from 16 half-byte scales.
+// Returns the scale of half a group, from 16 half-byte scales.
 static float half_group_scale(float d, const uint8_t *scales, int group, int half)
 {
     return d * (0.5f + (float)(scales[group] >> (4 * half) & 15)) * 0.25f;
@@ -200,7 +200,7 @@ void dequantize_iq1_m(const void *blocks, float *items, size_t n_items)
     }
 }
 
-// A byte of ternary digits is a fraction of 256: multiplied by 3, it carries out the first digit. Writes
+// A byte of ternary digits is a fraction of 256: multiplying it by 3 carries out the first digit. Writes
 // digit `number` of each byte.
 static float *put_digits(float *items, const uint8_t *bytes, int n_bytes, int number, float d)
 {

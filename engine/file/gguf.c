@@ -38,7 +38,8 @@ static void close_part(struct gguf_part *part)
 
 enum { SPLIT_SUFFIX_BYTES = sizeof "-00001-of-00003.gguf" - 1 };
 
-// Part `index` (from 0) of the model that `path` is a part of; NULL: the name does not fit, or out of memory.
+// Returns the path of part `index` (from 0) of the split model to which `path` belongs. NULL: the name has
+// another form, or memory ran out.
 static char *part_path(const char *path, size_t index, size_t n_parts, struct arena *arena)
 {
     size_t size = strlen(path);
@@ -66,7 +67,7 @@ static enum status split_numbers(const struct gguf_part *part, uint32_t *number,
         status = gguf_part_u32(part, "split.count", count, NULL, error);
     if (status != STATUS_OK)
         return error_prefix(error, "%s", part->path);
-    if (*count == 0) // written by some tools for "not split"
+    if (*count == 0) // some tools write 0 for "not split"
         *count = 1;
     if (*count > GGUF_PARTS_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: split into %u parts, at most %d",
@@ -240,9 +241,9 @@ bool gguf_is_generated(const struct gguf *gguf, const struct tensor *tensor)
 
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor)
 {
-    if (gguf_is_generated(gguf, tensor)) // freed when the next is made
+    if (gguf_is_generated(gguf, tensor)) // freed when the next tensor is generated
         return;
-    // Only pages that lie wholly inside the tensor: its neighbors may still be needed.
+    // Only pages that lie completely within the tensor: its neighbors may still be needed.
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t start = ((uintptr_t)tensor->data + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)tensor->data + tensor->size_bytes) & ~(page - 1);

@@ -38,7 +38,7 @@ enum gguf_kind { // value types as the file numbers them
     GGUF_F64,
 };
 
-// An array key-value. Scalars are packed and unaligned: read them with gguf_array_*.
+// An array key-value. Scalars are packed and unaligned, so they must be read with gguf_array_*.
 struct gguf_array {
     enum gguf_kind kind;
     size_t n_items;
@@ -46,7 +46,7 @@ struct gguf_array {
     const struct text *strings; // GGUF_STRING: the items, indexed at open
 };
 
-// Limits on what a file may declare; above them: ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
+// Limits on what a file may declare. Above them: ERROR_LIMIT_EXCEEDED, STATUS_REFUSE.
 enum {
     GGUF_KEYS_MAX = 1 << 16,
     GGUF_TENSORS_MAX = 1 << 17,
@@ -60,21 +60,21 @@ enum {
 enum status gguf_open(struct gguf **gguf, const char *path, struct error *error) WARN_UNUSED;
 void gguf_close(struct gguf *gguf);
 const char *gguf_path(const struct gguf *gguf);
-uint64_t gguf_file_bytes(const struct gguf *gguf); // all parts
-// A vocabulary-only file has no tensors.
+uint64_t gguf_file_bytes(const struct gguf *gguf); // total of all parts
+// Number of tensors. A vocabulary-only file has none.
 size_t gguf_n_tensors(const struct gguf *gguf);
 const struct tensor *gguf_tensor_at(const struct gguf *gguf, size_t index);
 const struct tensor *gguf_tensor(const struct gguf *gguf, const char *name); // NULL: absent; found by hash
 
-// Key-values. If the key is missing, the status is STATUS_OK, *value is unchanged and *found is false
-// (`found` may be NULL). A key of the wrong type is STATUS_REFUSE; the text has key, expected and actual
-// type.
+// Read key-values. If the key is missing, they return STATUS_OK, leave *value unchanged and set *found to
+// false (`found` may be NULL). A key of the wrong type gives STATUS_REFUSE; the text has the key, the
+// expected and the actual type.
 bool gguf_has(const struct gguf *gguf, const char *key);
 enum status gguf_u32(const struct gguf *gguf, const char *key, uint32_t *value, bool *found,
                      struct error *error) WARN_UNUSED; // any integer kind whose value fits
 enum status gguf_f32(const struct gguf *gguf, const char *key, float *value, bool *found,
                      struct error *error) WARN_UNUSED;
-// An integer or a float.
+// Reads an integer or a float.
 enum status gguf_number(const struct gguf *gguf, const char *key, double *value, bool *found,
                         struct error *error) WARN_UNUSED;
 enum status gguf_bool(const struct gguf *gguf, const char *key, bool *value, bool *found,
@@ -83,27 +83,28 @@ enum status gguf_text(const struct gguf *gguf, const char *key, struct text *val
                       struct error *error) WARN_UNUSED;
 enum status gguf_array(const struct gguf *gguf, const char *key, struct gguf_array *value, bool *found,
                        struct error *error) WARN_UNUSED;
-// Item of a numeric array, widened. The index must be in range and the kind numeric (asserted).
+// Returns an item of a numeric array, widened. The index must be in range and the kind numeric (asserted).
 int64_t gguf_array_integer(const struct gguf_array *array, size_t index);
 double gguf_array_number(const struct gguf_array *array, size_t index);
 
-// Walks the key-values in file order, for `sheaf inspect`: key and a short rendering of the value.
+// Iterate over the key-values in file order, for `sheaf inspect`: the key and a short rendering of the value.
 size_t gguf_n_keys(const struct gguf *gguf);
 struct text gguf_key_at(const struct gguf *gguf, size_t index, struct buffer *rendered);
 
-// Call this before reading a tensor's data. A file's data is always available. For a model constructed in
-// memory (engine/file/gguf_made.h) this generates the tensor, or the tensor that it is a slice of; the data
-// stays until the next call (or always, if the tensor is kept).
+// Must be called before a tensor's data is read. Data in a file is always available. For a model constructed
+// in memory (engine/file/gguf_made.h) this generates the tensor, or the tensor that it is a slice of. The
+// data stays until the next call, or always if the tensor is kept.
 enum status gguf_load(const struct gguf *gguf, const struct tensor *tensor, struct error *error) WARN_UNUSED;
 
-// Hash of a model's sources, without file names: every byte of a GGUF's parts, or, for a model constructed in
-// memory, every byte of the weights it is made from and its key-values. Reads all of them, on the pool (NULL:
-// on this thread). After an interrupt (NULL: none) it returns at once and the hash has no meaning.
+// Hash of a model's sources, without file names: every byte of a GGUF's parts. For a model constructed in
+// memory it covers its key-values and every byte of the weights from which it is made. Reads everything, on
+// the pool (NULL: on this thread). After an interrupt (may be NULL) it returns at once and the hash has no
+// meaning.
 uint64_t gguf_content_hash(const struct gguf *gguf, struct pool *pool, const struct interrupt *interrupt);
 // Checks that the files are unchanged since they were opened (engine/file/mapped_file.h). Errors:
 // STATUS_RESTART, ERROR_MODEL_FILE.
 enum status gguf_check_files(const struct gguf *gguf, struct error *error) WARN_UNUSED;
-// Whether gguf_load generates the tensor; else it is in a file's mapping.
+// True if gguf_load generates the tensor; otherwise the tensor is in a file's mapping.
 bool gguf_is_generated(const struct gguf *gguf, const struct tensor *tensor);
-// Advises the system that the tensor's file pages are not needed any more (they were repacked).
+// Advises the system that the tensor's file pages are no longer needed, because the tensor was repacked.
 void gguf_release(const struct gguf *gguf, const struct tensor *tensor);

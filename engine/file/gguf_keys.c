@@ -1,4 +1,4 @@
-// The key-values of a GGUF file: typed reading, and rendering for people.
+// The key-values of a GGUF file: typed reading, and rendering as text.
 #include "engine/file/gguf_file.h"
 
 #include <assert.h>
@@ -38,7 +38,7 @@ static bool is_integer(enum gguf_kind kind)
     return kind <= GGUF_I32 || kind == GGUF_U64 || kind == GGUF_I64;
 }
 
-// A uint64 above INT64_MAX is read as negative; no key has such a value.
+// Reads an integer. A uint64 above INT64_MAX becomes negative; no key has such a value.
 static int64_t load_integer(enum gguf_kind kind, const unsigned char *bytes)
 {
     uint64_t bits = load_little_endian(bytes, gguf_kind_bytes(kind));

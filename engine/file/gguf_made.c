@@ -24,7 +24,7 @@ static enum status add_tensor(struct gguf *gguf, const struct gguf_made_tensor *
     return status;
 }
 
-// Adds the keys as a part without tensors, encoded in an anonymous mapping.
+// Encodes the keys in an anonymous mapping, as a part without tensors.
 static enum status add_keys(struct gguf *gguf, const char *path, const struct gguf_writer *keys,
                             struct error *error)
 {

@@ -8,7 +8,7 @@ enum {
     VERSION_MIN = 2,
     VERSION_MAX = 3,
     ALIGNMENT_DEFAULT = 32,
-    KEY_BYTES_MIN = 8 + 1 + 4 + 1,         // the shortest key-value: a key of one byte, a value of one
+    KEY_BYTES_MIN = 8 + 1 + 4 + 1,         // the shortest pair: key and value have one byte each
     TENSOR_BYTES_MIN = 8 + 1 + 4 + 8 + 12, // the shortest tensor info: a name of one byte, one dimension
 };
 
@@ -77,7 +77,7 @@ static enum status take_string(struct gguf_reader *reader, struct text *string)
     return status;
 }
 
-// Keys and names are printed in messages and logs: text without control characters.
+// Keys and names are printed in messages and logs, so they must be text without control characters.
 static enum status take_name(struct gguf_reader *reader, const char *noun, size_t size_max, struct text *name)
 {
     enum status status = take_string(reader, name);
@@ -256,8 +256,8 @@ static enum status parse_tensor_type(struct gguf_reader *reader, struct tensor *
     return STATUS_OK;
 }
 
-// Offsets are relative to the data section, whose start is known only after the last info: *offset keeps the
-// value.
+// Parses a tensor info. Offsets are relative to the data section, whose start is known only after the last
+// info, so *offset keeps the value.
 static enum status parse_tensor(struct gguf_reader *reader, struct tensor *tensor, uint64_t alignment,
                                 uint64_t *offset)
 {
@@ -282,7 +282,7 @@ static int compare_places(const void *a, const void *b)
     return (left->data > right->data) - (left->data < right->data);
 }
 
-// Each byte belongs to one tensor at most.
+// Checks that no byte belongs to more than one tensor.
 static enum status check_overlaps(struct gguf_reader *reader)
 {
     struct gguf_part *part = reader->part;

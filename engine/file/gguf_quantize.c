@@ -12,7 +12,7 @@
 struct quantizing {
     struct gguf *source;
     struct pool *pool;
-    enum tensor_type *types; // of each tensor
+    enum tensor_type *types; // new type of each tensor
 };
 
 bool gguf_quantize_type(const char *name, enum tensor_type *type)
@@ -59,7 +59,8 @@ static double bits_an_item(enum tensor_type type)
     return 8.0 * traits->block_bytes / traits->block_items;
 }
 
-// The type nearest in size whose block divides a row; of two equally near types the larger.
+// Returns the type that is nearest in size and whose block divides a row. If two types are equally near,
+// returns the larger one.
 static enum tensor_type nearest_type(uint64_t n_cols, enum tensor_type wanted)
 {
     static const enum tensor_type types[] = {TENSOR_F16,  TENSOR_Q8_0, TENSOR_Q6_K,
@@ -73,7 +74,7 @@ static enum tensor_type nearest_type(uint64_t n_cols, enum tensor_type wanted)
     return nearest;
 }
 
-// GGUF's type with the same items.
+// Returns the GGUF type with the same items.
 static enum tensor_type exact_type(const struct tensor *tensor)
 {
     if (tensor->type < TENSOR_OWN_FIRST && !tensor->order)
@@ -97,18 +98,18 @@ static enum tensor_type type_for(const struct gguf *gguf, const struct tensor *t
 
 // --- Rows ---
 
-// One tensor's rows, a few at a time.
+// A few rows of one tensor at a time.
 struct tensor_rows {
     const struct tensor *tensor;
     enum tensor_type type;
     char *out;
     uint64_t out_row_bytes;
     int64_t n_rows, n_rows_each;
-    float *items;         // a row for each thread; twice if its columns are sorted
-    struct error *errors; // of each thread
+    float *items;         // a row for each thread; two rows if columns are sorted
+    struct error *errors; // an error for each thread
 };
 
-// Restores the order of a row's columns, with room for a copy after it.
+// Restores the order of a row's columns. The items are followed by room for a copy.
 static void unsort(const int32_t *order, uint64_t n, float *items)
 {
     memcpy(items + n, items, n * sizeof *items);
@@ -165,7 +166,7 @@ static enum status run_rows(struct tensor_rows *rows, struct pool *pool, struct 
     return status;
 }
 
-// Writes U4 blocks as Q5_0: quants are items minus the zero point, below 16, plus 16.
+// Writes U4 blocks as Q5_0. Its quants are the items minus the zero point (which is below 16), plus 16.
 static void write_u4_as_q5_0(const struct tensor *tensor, uint8_t *out)
 {
     const struct tensor_traits *traits = tensor_traits(tensor->type);
@@ -226,8 +227,8 @@ static enum status check_source(void *context, struct error *error)
 
 // --- The model ---
 
-// Rope factors, scales of matrices and factors of layers are read without gguf_load: they are generated at
-// once, and kept.
+// Rope factors, scales of matrices and factors of layers are read without gguf_load, so they are generated at
+// once and kept.
 static bool is_made_at_once(const struct tensor *tensor)
 {
     return has_part(tensor->name, "rope_") || has_part(tensor->name, ".scale") ||
@@ -248,20 +249,20 @@ static enum status plan_tensor(struct quantizing *quantizing, size_t index, enum
     made->tensor.type = type;
     made->tensor.data = NULL;
     made->tensor.order = NULL;
-    // The source's bytes limit the number of items, so only a plain type made from a type of fewer bits can
-    // overflow.
+    // The bytes of the source limit the number of items. So the size can overflow only if a type with fewer
+    // bits becomes a plain type.
     if (__builtin_mul_overflow(tensor->dims[0] / traits->block_items * tensor_n_rows(tensor),
                                traits->block_bytes, &made->tensor.size_bytes) ||
         made->tensor.size_bytes > SIZE_MAX / 2)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: too large",
                          (int)tensor->name.size, tensor->name.data);
-    made->kept = has_part(tensor->name, "token_embd.weight") || // and per_layer_token_embd
+    made->kept = has_part(tensor->name, "token_embd.weight") || // matches per_layer_token_embd too
                  text_equals_string(tensor->name, "position_embd.weight") ||
                  text_equals_string(tensor->name, "token_types.weight") || is_made_at_once(tensor);
     return STATUS_OK;
 }
 
-// The type that most items of the matrices have.
+// Returns the type that most items of the matrices have.
 static enum tensor_type main_type(const struct gguf_made_tensor *made, size_t n_tensors,
                                   enum tensor_type wanted)
 {
@@ -276,7 +277,7 @@ static enum tensor_type main_type(const struct gguf_made_tensor *made, size_t n_
     return main;
 }
 
-// general.file_type: GGUF's number for the type of most tensors. False: not known here.
+// Finds general.file_type, GGUF's number for the type of most tensors. False: unknown.
 static bool find_file_type(enum tensor_type type, uint32_t *number)
 {
     static const struct {

@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-struct region { // one made tensor
+struct region { // one generated tensor
     char *data;
-    size_t size; // of the tensor
+    size_t size; // size of the tensor
     size_t index;
     struct text name;
     bool kept, loaded;
@@ -15,7 +15,7 @@ struct region { // one made tensor
 
 struct gguf_regions {
     struct gguf_source source;
-    struct region *items; // ascending by data
+    struct region *items; // sorted by data
     size_t n_items, n_items_max;
     struct region *passing; // freed when the next tensor is generated
 };
@@ -47,7 +47,7 @@ void gguf_regions_destroy(struct gguf_regions *regions)
     free(regions);
 }
 
-// Reserves addresses without memory: pages are allocated as the tensor is written.
+// Reserves addresses without memory. Pages are allocated as the tensor is written.
 enum status gguf_regions_add(struct gguf_regions *regions, struct tensor *tensor, size_t index, bool kept,
                              struct error *error)
 {
@@ -74,7 +74,7 @@ void gguf_regions_sort(struct gguf_regions *regions)
     qsort(regions->items, regions->n_items, sizeof *regions->items, compare_regions);
 }
 
-// The region that contains the address; NULL: none.
+// Finds the region that contains the address; NULL: none.
 static struct region *region_of(const struct gguf_regions *regions, const void *data)
 {
     size_t low = 0, high = regions->n_items;

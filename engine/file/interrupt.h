@@ -1,4 +1,4 @@
-// A request to give up long work, read while a model is hashed and its weights are loaded.
+// A request to stop long work. It is checked while a model is hashed and its weights are loaded.
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +9,7 @@ struct interrupt {
     void *context;
 };
 
-// NULL: never.
+// `interrupt` may be NULL: never requested.
 static inline bool interrupt_requested(const struct interrupt *interrupt)
 {
     return interrupt && interrupt->is_requested(interrupt->context);

@@ -14,7 +14,7 @@
 enum status mapped_file_open(struct mapped_file *file, const char *path, struct error *error)
 {
     *file = (struct mapped_file){0};
-    // Without O_NONBLOCK a FIFO would block the open.
+    // O_NONBLOCK keeps a FIFO from blocking the open.
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s", strerror(errno));
@@ -70,7 +70,7 @@ const unsigned char *mapped_file_read(const struct mapped_file *file, const void
                                       unsigned char *buffer)
 {
     const unsigned char *bytes = data;
-    // as numbers: the pointers may be into different objects
+    // Compared as numbers, because the pointers may be into different objects.
     if (!file || !file->data || !buffer || (uintptr_t)bytes < (uintptr_t)file->data)
         return bytes;
     size_t offset = (uintptr_t)bytes - (uintptr_t)file->data;
@@ -80,7 +80,7 @@ const unsigned char *mapped_file_read(const struct mapped_file *file, const void
         ssize_t n = pread(file->descriptor, buffer + done, size - done, (off_t)(offset + done));
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0) // an error, or the file was truncated: the mapping raises SIGBUS
+        if (n <= 0) // an error, or the file was truncated: reading the mapping raises SIGBUS
             return bytes;
         done += (size_t)n;
     }
@@ -91,15 +91,15 @@ const unsigned char *mapped_file_read(const struct mapped_file *file, const void
 
 enum {
     CHUNK_BYTES = 1 << 20,
-    CHUNKS_EACH = 64, // between two checks of the interrupt
+    CHUNKS_EACH = 64, // number of chunks between two checks of the interrupt
 };
 
 struct hashing {
     const struct mapped_file *file;
-    int first;              // number of this group's first chunk
-    unsigned char *buffers; // CHUNK_BYTES for each thread; NULL: the mapping is read
-    // sums of chunk hashes per thread; each hash is seeded with its chunk's number, so their order does not
-    // matter
+    int first;              // number of the first chunk of this group
+    unsigned char *buffers; // CHUNK_BYTES per thread; NULL: the mapping is read
+    // Sums of chunk hashes, per thread. Each hash is seeded with the number of its chunk, so the order does
+    // not matter.
     uint64_t sums[POOL_THREADS_MAX];
 };
 
@@ -128,7 +128,7 @@ uint64_t mapped_file_hash(const struct mapped_file *file, uint64_t seed, struct 
     size_t n_threads = pool ? (size_t)pool_n_threads(pool) : 1;
     uint64_t n_chunks = (file->size + CHUNK_BYTES - 1) / CHUNK_BYTES;
     int n = n_chunks < INT32_MAX ? (int)n_chunks : INT32_MAX; // 2 PiB
-    size_t buffer_bytes = n_threads * CHUNK_BYTES; // in huge pages: page faults of small ones would dominate
+    size_t buffer_bytes = n_threads * CHUNK_BYTES; // huge pages: faults of small ones would dominate
     hashing.buffers = memory_map(buffer_bytes);
     bool interrupted = false;
     for (int left = n; left > 0 && !interrupted; left -= CHUNKS_EACH) {

@@ -1,8 +1,9 @@
-// Block layouts: engine/file/dequantize.c. The search for a scale is the same for all scalar quantizers of a
-// given number of levels: for a few trial scales near the one that spans the block, round the integers, then
-// compute the best scale for them by least squares; the trial with the least squared error wins (Lloyd 1982,
-// "Least squares quantization in PCM", alternates the same two steps). Scales are stored in fewer bits than
-// they are searched in, so the integers are rounded once more with the stored scales.
+// Quantizes blocks (engine/file/dequantize.c describes their layouts). All scalar quantizers with the same
+// number of levels search for the scale in the same way. For a few trial scales near the one that spans the
+// block, they round the integers, then compute the best scale for them by least squares. The trial with the
+// least squared error is used (Lloyd 1982, "Least squares quantization in PCM", alternates the same two
+// steps). Scales are stored in fewer bits than the search uses, so the integers are rounded again with the
+// stored scales.
 #include "engine/file/quantize.h"
 
 #include "engine/file/dequantize.h"
@@ -36,7 +37,7 @@ uint16_t float_to_half(float value)
     return sign | (uint16_t)((magnitude - (112u << 23)) >> 13);
 }
 
-// Rounds to the nearest integer, ties to even; |value| below 2^22. Unlike rintf it needs no call.
+// Rounds to the nearest integer, ties to even. |value| must be below 2^22. Unlike rintf it needs no call.
 static inline float round_nearest(float value)
 {
     return (value + 0x1.8p23f) - 0x1.8p23f;
@@ -54,7 +55,7 @@ static inline float half_nearest(float value)
 
 // --- One scale: x = scale * q, least <= q <= most ---
 
-// The signed item of the largest magnitude; of several the first.
+// Returns the item with the largest magnitude, the first one if several are equal.
 static float find_peak(const float *x, int n)
 {
     float peak = 0.0f;
@@ -64,13 +65,13 @@ static float find_peak(const float *x, int n)
     return peak;
 }
 
-// The scale with the least squared error. Trials put the peak on least - 1 .. least + 1 (`least` is below 0),
-// in steps of an eighth.
+// Finds the scale with the least squared error. Trials put the item of the largest magnitude on least - 1 ..
+// least + 1 (`least` is negative), in steps of an eighth.
 static float search_scale(const float *x, int n, float least, float most)
 {
     enum { STEPS = 8 };
     float peak = find_peak(x, n), best = 0.0f, best_gain = 0.0f;
-    // A scale too small for binary16, for which the division below would overflow.
+    // The scale would be too small for binary16, and the division below would overflow.
     if (fabsf(peak) < 0x1p-40f)
         return 0.0f;
     for (int step = -STEPS; step <= STEPS; step++) {
@@ -125,7 +126,8 @@ static bool quantize_q4_0(const float *x, uint8_t *block)
 
 // --- Q6_K: 16 runs of 16 items, an int8 scale each ---
 
-// Rounds the runs' scales to int8 multiples of d, each to the best of three; returns the squared error.
+// Rounds the scales of the runs to int8 multiples of d, choosing the best of three for each. Returns the
+// squared error.
 static float round_run_scales(const float *x, const float scales[16], float d, int8_t rounded[16])
 {
     float total = 0.0f;
@@ -164,7 +166,7 @@ static bool quantize_q6_k(const float *x, uint8_t *block)
     float scales[16];
     for (int run = 0; run < 16; run++)
         scales[run] = search_scale(x + 16 * run, 16, -32.0f, 31.0f);
-    // The integer of the largest scale may be any of the last few on either side.
+    // The largest scale may be stored as any of these integers.
     static const float largest[] = {-128.0f, 127.0f, -127.0f};
     float peak = find_peak(scales, 16), best = FLT_MAX, d_best = 0.0f;
     int8_t rounded[16], best_rounded[16] = {0};
@@ -200,8 +202,8 @@ static float line_error(const float x[32], struct line line, float most)
     return sum;
 }
 
-// Fits a line to x by least squares over the integers that `inverse` and the lowest item give; the minimum is
-// kept at or above 0.
+// Fits a line to x by least squares, over the integers that `inverse` and the lowest item give. The minimum
+// is at least 0.
 static struct line fit_line(const float x[32], float lowest, float inverse, float most)
 {
     float sum_q = 0.0f, sum_qq = 0.0f, sum_x = 0.0f, sum_xq = 0.0f;
@@ -249,9 +251,9 @@ static struct line search_line(const float x[32], float most)
     return best;
 }
 
-// Scales and minima of a block in 6 bits, each pair the best of nine around the rounded one.
+// Scales and minima of a block in 6 bits. Each pair is the best of nine around the rounded one.
 struct k_header {
-    float d, d_minimum; // as halves
+    float d, d_minimum; // rounded to binary16
     uint8_t scales[8], minima[8];
 };
 
@@ -294,7 +296,7 @@ static bool make_header(const float *x, float most, struct k_header *header)
     return true;
 }
 
-// The inverse of k_scale_and_minimum.
+// Packs what k_scale_and_minimum unpacks.
 static void pack_header(const struct k_header *header, uint8_t *block)
 {
     store_u16(block, float_to_half(header->d));
@@ -308,7 +310,7 @@ static void pack_header(const struct k_header *header, uint8_t *block)
     }
 }
 
-// `high`: 32 bytes of fifth bits, NULL for Q4_K.
+// `high` gets 32 bytes of fifth bits; NULL for Q4_K.
 static void pack_lines(const float *x, const struct k_header *header, float most, uint8_t *high,
                        uint8_t *nibbles)
 {
@@ -378,7 +380,7 @@ static bool quantize_bf16(const float *x, uint8_t *block)
 
 // --- All types ---
 
-// Writes one block of finite items; false: an item is beyond the type's range.
+// Writes one block of finite items. False: an item is beyond the type's range.
 typedef bool quantize_block(const float *x, uint8_t *block);
 
 static quantize_block *const quantizers[TENSOR_TYPE_COUNT] = {
@@ -392,7 +394,7 @@ bool quantize_knows(enum tensor_type type)
     return (unsigned)type < TENSOR_TYPE_COUNT && quantizers[type];
 }
 
-// Squares and sums of squares must stay finite too.
+// True if the item is in the type's range. Squares and sums of squares must stay finite too.
 static bool in_range(enum tensor_type type, float item)
 {
     return isfinite(item) && (tensor_traits(type)->block_items == 1 || fabsf(item) < 0x1p40f);

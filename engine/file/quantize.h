@@ -5,14 +5,14 @@
 #include "engine/file/tensor.h"
 #include "schemas/base/error.h"
 
-// Whether quantize_items writes the type: F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K.
+// True if quantize_items can write the type: F32, F16, BF16, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K.
 bool quantize_knows(enum tensor_type type);
 
-// Writes `n_items` (a multiple of the type's block) as blocks. The integers and scales of a block are
-// searched for the least sum of squared errors; values that the type can represent are exact. Errors:
-// STATUS_REFUSE, ERROR_MODEL_FILE for a NaN, an infinity, or an item beyond the type's range, with its index.
+// Writes `n_items` items (a multiple of the type's block) as blocks. Searches for the integers and scales of
+// a block with the least sum of squared errors. Values that the type can represent are exact. Errors:
+// STATUS_REFUSE, ERROR_MODEL_FILE with the index of a NaN, an infinity, or an item beyond the type's range.
 enum status quantize_items(enum tensor_type type, const float *items, size_t n_items, void *blocks,
                            struct error *error) WARN_UNUSED;
 
-// IEEE 754 binary16, to nearest, ties to even; beyond its range: infinity.
+// Converts to IEEE 754 binary16, rounding to nearest, ties to even. Values beyond its range become infinity.
 uint16_t float_to_half(float value);

@@ -17,12 +17,13 @@ struct safetensors_part {
 struct safetensors {
     struct safetensors_part parts[SAFETENSORS_FILES_MAX];
     size_t n_parts;
-    struct safetensors_tensor *tensors; // sorted by name, once all files are open
+    struct safetensors_tensor *tensors; // sorted by name once all files are open
     size_t n_tensors, capacity;
-    struct arena arena; // headers
+    struct arena arena; // holds the headers
 };
 
-// Item sizes of the format's types. A file may have tensors of unreadable types, if no model needs them.
+// Item sizes of the types in the format. A file may have tensors of types that cannot be read, if no model
+// needs them.
 static const struct {
     const char *name;
     uint32_t bytes;
@@ -138,7 +139,7 @@ static int compare_places(const void *a, const void *b)
     return (left->tensor.data > right->tensor.data) - (left->tensor.data < right->tensor.data);
 }
 
-// Each tensor must begin where the previous one ends, and the last must end with the file.
+// Each tensor must begin where the previous one ends, and the last tensor must end at the end of the file.
 static enum status check_places(struct safetensors_tensor *tensors, size_t n_tensors,
                                 const unsigned char *data, size_t available, struct error *error)
 {

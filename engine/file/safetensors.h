@@ -25,24 +25,24 @@ enum {
     SAFETENSORS_NAME_BYTES_MAX = 512,
 };
 
-// A tensor as the file has it; dims[0] is the row length, so the file's shape is reversed. A scalar is
+// A tensor as described in the file. dims[0] is the row length, so the file's shape is reversed. A scalar is
 // one item.
 struct safetensors_tensor {
     struct tensor tensor;
     const char *dtype; // "BF16"
-    bool readable;     // F32, F16, BF16: tensor.type says which; else tensor.type means nothing
+    bool readable;     // true for F32, F16, BF16: tensor.type is set; otherwise tensor.type means nothing
 };
 
-// `path`: a file, or a folder with model.safetensors or the index.
+// Opens a file, or a folder with model.safetensors or the index.
 enum status safetensors_open(struct safetensors **safetensors, const char *path,
                              struct error *error) WARN_UNUSED;
 void safetensors_close(struct safetensors *safetensors);
 size_t safetensors_n_tensors(const struct safetensors *safetensors);
 const struct safetensors_tensor *safetensors_at(const struct safetensors *safetensors, size_t index);
-// The tensor's index; SIZE_MAX: absent.
+// Returns the tensor's index; SIZE_MAX: absent.
 size_t safetensors_find(const struct safetensors *safetensors, struct text name);
 
-// As gguf_content_hash and gguf_check_files; the hash includes `seed`.
+// Do the same as gguf_content_hash and gguf_check_files. The hash includes `seed`.
 uint64_t safetensors_content_hash(const struct safetensors *safetensors, uint64_t seed, struct pool *pool,
                                   const struct interrupt *interrupt);
 enum status safetensors_check_files(const struct safetensors *safetensors, struct error *error) WARN_UNUSED;

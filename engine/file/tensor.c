@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Block sizes: github.com/ggml-org/ggml, src/ggml-common.h. A type without a dequantizer is named, so that a
-// file which holds it is refused by name.
+// Sizes of blocks (github.com/ggml-org/ggml, src/ggml-common.h). A type without a dequantizer has a name too,
+// so that a file with such tensors is refused by name.
 static const struct tensor_traits traits_table[TENSOR_TYPE_COUNT] = {
     [TENSOR_F32] = {"F32", 1, 4, dequantize_f32},
     [TENSOR_F16] = {"F16", 1, 2, dequantize_f16},

@@ -1,6 +1,6 @@
-// Tensor types of model files and a tensor's description. A block of a quantized type holds `block_items`
-// consecutive items of one row in `block_bytes` bytes; layouts: engine/file/dequantize.c and
-// dequantize_codebook.c.
+// Tensor types of model files, and the description of a tensor. A block of a quantized type holds
+// `block_items` consecutive items of one row in `block_bytes` bytes. dequantize.c and dequantize_codebook.c
+// describe the layouts.
 #pragma once
 
 #include "schemas/base/text.h"
@@ -43,7 +43,7 @@ enum tensor_type { // numbers as GGUF writes them, up to TENSOR_OWN_FIRST
     TENSOR_TQ2_0 = 35,
     TENSOR_MXFP4 = 39,
     TENSOR_NVFP4 = 40,
-    TENSOR_OWN_FIRST = 48, // from here on: types of folders, which no GGUF file has
+    TENSOR_OWN_FIRST = 48, // types from here on occur in folders only, not in GGUF files
     TENSOR_U4_32 = TENSOR_OWN_FIRST,
     TENSOR_U4_64,
     TENSOR_F8_E4M3,
@@ -53,7 +53,7 @@ enum tensor_type { // numbers as GGUF writes them, up to TENSOR_OWN_FIRST
 struct mapped_file;
 
 struct tensor_traits {
-    const char *name;     // "Q4_K"; NULL: no such type
+    const char *name;     // "Q4_K"; NULL: the number is not in use
     uint32_t block_items; // 1 for plain types
     uint32_t block_bytes;
     // Widens `n_items` items (a multiple of block_items) to float, exactly as the format defines. NULL: this
@@ -61,33 +61,34 @@ struct tensor_traits {
     void (*dequantize)(const void *blocks, float *items, size_t n_items);
 };
 
-// Never NULL; traits.name is NULL for an unknown number.
+// Never returns NULL. For an unknown number traits.name is NULL.
 const struct tensor_traits *tensor_traits(uint32_t type);
 
 enum { TENSOR_DIMS_MAX = 4 };
 
-// dims[0] is the row length (contiguous), as GGUF orders them; unused dims are 1. `data` may be unaligned.
+// dims[0] is the row length (contiguous), as in GGUF; unused dims are 1. `data` may be unaligned.
 struct tensor {
     struct text name;
     enum tensor_type type;
     uint32_t n_dims;
     uint64_t dims[TENSOR_DIMS_MAX];
     const void *data;               // in the file's mapping
-    const struct mapped_file *file; // the file of that mapping, for mapped_file_read; NULL: unknown
+    const struct mapped_file *file; // the mapped file, for mapped_file_read; NULL: unknown
     uint64_t size_bytes;
     const void *scales; // float32, an additional factor for each matrix (dims[2]); NULL: none
-    bool one_scale;     // all matrices use the first
-    // [matrices, dims[0]]: stored item i of a row belongs to column order[i]; NULL: i. dequantize does not
-    // reorder.
+    bool one_scale;     // all matrices use the first scale
+    // [matrices, dims[0]] order of columns: stored item i of a row belongs to column order[i]; NULL: to
+    // column i. dequantize does not reorder.
     const int32_t *order;
-    // From one matrix (dims[2]) to the next; 0: they are contiguous. A slice of each matrix of a tensor.
+    // Distance from one matrix (dims[2]) to the next, if the tensor is a slice of each matrix of another
+    // tensor. 0: the matrices are contiguous.
     uint64_t matrix_stride_bytes;
 };
 
-// The additional factor of matrix 0 .. dims[2] * dims[3] - 1, which dequantize does not apply.
+// Returns the additional factor of matrix 0 .. dims[2] * dims[3] - 1, which dequantize does not apply.
 float tensor_scale(const struct tensor *tensor, uint64_t matrix);
 
 uint64_t tensor_row_bytes(const struct tensor *tensor);
 uint64_t tensor_n_rows(const struct tensor *tensor); // product of dims[1..]
-// "4096x4096", slowest dimension first, for messages.
+// Writes "4096x4096" for messages, slowest dimension first.
 void tensor_shape_text(const struct tensor *tensor, char out[64]);

@@ -12,8 +12,8 @@ static bool is_live(struct byte_automaton *automaton, uint32_t expression)
     return expression != EXPRESSION_NOTHING && !expression_is_empty_language(automaton->pool, expression);
 }
 
-// Whether any of the code points first..last has a live derivative. Every set treats surrogates like their
-// neighbors, so the caller must exclude them.
+// True if any of the code points first..last has a live derivative. All sets treat surrogates like their
+// neighbors, so the caller must exclude surrogates.
 static bool any_live(struct byte_automaton *automaton, uint32_t expression, uint32_t first, uint32_t last)
 {
     if (first > last || !expression_derive(automaton->pool, expression))
@@ -55,8 +55,8 @@ static uint32_t intern_state(struct byte_automaton *automaton, struct byte_state
     for (; slot->number; slot = hash_index_next(&automaton->index, slot, hash))
         if (byte_state_equal(&BLOCK_ITEM(&automaton->states, slot->number), &state))
             return slot->number;
-    const size_t n = automaton->states.n; // an earlier call may have grown one of the others before memory
-                                          // ran out
+    const size_t n = automaton->states.n; // an earlier call may have grown another array before memory ran
+                                          // out
     if ((automaton->rows.n == n && !BLOCKS_ADD(&automaton->rows, NULL)) ||
         (automaton->classes.n == n && !BLOCKS_ADD(&automaton->classes, (struct byte_set){0})) ||
         !BLOCKS_ADD(&automaton->states, state))
@@ -82,7 +82,7 @@ static uint32_t state_between(struct byte_automaton *automaton, const struct byt
     return byte_automaton_between(automaton, expression, (enum terminal_encoding)state->encoding);
 }
 
-// Takes the step of a complete code point.
+// Returns the state after a complete code point.
 static uint32_t finish_code_point(struct byte_automaton *automaton, const struct byte_state *state,
                                   uint32_t code_point)
 {
@@ -91,9 +91,9 @@ static uint32_t finish_code_point(struct byte_automaton *automaton, const struct
                                         : expression_step(automaton->pool, state->expression, code_point));
 }
 
-// A state inside a code point that will be one of first..last, none of them a surrogate. If all of them have
-// one derivative, the bits read so far no longer matter and `canonical` replaces them, so that such states
-// coincide. UINT32_MAX: keep the bits.
+// Returns a state inside a code point that will be one of first..last (none is a surrogate). If all of these
+// have the same derivative, the bits read so far no longer matter, and `canonical` replaces them, so that
+// such states coincide. With UINT32_MAX the bits are kept.
 static uint32_t spell_range(struct byte_automaton *automaton, struct byte_state state, uint32_t first,
                             uint32_t last, uint32_t canonical)
 {
@@ -114,8 +114,8 @@ static uint32_t spell_range(struct byte_automaton *automaton, struct byte_state 
                                                               : BYTE_STATE_DEAD;
 }
 
-// The code points that the bits so far can become, without overlong forms and surrogates (RFC 3629, section
-// 4).
+// Computes the range of code points that the bits so far can become, without overlong forms and surrogates
+// (RFC 3629, section 4).
 void byte_state_utf8_range(const struct byte_state *state, uint32_t *first, uint32_t *last)
 {
     uint32_t shift = 6u * state->n, least = state->low == 2 ? 0x80 : state->low == 3 ? 0x800 : 0x10000;
@@ -131,7 +131,7 @@ void byte_state_utf8_range(const struct byte_state *state, uint32_t *first, uint
         *last = HIGH_FIRST - 1;
 }
 
-// The state after a byte that does not complete a code point.
+// Returns the state after a byte that does not complete a code point.
 static uint32_t utf8_state(struct byte_automaton *automaton, struct byte_state state)
 {
     uint32_t first, last, shift = 6u * state.n;
@@ -139,7 +139,7 @@ static uint32_t utf8_state(struct byte_automaton *automaton, struct byte_state s
         return intern_state(automaton, state);
     byte_state_utf8_range(&state, &first, &last);
     bool complete = first == state.value << shift && last == first + (1u << shift) - 1;
-    if (complete) { // any continuation bytes are valid, so the bytes read no longer matter
+    if (complete) { // any continuation byte is valid, so the bytes read no longer matter
         struct byte_state any = state;
         any.low = 4;
         uint32_t target;
@@ -225,7 +225,7 @@ static uint32_t step_hex(struct byte_automaton *automaton, struct byte_state sta
         return finish_code_point(automaton, &state, state.value);
     if (last < HIGH_FIRST || first > LOW_LAST)
         return spell_range(automaton, state, first, last, 0);
-    // The range includes surrogates, so it begins with \ud: high surrogates have 8 to b as their next digit.
+    // The range includes surrogates, so it is spelled \ud...: the next digit of a high surrogate is 8 to b.
     uint32_t high_first = first > HIGH_FIRST ? first : HIGH_FIRST,
              high_last = last < LOW_FIRST - 1 ? last : LOW_FIRST - 1;
     bool live = (first < HIGH_FIRST && any_live(automaton, state.expression, first, HIGH_FIRST - 1)) ||
@@ -269,7 +269,7 @@ static uint32_t step_escape(struct byte_automaton *automaton, struct byte_state 
                   : BYTE_STATE_DEAD;
 }
 
-// The byte before and after a terminal of this encoding; -1: none.
+// Returns the byte before and after a terminal of this encoding; -1: none.
 static int quote_of(unsigned encoding)
 {
     return encoding == TERMINAL_JSON_STRING ? '"' : encoding == TERMINAL_SPECIAL ? SPECIAL_QUOTE : -1;
@@ -328,14 +328,15 @@ static uint32_t step_state(struct byte_automaton *automaton, struct byte_state s
     return BYTE_STATE_DEAD;
 }
 
-// Whether a byte between code points spells an ASCII character by itself.
+// True if a byte between code points spells an ASCII character by itself.
 static bool is_itself(const struct byte_state *state, unsigned char byte)
 {
     bool is_json = state->encoding == TERMINAL_JSON_STRING || state->encoding == TERMINAL_JSON_CONTENT;
     return byte < 0x80 && !(is_json && (byte < 0x20 || byte == '"' || byte == '\\'));
 }
 
-// All ASCII characters of one piece of the derivative have the same next state: fill them at once.
+// All ASCII characters in one piece of the derivative have the same next state, so this fills in all of them
+// at once.
 static void keep_piece(struct byte_automaton *automaton, const struct byte_state *state, unsigned char byte,
                        uint32_t target, uint32_t *row)
 {
@@ -382,14 +383,14 @@ static void add_bytes(struct byte_set *set, unsigned first, unsigned last)
         set->words[byte / 64] |= UINT64_C(1) << byte % 64;
 }
 
-// Whether all of the code points have the same derivative.
+// True if all of the code points have the same derivative.
 static bool is_uniform(struct byte_automaton *automaton, uint32_t expression, uint32_t first, uint32_t last)
 {
     uint32_t target;
     return expression_step_range(automaton->pool, expression, first, last, &target);
 }
 
-// Bytes that can begin the UTF-8 of a code point.
+// Adds the bytes that can begin the UTF-8 of a code point.
 static void add_lead_classes(struct byte_automaton *automaton, uint32_t expression, struct byte_set *starts)
 {
     static const unsigned char bounds[] = {0x80, 0xC2, 0xE0, 0xE1, 0xED, 0xEE, 0xF0, 0xF1, 0xF4, 0xF5};
@@ -403,14 +404,14 @@ static void add_lead_classes(struct byte_automaton *automaton, uint32_t expressi
         add_bytes(starts, 0xF1, 0xF3);
 }
 
-// Makes each of the bytes a class of its own.
+// Makes each of the bytes a separate class.
 static void add_single(struct byte_set *starts, const char *bytes)
 {
     for (; *bytes; bytes++)
         add_bytes(starts, (unsigned char)*bytes, (unsigned char)*bytes + 1u);
 }
 
-// Inside a code point, and before the opening quote, few bytes are live.
+// Adds the classes inside a code point and before the opening quote, where few bytes are live.
 static void add_classes_within(const struct byte_state *state, struct byte_set *starts)
 {
     add_bytes(starts, 0, 0);

@@ -1,8 +1,8 @@
-// The least number of bytes from a state of the byte automaton to the end of its terminal.
+// The minimum number of bytes from a state of the byte automaton to the end of its terminal.
 #include "engine/grammar/byte_automaton.h"
 
-// A range of code points that a state inside a code point can become, and the bytes that complete any of
-// them.
+// A range of code points that a state inside a code point can become, and the number of bytes that complete
+// any of them.
 struct spelled_range {
     uint32_t first, last;
     unsigned n_bytes;
@@ -18,7 +18,7 @@ static size_t add_range(struct spelled_range *ranges, size_t n, uint32_t first, 
     return n;
 }
 
-// Adds the code points of \u escapes whose first unit is in first..last: of single escapes and surrogate
+// Adds the code points spelled by \u escapes whose first unit is in first..last: single escapes and surrogate
 // pairs.
 static size_t add_escaped(struct spelled_range *ranges, size_t n, uint32_t first, uint32_t last,
                           unsigned n_bytes)
@@ -85,7 +85,7 @@ static uint32_t least_within(struct byte_automaton *automaton, const struct byte
     return least;
 }
 
-// The bytes left of the code point being read, if they do not depend on which it is.
+// Returns the number of bytes that complete the code point being read, if it is the same for all code points.
 static unsigned bytes_to_complete(const struct byte_state *state)
 {
     return state->place == PLACE_UTF8  ? state->n

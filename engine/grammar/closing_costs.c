@@ -7,15 +7,15 @@
 
 enum { UNKNOWN = UINT32_MAX };
 
-// The end of a symbol that began in a set. `cost`: tokens from there to the end of the text.
+// The end of a symbol that began in a set. `cost` is the number of tokens from there to the end of the text.
 struct end_node {
     uint32_t symbol, origin, cost;
 };
 
-// Closing cost of a set, as far as computed.
+// The closing cost of a set, as far as it was computed.
 struct set_cost {
     uint64_t visit; // the last visit that counted its cost
-    uint64_t work;  // of computing the costs after all allowed tokens
+    uint64_t work;  // work of computing the costs after all allowed tokens
     uint32_t cost;
     uint32_t worst; // highest cost after an allowed token; UNKNOWN: not computed yet
     bool is_known;  // `cost` is computed
@@ -23,12 +23,12 @@ struct set_cost {
 
 struct closing_costs {
     uint32_t *symbols; // [rules' nodes] cost of each symbol; NULL: not computed yet
-    bool is_measured;  // the least bytes of the recognizer's terminals are computed
+    bool is_measured;  // the minimum bytes of the recognizer's terminals are computed
     struct terminal_ends terminals;
-    BLOCKS(struct set_cost) sets; // by set
+    BLOCKS(struct set_cost) sets; // indexed by set
     VECTOR(struct end_node) ends;
-    struct hash_index index; // of `ends`, plus 1
-    uint32_t *levels;        // [depth_max + 2] sets by depth in the trie
+    struct hash_index index; // finds `ends`; holds index + 1
+    uint32_t *levels;        // [depth_max + 2] sets, indexed by depth in the trie
 };
 
 static uint32_t cost_sum(uint32_t a, uint32_t b)
@@ -73,7 +73,7 @@ static void measure_terminal(struct recognizer *recognizer, const struct rule_no
         expression_measure(recognizer->pool, node->expression, terminal_spelling(encoding));
 }
 
-// Computes the shortest ends of all terminals, as one visit.
+// Computes the shortest ends of all terminals in one visit.
 static bool measure_terminals(struct recognizer *recognizer)
 {
     const struct rules *rules = recognizer->grammar->rules;
@@ -86,7 +86,8 @@ static bool measure_terminals(struct recognizer *recognizer)
     return recognizer->closing->is_measured = recognizer->pool->status == STATUS_OK;
 }
 
-// Least fixed point. Definitions precede or follow their uses, so passes alternate their direction.
+// Computes the least fixed point of the symbols' costs. Definitions precede or follow their uses, so passes
+// alternate their direction.
 static bool find_symbol_costs(struct recognizer *recognizer)
 {
     struct closing_costs *closing = recognizer->closing;
@@ -124,7 +125,7 @@ static bool find_symbol_costs(struct recognizer *recognizer)
 
 // ---- sets ----
 
-// The node's index, new or found. UNKNOWN: no memory.
+// Returns the index of the node, which is added if it is new. UNKNOWN: out of memory.
 static uint32_t find_end(struct recognizer *recognizer, uint32_t symbol, uint32_t origin)
 {
     struct closing_costs *closing = recognizer->closing;
@@ -148,7 +149,7 @@ static uint32_t find_end(struct recognizer *recognizer, uint32_t symbol, uint32_
     return (uint32_t)closing->ends.n - 1;
 }
 
-// Cost of the rest of the item's symbol after the child that the item waits for.
+// Returns the cost of the rest of the item's symbol, after the child for which the item waits.
 static uint32_t rest_cost(const struct recognizer *recognizer, const struct item *item)
 {
     const struct rules *rules = recognizer->grammar->rules;
@@ -165,7 +166,8 @@ static uint32_t rest_cost(const struct recognizer *recognizer, const struct item
     return cost;
 }
 
-// Cost of the node: the minimum over the items that wait for its symbol. Adds the nodes that follow.
+// Returns the cost of the node: the minimum over the items that wait for its symbol. Adds the nodes that
+// follow.
 static uint32_t end_cost(struct recognizer *recognizer, struct end_node node)
 {
     size_t n;
@@ -183,7 +185,7 @@ static uint32_t end_cost(struct recognizer *recognizer, struct end_node node)
     return cost;
 }
 
-// Computes the costs of the nodes from `first` on. They may be cyclic, so passes repeat until nothing
+// Computes the costs of the nodes from `first` on. The nodes may form cycles, so passes repeat until nothing
 // changes.
 static void find_end_costs(struct recognizer *recognizer, size_t first)
 {
@@ -248,7 +250,7 @@ static struct set_cost *cost_of(struct recognizer *recognizer, uint32_t set)
     return &BLOCK_ITEM(&closing->sets, set);
 }
 
-// Closing cost of the set; counts the work, cached or not, once per visit.
+// Returns the closing cost of the set. Counts the work, cached or not, once per visit.
 static uint32_t count_set(struct recognizer *recognizer, uint32_t set)
 {
     struct set_cost *known = cost_of(recognizer, set);
@@ -279,8 +281,8 @@ static void forbid_token(const struct grammar_vocabulary *vocabulary, uint32_t t
         bits[token / 32] &= ~(1u << token % 32);
 }
 
-// Clears allowed tokens after which the cost exceeds `cost_max`. Returns the highest cost after an allowed
-// token.
+// Clears allowed tokens after which the cost would exceed `cost_max`. Returns the highest cost after an
+// allowed token.
 static uint32_t walk_tokens(struct recognizer *recognizer, uint32_t set, uint32_t cost_max, uint32_t *bits)
 {
     const struct trie *trie = &recognizer->vocabulary->all;

@@ -17,10 +17,11 @@
 
 struct closing_costs;
 
-// Tokens that end the text from the set. CLOSING_NEVER (terminal_ends.h): none known, or the pool has failed.
+// Returns the number of tokens that end the text from the set. CLOSING_NEVER (terminal_ends.h): no such
+// tokens are known, or the pool has failed.
 uint32_t closing_costs_of(struct recognizer *recognizer, uint32_t set);
-// Clears the allowed tokens after which n_left - 1 tokens do not end the text. n_left: at least the set's
-// cost. Returns the work.
+// Clears the allowed tokens after which n_left - 1 more tokens do not end the text. n_left is at least the
+// set's cost. Returns the work.
 uint64_t closing_costs_filter(struct recognizer *recognizer, uint32_t set, uint32_t n_left, uint32_t *bits);
 // Call when the recognizer drops its sets.
 void closing_costs_forget(struct closing_costs *closing);

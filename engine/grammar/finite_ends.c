@@ -1,11 +1,11 @@
-// Minimum token counts of terminals with few texts. Visits the states depth first and computes each from its
-// successors, over all tokens of the vocabulary.
+// Computes minimum token counts of terminals that match few texts. Visits the states depth first, and
+// computes the count of each from its successors, over all tokens of the vocabulary.
 #include "engine/grammar/terminal_ends.h"
 
 enum {
     FINITE_STATES_MAX = 4000,
-    FINITE_WORK_MAX = 100000,  // of one terminal
-    FINITE_WORK_ALL = 3000000, // of the visit: above, no further terminal is enumerated
+    FINITE_WORK_MAX = 100000,  // work on one terminal
+    FINITE_WORK_ALL = 3000000, // work in the visit; above it no further terminal is enumerated
     NODES_LOOKED_AT = 8,       // nodes of the trie visited in the time of one step
 };
 
@@ -20,7 +20,7 @@ struct enumeration {
     struct recognizer *recognizer;
     VECTOR(struct open_state) way; // the path
     VECTOR(uint32_t) states;       // in postorder
-    uint32_t *levels;              // [depth_max + 2] states by depth in the trie
+    uint32_t *levels;              // [depth_max + 2] states, indexed by depth in the trie
     uint64_t work_max;
 };
 
@@ -40,7 +40,7 @@ static bool open_state(struct enumeration *enumeration, uint32_t state)
            recognizer->pool->visit.work <= enumeration->work_max;
 }
 
-// Minimum tokens from a state whose successors' costs are known.
+// Returns the minimum number of tokens from a state whose successors' costs are known.
 static uint32_t fewest_tokens(struct enumeration *enumeration, uint32_t start)
 {
     struct recognizer *recognizer = enumeration->recognizer;
@@ -65,7 +65,7 @@ static uint32_t fewest_tokens(struct enumeration *enumeration, uint32_t start)
     return fewest;
 }
 
-// All successors are done: computes the state's cost.
+// Computes the cost of a state when all its successors are done.
 static bool close_state(struct enumeration *enumeration, uint32_t state)
 {
     const uint32_t fewest = fewest_tokens(enumeration, state);
@@ -82,7 +82,7 @@ static bool close_state(struct enumeration *enumeration, uint32_t state)
     return false;
 }
 
-// False: too many states, a cycle, or the pool has failed.
+// Enumerates the states from `start`. False: they are too many or form a cycle, or the pool has failed.
 static bool enumerate(struct enumeration *enumeration, uint32_t start)
 {
     bool is_finite = open_state(enumeration, start);
@@ -103,8 +103,8 @@ static bool enumerate(struct enumeration *enumeration, uint32_t start)
     return is_finite && enumeration->recognizer->pool->status == STATUS_OK;
 }
 
-// Discards the results of a terminal that is not enumerated completely, so that costs do not depend on which
-// terminals were computed before.
+// Discards the results of a terminal that was not enumerated completely. Otherwise costs would depend on
+// which terminals were computed before.
 static void forget(struct enumeration *enumeration, bool is_finite)
 {
     for (size_t i = 0; i < enumeration->way.n; i++)

@@ -4,7 +4,7 @@
 
 // ---- bytes ----
 
-// Whether only `a` or `b` can follow, and at least one of them does. *next: the set after it.
+// True if no byte but `a` or `b` can follow, and at least one of them can. *next becomes the set after it.
 static bool leads_only(struct recognizer *recognizer, uint32_t set, unsigned a, unsigned b, uint32_t *next)
 {
     *next = SET_DEAD;
@@ -19,7 +19,7 @@ static bool leads_only(struct recognizer *recognizer, uint32_t set, unsigned a, 
     return *next != SET_DEAD;
 }
 
-// Whether only \uXXXX of these UTF-16 units can follow the backslash that has been read.
+// True if only the \uXXXX escapes of these UTF-16 units can follow the backslash that has been read.
 static bool spells_units(struct recognizer *recognizer, uint32_t set, const unsigned units[2], int n_units)
 {
     char digits[8];
@@ -37,8 +37,8 @@ static bool spells_units(struct recognizer *recognizer, uint32_t set, const unsi
     return true;
 }
 
-// The character that begins with the byte `first`, if all of its bytes are forced; else 0. `next`: the set
-// after `first`.
+// Returns the character that begins with the byte `first`, if all of its bytes are forced; else 0. `next` is
+// the set after `first`.
 static uint32_t only_character(struct recognizer *recognizer, unsigned first, uint32_t next)
 {
     char bytes[4] = {(char)first};
@@ -67,7 +67,7 @@ static bool is_in_json_strings(const struct recognizer *recognizer, uint32_t id)
     return true;
 }
 
-// Whether a backslash can only begin the escape of the character that `byte` begins.
+// True if a backslash could only begin the escape of the same character that `byte` begins.
 static bool is_same_character(struct recognizer *recognizer, uint32_t set, unsigned byte)
 {
     uint32_t next = recognizer_step(recognizer, set, (unsigned char)byte);
@@ -125,7 +125,7 @@ uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set)
 
 // ---- tokens ----
 
-// Whether one of the nodes first..stop - 1, siblings and their subtrees, completes a token that is allowed
+// True if one of the nodes first..stop - 1 (siblings and their subtrees) completes a token that is allowed
 // after `set`.
 static bool has_token(struct recognizer *recognizer, uint32_t first, uint32_t stop, uint32_t set)
 {

@@ -1,5 +1,6 @@
-// Forced continuation: the only byte that can follow, or the end. A JSON string's character is forced
-// unescaped, as serializers write it, although its escape could follow too. Internal to engine/grammar/.
+// Forced continuation: the only byte that can follow, or the end of the text. In a JSON string, a forced
+// character is written unescaped, as serializers write it, although its escape would be valid too. Internal
+// to engine/grammar/.
 //
 //   text so far   can follow       forced
 //   {"na          m or \u006d      m
@@ -16,7 +17,7 @@ enum forced {
     FORCED_BYTE = 0x100 // | byte: the only byte that can follow
 };
 
-// FORCED_UNKNOWN: the pool has failed.
+// Returns the forced continuation of the set. FORCED_UNKNOWN: the pool has failed.
 uint16_t recognizer_forced(struct recognizer *recognizer, uint32_t set);
-// Whether an allowed token spells `bytes` and continues after them. `set` is the set after `bytes`.
+// True if an allowed token spells `bytes` and continues after them. `set` is the set after `bytes`.
 bool recognizer_goes_on(struct recognizer *recognizer, uint32_t set, struct text bytes);

@@ -25,7 +25,7 @@ static void skip_blanks(struct grammar_source *source)
     }
 }
 
-// Whether a rule begins here: a name, then ::=.
+// True if a rule begins here: a name, then ::=.
 static bool at_rule(struct grammar_source *source)
 {
     size_t before = source->at;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// Whether the node is productive (or nullable) whatever its children are.
+// True if the node is productive (or nullable), no matter what its children are.
 static bool follows_alone(const struct rule_node *node, bool nullable)
 {
     switch ((enum rule_kind)node->kind) {
@@ -19,7 +19,7 @@ static bool follows_alone(const struct rule_node *node, bool nullable)
     return nullable ? node->nullable : node->productive;
 }
 
-// Parents of node n: parents[first[n] .. first[n + 1]).
+// Parents of all nodes: node n has parents[first[n] .. first[n + 1]).
 struct parents {
     uint32_t *first, *parents;
 };
@@ -40,10 +40,11 @@ static bool find_parents(const struct rules *rules, struct parents *out)
         for (uint32_t i = 0; i < node->n_children; i++)
             out->parents[out->first[rules->children.items[node->first_child + i] + 1]++] = id;
     }
-    return true; // first[n + 1] is now the end of n's parents
+    return true; // first[n + 1] is now the end of the parents of node n
 }
 
-// Least fixed point by a worklist. A sequence needs all of its children, any other node one.
+// Computes the least fixed point with a worklist. A sequence needs all of its children, any other node needs
+// one.
 static bool spread_nullable(struct rules *rules, const struct parents *parents, bool nullable)
 {
     size_t n = rules->nodes.n, n_list = 0;
@@ -229,8 +230,8 @@ enum status grammar_compile_choice(struct grammar **grammar, const struct text *
                                    const struct grammar_limits *limits, struct error *error)
 {
     *grammar = NULL;
-    // Choices have no repetitions: their positions are their bytes, which GRAMMAR_LIMIT_SOURCE_BYTES limits
-    // already.
+    // Choices have no repetitions, so their positions are their bytes. GRAMMAR_LIMIT_SOURCE_BYTES limits
+    // these already.
     struct grammar_limits own = limits ? *limits : grammar_limits_default;
     own.values[GRAMMAR_LIMIT_POSITIONS] = own.values[GRAMMAR_LIMIT_SOURCE_BYTES];
     struct rules *rules = rules_create(&own);

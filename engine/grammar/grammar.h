@@ -24,7 +24,8 @@ struct grammar;
 struct grammar_vocabulary;
 struct recognizer;
 
-// Takes over `rules`, on failure too. STATUS_REJECT: a limit, or a start symbol that derives nothing.
+// Compiles rules. Takes ownership of `rules`, even on failure. STATUS_REJECT: a limit is exceeded, or the
+// start symbol derives nothing.
 enum status grammar_create(struct grammar **grammar, struct rules *rules, uint32_t start,
                            struct error *error) WARN_UNUSED;
 void grammar_destroy(struct grammar *grammar);
@@ -32,30 +33,32 @@ void grammar_destroy(struct grammar *grammar);
 struct rules *grammar_release(struct grammar *grammar, uint32_t *start);
 size_t grammar_bytes(const struct grammar *grammar); // memory
 
-// `limits` NULL: grammar_limits_default. STATUS_REJECT: the text names the place and the fault.
+// Compiles a regex of the whole text. `limits` NULL means grammar_limits_default. STATUS_REJECT: the text
+// names the place and the fault.
 enum status grammar_compile_regex(struct grammar **grammar, struct text regex,
                                   const struct grammar_limits *limits,
                                   struct error *error) WARN_UNUSED; // PATTERN_WHOLE
 enum status grammar_compile_choice(struct grammar **grammar, const struct text *choices, size_t n_choices,
                                    const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
-// llama.cpp's notation, see gbnf.c. The start symbol is `root`.
+// Compiles llama.cpp's notation (gbnf.c). The start symbol is `root`.
 enum status grammar_compile_gbnf(struct grammar **grammar, struct text text,
                                  const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
-// The context-free part of Lark's notation, see lark.c. The start symbol is `start`. Other constructs are
-// rejected, and the error names them.
+// Compiles the context-free part of Lark's notation (lark.c). The start symbol is `start`. Other constructs
+// are rejected, and the error names them.
 enum status grammar_compile_lark(struct grammar **grammar, struct text text,
                                  const struct grammar_limits *limits, struct error *error) WARN_UNUSED;
 
 enum { GRAMMAR_TOKEN_BYTES_MAX = 4096 };
 
-// tokens[id]: the bytes that the token adds to a text. A special token never spells text: pass what
-// grammar_special_token() appends. A token whose text is empty is never allowed. End tokens are allowed where
-// the text may end, whatever their bytes. Never allowed: tokens longer than GRAMMAR_TOKEN_BYTES_MAX, and
-// tokens that contain SPECIAL_QUOTE without being special. STATUS_RETRY: no memory.
+// Builds a vocabulary. tokens[id] are the bytes that a token adds to a text. A special token never spells
+// text: pass what grammar_special_token() appends. End tokens are allowed where the text may end, whatever
+// their bytes are. Never allowed are tokens with an empty text, tokens longer than GRAMMAR_TOKEN_BYTES_MAX,
+// and tokens that contain SPECIAL_QUOTE without being special. STATUS_RETRY: out of memory.
 enum status grammar_vocabulary_create(struct grammar_vocabulary **vocabulary, const struct text *tokens,
                                       size_t n_tokens, const uint32_t *ends, size_t n_ends,
                                       struct error *error) WARN_UNUSED;
-// Appends the spelling of a special token in a vocabulary, in a matcher's text and in forced bytes.
+// Appends the spelling of a special token. It is used in a vocabulary, in a matcher's text and in forced
+// bytes.
 void grammar_special_token(struct text name, struct buffer *out);
 void grammar_vocabulary_destroy(struct grammar_vocabulary *vocabulary);
 static inline size_t grammar_mask_words(size_t n_tokens)
@@ -63,28 +66,28 @@ static inline size_t grammar_mask_words(size_t n_tokens)
     return (n_tokens + 31) / 32;
 }
 
-// The grammar and the vocabulary must outlive the recognizer. `vocabulary` may be NULL if no mask is ever
-// requested.
+// Creates a recognizer. The grammar and the vocabulary must outlive it. `vocabulary` may be NULL if no mask
+// is ever requested.
 enum status recognizer_create(struct recognizer **recognizer, const struct grammar *grammar,
                               const struct grammar_vocabulary *vocabulary, struct error *error) WARN_UNUSED;
 void recognizer_destroy(struct recognizer *recognizer);
 size_t recognizer_bytes(const struct recognizer *recognizer); // memory; grows with the texts matched
 
-// A text and its state. A zeroed matcher is valid only for matcher_finish().
+// A text and its state. A zeroed matcher may only be passed to matcher_finish().
 struct matcher {
     struct recognizer *recognizer;
-    struct buffer bytes;   // the whole text, read again after the recognizer restarts
-    uint32_t state;        // of the recognizer; valid if `generation` is the recognizer's
+    struct buffer bytes;   // the whole text; it is read again after the recognizer restarts
+    uint32_t state;        // state in the recognizer; valid if `generation` is the recognizer's
     uint64_t generation;   // recognizer generation in which `state` was found
-    uint64_t work;         // of the masks counted against GRAMMAR_LIMIT_ANSWER_WORK
-    struct buffer counted; // array of struct counted_mask: these masks, in text order
+    uint64_t work;         // work of the masks that count against GRAMMAR_LIMIT_ANSWER_WORK
+    struct buffer counted; // these masks in text order, an array of struct counted_mask
 };
 
 enum status matcher_init(struct matcher *matcher, struct recognizer *recognizer,
                          struct error *error) WARN_UNUSED;
 void matcher_finish(struct matcher *matcher);
 
-// A saved position of a matcher: rewinding removes draft tokens that were not accepted.
+// A saved position of a matcher. Rewinding to it removes draft tokens that were not accepted.
 struct matcher_mark {
     size_t n_bytes, n_counted; // sizes of matcher.bytes and matcher.counted
     uint32_t state;
@@ -92,50 +95,53 @@ struct matcher_mark {
 };
 
 struct matcher_mark matcher_set_mark(const struct matcher *matcher);
-// Restores the matcher as it was at the mark. The matcher must not have been rewound to an earlier mark
+// Restores the state of the matcher at the mark. The matcher must not have been rewound to an earlier mark
 // since.
 void matcher_rewind(struct matcher *matcher, const struct matcher_mark *mark);
 
-// Errors of all functions below: STATUS_REJECT, a limit reached in this text's state; STATUS_RETRY, no
-// memory.
+// Errors of all functions below: STATUS_REJECT if a limit is reached in the state of this text; STATUS_RETRY
+// if memory runs out.
 //
-// *n_accepted: how many of the bytes may follow. The matcher advances only if all of them may.
+// Accepts bytes. *n_accepted becomes the number of leading bytes that may follow. The matcher advances only
+// if all of them may.
 enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, size_t *n_accepted,
                                  struct error *error) WARN_UNUSED;
-// *accepted false: the token is not in the mask. An end token is accepted where the text may end; the matcher
-// stays.
+// Accepts a token. *accepted becomes false if the token is not in the mask. An end token is accepted if the
+// text may end; the matcher does not advance.
 enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *accepted,
                                  struct error *error) WARN_UNUSED;
-// grammar_mask_words() words; token i is bit i % 32 of word i / 32; bits after the last token are 0.
+// Writes the mask: grammar_mask_words() words; token i is bit i % 32 of word i / 32. Bits after the last
+// token are 0.
 enum status matcher_mask(struct matcher *matcher, uint32_t *bits, struct error *error) WARN_UNUSED;
-// Computes the mask ahead of matcher_mask(). The recognizer caches the latest masks.
+// Computes the mask before matcher_mask() requests it. The recognizer caches the latest masks.
 enum status matcher_prepare_mask(struct matcher *matcher, struct error *error) WARN_UNUSED;
-// Like matcher_mask(), without the tokens after which n_left - 1 more tokens cannot end the text. n_left: at
-// least the result of matcher_tokens_to_end(). After every token of this mask the same holds for n_left - 1,
-// so the text always ends in time.
+// Like matcher_mask(), without the tokens after which n_left - 1 more tokens cannot end the text. n_left is
+// at least the result of matcher_tokens_to_end(). After every token of this mask the same holds for n_left -
+// 1, so the text always ends in time.
 enum status matcher_mask_within(struct matcher *matcher, uint32_t n_left, uint32_t *bits,
                                 struct error *error) WARN_UNUSED;
-// *n_tokens: tokens that end the text, without an end token; UINT32_MAX: none known.
+// *n_tokens becomes a number of tokens that end the text, without an end token; UINT32_MAX: none is known.
 enum status matcher_tokens_to_end(struct matcher *matcher, uint32_t *n_tokens,
                                   struct error *error) WARN_UNUSED;
-// As matcher_tokens_to_end, but after `bytes`, which the grammar must allow next. Does not advance the
-// matcher.
+// Like matcher_tokens_to_end(), but after `bytes`, which the grammar must allow next. The matcher does not
+// advance.
 enum status matcher_tokens_after(struct matcher *matcher, struct text bytes, uint32_t *n_tokens,
                                  struct error *error) WARN_UNUSED;
-// Two texts with equal *state and *generation, of one recognizer, allow the same continuations.
+// Finds the state. Two texts of one recognizer with equal *state and *generation allow the same
+// continuations.
 enum status matcher_find_state(struct matcher *matcher, uint32_t *state, uint64_t *generation,
                                struct error *error) WARN_UNUSED;
-// Appends the bytes that must follow, at most `n_max`, stopping where the text may end or has a choice. The
-// matcher stays. Inside a JSON string a character that must follow is appended unescaped, although an escape
+// Appends the bytes that must follow, at most `n_max`. Stops if the text may end or has a choice. The matcher
+// does not advance. In a JSON string, a character that must follow is appended unescaped, although an escape
 // could spell it too.
 enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct buffer *out,
                                  struct error *error) WARN_UNUSED;
-// *size: the first offset >= `from` in `forced` at which an allowed token can begin that spells the rest of
-// `forced` and continues after it; forced.size: none. Tokens before this offset are the same whatever follows
-// `forced`.
+// *size becomes the first offset >= `from` in `forced` at which a token can begin that spells the rest of
+// `forced` and continues after it; forced.size if there is none. Tokens before this offset do not depend on
+// the text after `forced`.
 enum status matcher_safe_size(struct matcher *matcher, struct text forced, size_t from, size_t *size,
                               struct error *error) WARN_UNUSED;
 enum status matcher_may_end(struct matcher *matcher, bool *may_end, struct error *error) WARN_UNUSED;
-// Whether the mask allows end tokens only: the text may end, no byte can follow, and the vocabulary has an
-// end token.
+// *must_end becomes true if the mask allows only end tokens: the text may end, no byte can follow, and the
+// vocabulary has an end token.
 enum status matcher_must_end(struct matcher *matcher, bool *must_end, struct error *error) WARN_UNUSED;

@@ -19,10 +19,10 @@ struct grammar {
 //      2   b          0        3       2
 struct trie_node {
     uint32_t stop;
-    // The token that ends here, or NO_TOKEN.
+    // The token that ends at this node, or NO_TOKEN.
     uint32_t token;
-    uint16_t depth : 15;        // of the byte: 0 for a token's first
-    uint16_t has_next_same : 1; // other tokens have the same bytes: grammar_vocabulary.next_same
+    uint16_t depth : 15;        // depth of the byte: 0 for the first byte of a token
+    uint16_t has_next_same : 1; // other tokens have the same bytes: see grammar_vocabulary.next_same
     unsigned char byte;
     uint8_t string_state; // index into string_tokens.states of the state after this node; 0: none
 };
@@ -38,14 +38,14 @@ struct grammar_vocabulary {
     size_t n_tokens;
     struct text *tokens; // copies
     char *bytes;
-    uint32_t *next_same; // by token: the next one with the same bytes, or NO_TOKEN
+    uint32_t *next_same; // next token with the same bytes, indexed by token; or NO_TOKEN
     uint32_t *ends;
     size_t n_ends;
-    unsigned depth_max; // bytes of the longest token
+    unsigned depth_max; // number of bytes of the longest token
     struct trie all;    // every token with bytes; string_state is set in this trie and in
                         // string_tokens.not_plain
     struct string_tokens *strings;
-    struct trie not_inside; // tokens that leave a JSON string of any characters
+    struct trie not_inside; // tokens that leave a JSON string of arbitrary characters
 };
 
 // Sets the bits of the node's token and of all tokens with the same bytes.
@@ -61,6 +61,6 @@ static inline void vocabulary_set_tokens(const struct grammar_vocabulary *vocabu
             bits[token / 32] |= 1u << token % 32;
 }
 
-// Builds the trie of tokens sorted by their bytes. Overwrites the next_same chains, so every subset must
-// contain all tokens of equal bytes or none.
+// Builds a trie from tokens sorted by their bytes. Overwrites the next_same chains, so a subset must contain
+// all tokens with the same bytes, or none.
 bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie);

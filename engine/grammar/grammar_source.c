@@ -95,7 +95,7 @@ static enum status read_code_point(struct grammar_source *source, int n_digits, 
     return STATUS_OK;
 }
 
-// After a backslash: appends the character that the escape denotes.
+// Called after a backslash: appends the character that the escape denotes.
 static enum status read_escape(struct grammar_source *source, struct buffer *out)
 {
     static const char letters[] = "ntrfvb0\\\"'/[]-", values[] = "\n\t\r\f\v\b\0\\\"'/[]-";
@@ -236,7 +236,7 @@ static uint32_t join_parts(struct rules *rules, const struct operands *parts, si
     return id;
 }
 
-// Joins parts that include symbols. Adjacent expressions become one terminal.
+// Joins parts of which some are symbols. Adjacent expressions become one terminal.
 static struct operand join_mixed(struct rules *rules, const struct operands *parts, bool either)
 {
     uint32_t *symbols = malloc((parts->n + 1) * sizeof *symbols), n = 0;
@@ -271,7 +271,7 @@ struct operand operand_choice(struct rules *rules, const struct operands *parts)
                              : (struct operand){false, join_parts(rules, parts, 0, parts->n, true)};
 }
 
-// If the expression would be long when repeated, the parser counts the repetition instead.
+// If the repeated expression would be long, the parser counts the repetition instead.
 struct operand operand_repeat(struct rules *rules, struct operand operand, uint32_t min, uint32_t max)
 {
     if (!operand.is_symbol) {

@@ -1,5 +1,5 @@
-// Shared by the parsers of grammars: a position in the text, names, and operands, which stay expressions as
-// long as possible. Internal to engine/grammar/.
+// Shared by the parsers of grammars: a position in the text, names, and operands. An operand stays an
+// expression as long as possible. Internal to engine/grammar/.
 #pragma once
 
 #include "engine/grammar/rules_parts.h"
@@ -10,11 +10,11 @@ struct grammar_source {
     struct text text;
     size_t at;
     unsigned depth;  // open groups at the position
-    unsigned levels; // of recursion, including definitions read because another one uses them
+    unsigned levels; // recursion levels, including definitions that are read because another one uses them
     struct error *error;
 };
 
-// STATUS_REJECT: "line 3: ...".
+// Sets an error with the line, "line 3: ...". Returns STATUS_REJECT.
 enum status source_refuse(struct grammar_source *source, const char *format, ...) PRINTF_LIKE(2, 3);
 enum status source_check(struct grammar_source *source); // the pool's failure
 enum status source_enter(struct grammar_source *source); // one level deeper, up to GRAMMAR_LIMIT_DEPTH
@@ -22,20 +22,20 @@ void source_leave(struct grammar_source *source);
 bool source_take(struct grammar_source *source, const char *string);
 bool source_next_is(const struct grammar_source *source, const char *string);
 char source_peek(const struct grammar_source *source); // '\0' at the end
-// A decimal number, saturating at EXPRESSION_UNBOUNDED - 1; false: no digit here.
+// Reads a decimal number, saturating at EXPRESSION_UNBOUNDED - 1. False: no digit follows.
 bool source_number(struct grammar_source *source, uint32_t *number);
-// After '"': appends the text up to the closing quote, with escapes resolved.
+// Called after '"': appends the text up to the closing quote, with escapes resolved.
 enum status source_quoted(struct grammar_source *source, struct buffer *out);
-// The longest name here: letters, digits, '_' and, with `hyphens`, '-'. May be empty.
+// Reads the longest name: letters, digits, '_' and, with `hyphens`, '-'. It may be empty.
 struct text source_name(struct grammar_source *source, bool hyphens);
-// Reads a repetition: +, ?, *, {n}, {n,}, {n,m} or {,m}. *found false: none here.
+// Reads a repetition: +, ?, *, {n}, {n,}, {n,m} or {,m}. *found becomes false if none follows.
 enum status source_repetition(struct grammar_source *source, bool *found, uint32_t *min, uint32_t *max);
 
 struct grammar_name {
     struct text name;
     uint32_t symbol;
     bool defined;
-    // For a definition that is read at its first use:
+    // For a definition that is read at its first use.
     size_t body; // position in the text; SIZE_MAX: already read
     bool reading;
     uint32_t expression;
@@ -43,16 +43,16 @@ struct grammar_name {
 
 struct grammar_names {
     VECTOR(struct grammar_name) items;
-    struct hash_index index; // of `items`, plus 1
+    struct hash_index index; // finds `items`; holds index + 1
 };
 
-// The name, found or added (then `defined` is false and `symbol` 0); NULL: no memory. Valid until the next
-// call.
+// Finds the name or adds it (then `defined` is false and `symbol` 0). NULL: out of memory. Valid until the
+// next call.
 struct grammar_name *names_find(struct grammar_names *names, struct text name);
 void names_finish(struct grammar_names *names);
 
 struct operand {
-    bool is_symbol; // of the rules; false: an expression
+    bool is_symbol; // a symbol of the rules; false: an expression
     uint32_t id;
 };
 

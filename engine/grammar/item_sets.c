@@ -72,8 +72,8 @@ static void push_item(struct recognizer *recognizer, struct item item)
     builder->table[at & mask] = (uint32_t)builder->items.n;
 }
 
-// Binary search: the first waiter of the set for `symbol` or a higher symbol; *stop: end of the set's
-// waiters.
+// Finds, by binary search, the set's first waiter for `symbol` or a higher symbol. *stop becomes the end of
+// the set's waiters.
 static const struct waiter *first_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol,
                                          const struct waiter **stop)
 {
@@ -103,7 +103,7 @@ const struct waiter *recognizer_waiters(const struct recognizer *recognizer, uin
     return first;
 }
 
-// The set's waiter for `symbol` if there is exactly one, else NULL.
+// Returns the set's waiter for `symbol` if it has exactly one, else NULL.
 static const struct waiter *only_waiter(const struct recognizer *recognizer, uint32_t set, uint32_t symbol)
 {
     const struct waiter *stop, *first;
@@ -115,8 +115,8 @@ static const struct waiter *only_waiter(const struct recognizer *recognizer, uin
     return is_only ? first : NULL;
 }
 
-// Whether the end of what the item waits for is the end of the item's own symbol, *symbol, and nothing else.
-// This is Leo's condition for right recursion.
+// True if the end of the symbol for which the item waits is also the end of the item's own symbol, *symbol,
+// and of nothing else. This is Leo's condition for right recursion.
 static bool ends_with_it(const struct recognizer *recognizer, const struct item *item, uint32_t *symbol)
 {
     *symbol = item->kind == ITEM_TAIL ? item->b : item->a;
@@ -127,7 +127,7 @@ static bool ends_with_it(const struct recognizer *recognizer, const struct item 
            (node->kind == RULE_REPEAT && item->b + 1 == node->max);
 }
 
-// While the end of *symbol, begun in *origin, only ends one other symbol, replaces it by that symbol (Leo).
+// While the end of *symbol, begun in *origin, only ends one other symbol, continues with that symbol (Leo).
 static void follow_chain(struct recognizer *recognizer, uint32_t *symbol, uint32_t *origin)
 {
     for (int i = 0; i < CHAIN_MAX; i++, recognizer->visit.step_work++) {
@@ -186,7 +186,7 @@ static void add_repeat(struct recognizer *recognizer, uint32_t symbol, uint32_t 
         push_item(recognizer, (struct item){ITEM_NODE, symbol, count, origin});
 }
 
-// Advances an item past the symbol that it waited for, which began in the set `begun`.
+// Advances an item past the symbol for which it waited and which began in the set `begun`.
 static void advance_item(struct recognizer *recognizer, struct item item, uint32_t begun)
 {
     uint32_t origin = item.origin == ORIGIN_SELF ? begun : item.origin;
@@ -223,7 +223,7 @@ static void run_completions(struct recognizer *recognizer)
     }
 }
 
-// Clears only the used slots after a small set: the table may have grown for a large one.
+// After a small set, clears only the used slots, because the table may have grown for a large set.
 static void clear_table(struct set_builder *builder)
 {
     size_t mask = builder->table_size - 1;
@@ -289,8 +289,8 @@ static void await_symbol(struct recognizer *recognizer, struct item item, uint32
     }
 }
 
-// For every item adds its waiters and predicts the symbols that it expects. Predicted items are appended and
-// visited too.
+// Adds for every item its waiters, and predicts the symbols that the item expects. Predicted items are
+// appended and visited too.
 static void predict_items(struct recognizer *recognizer)
 {
     struct set_builder *builder = &recognizer->builder;
@@ -331,7 +331,7 @@ static uint32_t hash_kernel(const struct item *items, size_t n)
     return (uint32_t)hash_bytes(items, n * sizeof *items, 0);
 }
 
-// Memory for the items or waiters of one set, both made of 4-byte words; NULL: no memory.
+// Allocates memory for the items or waiters of one set; both consist of 4-byte words. NULL: out of memory.
 static void *take_room(struct set_blocks *blocks, size_t n_bytes)
 {
     if (n_bytes > blocks->n_room - blocks->n_used) {

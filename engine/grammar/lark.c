@@ -1,7 +1,7 @@
-// Grammars in Lark's notation, read as context-free grammars over characters. Lark's lexer takes the longest
-// terminal; here a text is accepted if any division into terminals fits. Text that %ignore matches may appear
-// between any two terminals. Aliases, priorities and ! ? before a name affect only Lark's tree and are
-// skipped.
+// Parses grammars in Lark's notation as context-free grammars over characters. Lark's lexer takes the longest
+// terminal; here a text is accepted if it can be divided into terminals in any way. Text that %ignore matches
+// may occur between any two terminals. Aliases, priorities and ! ? before a name affect only Lark's tree and
+// are skipped.
 #include "engine/grammar/grammar.h"
 #include "engine/grammar/lark_parts.h"
 
@@ -13,7 +13,7 @@ static int name_width(struct text name)
     return (int)(name.size < 100 ? name.size : 100);
 }
 
-// Appends the ignored text to a terminal of a rule. Inside a terminal the expression stays as it is.
+// Appends the ignored text to a terminal of a rule. Inside a terminal the expression is unchanged.
 static enum status as_operand(struct lark *lark, uint32_t expression, struct operand *operand)
 {
     *operand = (struct operand){false, expression};
@@ -45,7 +45,7 @@ static bool is_ascii(struct text text)
     return true;
 }
 
-// After "..": reads the end of a range; both ends must be single characters.
+// Called after "..": reads the end of a range. Both ends must be single characters.
 static enum status read_range(struct lark *lark, struct text first, uint32_t *expression)
 {
     struct grammar_source *source = &lark->source;
@@ -97,7 +97,7 @@ static enum status read_string(struct lark *lark, uint32_t *expression)
     return status;
 }
 
-// After '/'.
+// Called after '/': reads a regex.
 static enum status read_regex(struct lark *lark, uint32_t *expression)
 {
     struct grammar_source *source = &lark->source;
@@ -192,7 +192,7 @@ static enum status read_item(struct lark *lark, struct operand *operand)
     return status == STATUS_OK ? as_operand(lark, expression, operand) : status;
 }
 
-// ~n or ~n..m, after the ~.
+// Reads ~n or ~n..m, after the ~.
 static enum status read_count(struct lark *lark, uint32_t *min, uint32_t *max)
 {
     struct grammar_source *source = &lark->source;
@@ -286,7 +286,7 @@ enum status lark_read_choice(struct lark *lark, struct operand *operand)
     return status;
 }
 
-// Reads the right side that begins at `body`, and restores the position.
+// Reads the right side that begins at `body`, then restores the position.
 static enum status read_body(struct lark *lark, size_t body, bool is_terminal, struct operand *operand)
 {
     struct grammar_source *source = &lark->source, kept = *source;
@@ -331,7 +331,7 @@ enum status lark_terminal(struct lark *lark, struct text name, uint32_t *express
     return STATUS_OK;
 }
 
-// Ignored text may precede the first terminal and follow each terminal, any number of times.
+// Defines ignored text. It may precede the first terminal and follow each terminal, any number of times.
 static enum status define_ignored(struct lark *lark)
 {
     struct rules *rules = lark->source.rules;

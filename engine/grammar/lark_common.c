@@ -1,6 +1,6 @@
 #include "engine/grammar/lark_parts.h"
 
-// From the documentation of Lark's library `common`.
+// Patterns from the documentation of Lark's library `common`.
 #define DIGITS   "[0-9]+"
 #define DECIMAL  "([0-9]+\\.[0-9]*|\\.[0-9]+)"
 #define EXPONENT "[eE][+-]?[0-9]+"

@@ -1,4 +1,4 @@
-// First pass over a Lark grammar: the directives, and where each definition begins.
+// First pass over a Lark grammar: reads the directives, and finds where each definition begins.
 #include "engine/grammar/lark_parts.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ void lark_skip(struct grammar_source *source)
         source->at = before;
 }
 
-// Skips the string or regex that begins here.
+// Skips the string or regex at the current position.
 static enum status skip_quoted(struct grammar_source *source, char quote)
 {
     for (source->at++; source_peek(source) != quote; source->at++) {
@@ -179,7 +179,7 @@ static enum status read_import(struct lark *lark)
     return status;
 }
 
-// Remembers the position of a %ignore directive, which is read once all names are known.
+// Stores the position of a %ignore directive. It is read when all names are known.
 static enum status read_ignore(struct lark *lark)
 {
     struct operand place = {false, (uint32_t)lark->source.at};

@@ -1,4 +1,4 @@
-// Masks: a walk over the vocabulary's trie that keeps one item set per depth, so tokens with a common prefix
+// Masks: a walk over the vocabulary's trie with one item set per depth, so that tokens with a common prefix
 // share its steps.
 #include "engine/grammar/item_sets.h"
 #include "engine/grammar/recognizer.h"
@@ -6,19 +6,19 @@
 
 #include <string.h>
 
-// Terms of the union of several strings that are masked as one.
+// Limit on the terms of a union of several strings whose masks are computed together.
 enum { UNION_TERMS_MAX = 1024 };
 
 struct mask_making {
     uint32_t *bits;
     uint64_t n_visits;
-    bool has_inside; // the tokens that stay inside a string are set already
-    // The last set inside a string, and the set after its closing quote; SET_DEAD: none yet.
+    bool has_inside; // the tokens that stay inside a string are already set
+    // A cache: the last set inside a string, and the set after its closing quote. SET_DEAD: none yet.
     uint32_t string, closed;
 };
 
-// Counts the distinct item sets of one mask, large sets more. The count depends on the state only, not on the
-// cache.
+// Counts the distinct item sets of one mask; large sets count more. The count depends on the state only, not
+// on the cache.
 static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n_visits)
 {
     struct item_set *visited = &BLOCK_ITEM(&recognizer->sets, set);
@@ -35,7 +35,7 @@ static bool count_visit(struct recognizer *recognizer, uint32_t set, uint64_t *n
 static void walk_trie(struct recognizer *recognizer, const struct trie *trie, uint32_t first, uint32_t stop,
                       uint32_t set, struct mask_making *making);
 
-// The set after the string's closing quote.
+// Returns the set after the string's closing quote.
 static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const struct item *scan)
 {
     builder_begin(recognizer);
@@ -47,8 +47,8 @@ static uint32_t close_string(struct recognizer *recognizer, uint32_t set, const 
     return stop;
 }
 
-// If the set is inside a JSON string of any characters and in nothing else: the index of its state in
-// string_tokens.states; else SET_STATE_NONE.
+// If the set is inside a JSON string of arbitrary characters and in nothing else, returns the index of its
+// state in string_tokens.states; otherwise SET_STATE_NONE.
 static uint16_t string_state(struct recognizer *recognizer, uint32_t id)
 {
     const struct string_tokens *tokens = recognizer->vocabulary->strings;
@@ -65,8 +65,8 @@ static uint16_t string_state(struct recognizer *recognizer, uint32_t id)
     return set->string_state;
 }
 
-// Takes the tokens at a node and below, where any JSON string may continue, from precomputed lists instead of
-// a walk.
+// Adds the tokens at a node and below, at which any JSON string may continue. Uses precomputed lists instead
+// of a walk.
 static void take_below(struct recognizer *recognizer, uint32_t at, uint32_t set, struct mask_making *making)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
@@ -136,7 +136,7 @@ static void walk_trie(struct recognizer *recognizer, const struct trie *trie, ui
     }
 }
 
-// A JSON string terminal in a state where min to max arbitrary characters may follow.
+// A JSON string terminal in a state in which min to max arbitrary characters may follow.
 struct open_string {
     uint32_t min, max;
 };
@@ -155,7 +155,7 @@ static bool is_open_string(const struct recognizer *recognizer, uint32_t id, str
         string->min = string->max = 1;
     } else if (node->kind == KIND_EITHER && node->b == 2 && node->nullable &&
                recognizer->pool->links.items[node->a + 1] == EXPRESSION_ANY) {
-        string->max = 1; // "" or any
+        string->max = 1; // an empty string or any character
     } else {
         return false;
     }
@@ -196,7 +196,8 @@ static bool is_open_after(struct recognizer *recognizer, uint32_t set, const str
     return target != SET_DEAD && node->string_state && string_state(recognizer, target) == node->string_state;
 }
 
-// Whether most subtrees of first bytes lead to where any string may continue, so a walk visits few nodes.
+// True if most subtrees of first bytes lead to a state in which any string may continue. A walk then visits
+// few nodes.
 static bool is_nearly_open(struct recognizer *recognizer, uint32_t set)
 {
     const struct trie *trie = &recognizer->vocabulary->all;
@@ -209,8 +210,8 @@ static bool is_nearly_open(struct recognizer *recognizer, uint32_t set)
     return n_open > trie->n_nodes / 2;
 }
 
-// Sets all tokens that stay inside a string, except below first bytes that lead elsewhere: these subtrees are
-// walked.
+// Sets all tokens that stay inside a string, except below first bytes that lead to other states: these
+// subtrees are walked.
 static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct mask_making *making)
 {
     const struct grammar_vocabulary *vocabulary = recognizer->vocabulary;
@@ -227,7 +228,7 @@ static void walk_nearly_open(struct recognizer *recognizer, uint32_t set, struct
     }
 }
 
-// Adds the string's mask and counts its work, cached or not. NULL: the pool has failed.
+// Adds the string's mask, and counts its work whether it was cached or not. NULL: the pool has failed.
 static const struct string_mask *take_string_mask(struct recognizer *recognizer, uint32_t state,
                                                   struct mask_making *making)
 {
@@ -238,7 +239,8 @@ static const struct string_mask *take_string_mask(struct recognizer *recognizer,
     return mask;
 }
 
-// Masks a set inside one string and in nothing else: the string's mask, and a walk from each exit.
+// Computes the mask of a set that is inside one string and in nothing else: the string's mask, plus a walk
+// from each exit.
 static void mask_inside(struct recognizer *recognizer, uint32_t set, const struct item *scan,
                         struct mask_making *making)
 {
@@ -252,8 +254,8 @@ static void mask_inside(struct recognizer *recognizer, uint32_t set, const struc
                   making);
 }
 
-// Whether the set is inside several JSON strings and nothing else, between two characters. *parts: their
-// distinct expressions, n_parts of them, with at most UNION_TERMS_MAX terms in total.
+// True if the set is inside several JSON strings and in nothing else, between two characters. *parts becomes
+// their n_parts distinct expressions, which have at most UNION_TERMS_MAX terms in total.
 static bool is_inside_strings(const struct recognizer *recognizer, const struct item_set *set,
                               uint32_t parts[UNION_TERMS_MAX], uint32_t *n_parts)
 {
@@ -278,8 +280,8 @@ static bool is_inside_strings(const struct recognizer *recognizer, const struct 
 }
 
 // Adds the tokens that stay inside one of the strings or end with its closing quote. They are the tokens of
-// the union of the strings, whose state is *state. False: a limit is reached; the strings one by one may stay
-// below it.
+// the union of the strings, whose state becomes *state. False: a limit is reached, which each string alone
+// may not reach.
 static bool take_union(struct recognizer *recognizer, const uint32_t *parts, uint32_t n, uint32_t *state,
                        struct mask_making *making)
 {
@@ -294,8 +296,8 @@ static bool take_union(struct recognizer *recognizer, const uint32_t *parts, uin
     return true;
 }
 
-// Walks the tokens that continue after a closing quote, from a set inside several strings. `string`: state of
-// the union of the strings; it is dead where no string continues.
+// Walks the tokens that continue after a closing quote, from a set inside several strings. `string` is the
+// state of the union of the strings. It is dead if no string continues.
 static void walk_continuing(struct recognizer *recognizer, uint32_t set, uint32_t string,
                             struct mask_making *making)
 {
@@ -323,8 +325,8 @@ static void walk_continuing(struct recognizer *recognizer, uint32_t set, uint32_
     }
 }
 
-// Masks a set inside several strings; only tokens that continue after a closing quote are walked. False:
-// nothing is taken.
+// Computes the mask of a set inside several strings. Walks only tokens that continue after a closing quote.
+// False: nothing was added.
 static bool mask_union(struct recognizer *recognizer, uint32_t set, const struct item_set *items,
                        struct mask_making *making)
 {
@@ -361,7 +363,7 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
             mask_string(recognizer, set, &scan, &string, making);
             return;
         }
-        // Other terminals may follow too: take the tokens that stay inside, walk the rest.
+        // Other terminals may follow too, so add the tokens that stay inside and walk the others.
         if (string.max == EXPRESSION_UNBOUNDED) {
             string_tokens_inside(vocabulary->strings, grammar_mask_words(vocabulary->n_tokens), string.max,
                                  making->bits);
@@ -380,7 +382,7 @@ static void make_mask(struct recognizer *recognizer, uint32_t set, struct mask_m
     walk_trie(recognizer, trie, 0, (uint32_t)trie->n_nodes, set, making);
 }
 
-// Zeroed memory for a mask: new, or of the mask computed MASKS_KEPT masks ago.
+// Returns zeroed memory for a mask: new, or the memory of the mask computed MASKS_KEPT masks ago.
 static uint32_t *take_memory(struct recognizer *recognizer, size_t n_bytes)
 {
     struct kept_masks *kept = &recognizer->cache.masks;

@@ -1,4 +1,4 @@
-// Matchers: a recognizer state, and the text from which the state is computed again after the recognizer
+// Matchers: a recognizer state, plus the text from which the state is computed again after the recognizer
 // restarts.
 #include "engine/grammar/forced.h"
 #include "engine/grammar/closing_costs.h"
@@ -10,7 +10,7 @@
 
 enum counted_work { WORK_OF_MASK, WORK_OF_CLOSING };
 
-// A state whose mask or closing costs were counted: the size of the text there, and the state in the
+// A state whose mask or closing costs were counted: the size of the text in that state, and the state in the
 // recognizer's generation.
 struct counted_mask {
     size_t size;
@@ -18,7 +18,7 @@ struct counted_mask {
     enum counted_work of;
 };
 
-// Steps until a byte may not follow. Each step is a visit of its own.
+// Steps until a byte is not allowed. Each step is a separate visit.
 static uint32_t step_bytes(struct recognizer *recognizer, uint32_t set, struct text bytes, size_t *n_accepted)
 {
     for (*n_accepted = 0; *n_accepted < bytes.size; ++*n_accepted) {
@@ -54,8 +54,8 @@ static enum status start_over(struct matcher *matcher, struct error *error)
     return expressions_status(recognizer->pool, error);
 }
 
-// Before each call: restarts a recognizer that failed or grew too large, and then finds the matcher's state
-// again.
+// Called before each function: restarts a recognizer that failed or grew too large, then finds the matcher's
+// state again.
 static enum status prepare_set(struct matcher *matcher, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;
@@ -69,8 +69,8 @@ static enum status prepare_set(struct matcher *matcher, struct error *error)
     return start_over(matcher, error);
 }
 
-// After a call: whether to repeat it once, because the pool is full of expressions that earlier calls
-// derived.
+// Called after each function: true if it must be repeated once, because the pool is full of expressions that
+// earlier calls derived.
 static bool should_repeat(struct matcher *matcher, bool *repeated)
 {
     const struct expressions *pool = matcher->recognizer->pool;
@@ -152,7 +152,7 @@ enum status matcher_accept_token(struct matcher *matcher, uint32_t token, bool *
     return status;
 }
 
-// Adds to the work of the answer when it reaches this state for the first time.
+// Adds `work` to the work of the answer, when the answer reaches this state for the first time.
 static enum status count_work(struct matcher *matcher, enum counted_work of, uint64_t work,
                               struct error *error)
 {
@@ -174,7 +174,7 @@ static enum status count_work(struct matcher *matcher, enum counted_work of, uin
     return STATUS_OK;
 }
 
-// *mask belongs to the recognizer.
+// Computes the mask. *mask belongs to the recognizer.
 static enum status find_mask(struct matcher *matcher, const uint32_t **mask, struct error *error)
 {
     struct recognizer *recognizer = matcher->recognizer;

@@ -60,7 +60,7 @@ enum status recognizer_restart(struct recognizer *recognizer, struct error *erro
     recognizer->pool = expressions_copy(recognizer->grammar->rules->expressions);
     if (!recognizer->pool)
         return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's recognizer");
-    // While matching, limits bound one state or mask, not the total of all texts.
+    // While matching, limits apply to one state or mask, not to the total over all texts.
     recognizer->pool->limits.values[GRAMMAR_LIMIT_WORK] = UINT64_MAX;
     recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
     recognizer->pool->limits.values[GRAMMAR_LIMIT_NODES] = recognizer->pool->nodes.n + NODES_MORE;

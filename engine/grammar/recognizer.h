@@ -43,36 +43,37 @@ struct item {
     uint32_t kind, a, b, origin;
 };
 
-// The item that waits in a set for the end of `symbol`.
+// An item that waits, in a set, for the end of `symbol`.
 struct waiter {
     uint32_t symbol;
     struct item item;
 };
 
-// By byte: the items processed while the step was computed; 0 below STEP_WORK_COUNTED.
+// For each byte the number of items processed while the step was computed; 0 if below STEP_WORK_COUNTED.
 struct step_work {
     uint32_t items[256];
-    uint64_t visit;          // that counted these steps last
+    uint64_t visit;          // the last visit that counted these steps
     struct byte_set counted; // bytes counted in that visit
 };
 
-// The steps of a set.
+// The cached steps of a set.
 struct set_row {
-    uint32_t sets[256];     // by byte; SET_UNKNOWN: not computed yet
-    struct byte_set starts; // bytes that may lead to another set than the byte before them
+    uint32_t sets[256];     // indexed by byte; SET_UNKNOWN: not computed yet
+    struct byte_set starts; // bytes that may lead to another set than the preceding byte value
     struct step_work *work; // NULL: no step of this set is large enough to count
 };
 
 struct item_set {
     uint32_t n_items, n_scans, n_waiters;
-    const struct item *items;     // kernel items (not predicted), ascending
-    const struct item *scans;     // ITEM_SCAN items, predicted ones included
-    const struct waiter *waiters; // ascending by symbol
+    const struct item *items;     // kernel items (not predicted), in ascending order
+    const struct item *scans;     // all ITEM_SCAN items, also predicted ones
+    const struct waiter *waiters; // in ascending order of symbol
     bool may_end;
-    // Index into string_tokens.states if the set is inside such a string and in nothing else; SET_STATE_*.
+    // Index into string_tokens.states if the set is inside such a string and in nothing else; or a SET_STATE_
+    // value.
     uint16_t string_state;
     uint16_t forced;     // enum forced; FORCED_UNKNOWN: not computed yet
-    uint64_t visit;      // of the last mask that reached the set
+    uint64_t visit;      // the last mask that reached the set
     uint64_t left;       // the last visit that counted the derivatives of its steps
     struct set_row *row; // NULL: not computed yet
     uint32_t *mask;      // NULL: not computed yet, or dropped
@@ -82,7 +83,7 @@ struct item_set {
 struct set_builder {
     VECTOR(struct item) items; // unique, in order of discovery
     size_t at;                 // next item to complete
-    uint32_t *table;           // hash table: index into `items` + 1; 0 is free
+    uint32_t *table;           // hash table: index into `items` + 1; 0 is a free slot
     size_t table_size;
     VECTOR(struct waiter) waiters;
     VECTOR(struct item) kernel; // items of the finished set that are not predicted
@@ -91,31 +92,31 @@ struct set_builder {
 // State of a walk over the vocabulary's trie at one depth.
 struct walk_level {
     uint32_t set;
-    uint32_t string;           // inside a string: its state of the byte automaton
-    const struct set_row *row; // of the set; NULL: not computed yet
+    uint32_t string;           // inside a string: state of the byte automaton
+    const struct set_row *row; // row of the set; NULL: not computed yet
 };
 
-// A visit is one query of an item set: its token mask, its forced byte, or its closing cost. Its work,
-// pool->visit.work, is the sum over the distinct steps taken and the derivatives that they need. Cached steps
-// count too, so the work depends on the grammar and the text only.
+// A visit is one query of an item set: its token mask, its forced byte, or its closing cost. The work of a
+// visit, pool->visit.work, is a sum over the distinct steps and the derivatives that they need. Cached steps
+// count too, so the work depends only on the grammar and the text.
 struct recognizer_visit {
     uint64_t id;
     uint64_t step_work; // work of the step being computed
 };
 
-// Memory of the sets' items and waiters, most of a recognizer's memory. Blocks never move: reallocation took
-// milliseconds.
+// Memory for the items and waiters of sets, most of a recognizer's memory. Blocks never move: reallocation
+// took milliseconds.
 struct set_blocks {
     VECTOR(char *) blocks;
-    size_t n_used, n_room; // bytes of the last block
-    size_t n_bytes;        // in all blocks
+    size_t n_used, n_room; // used and total bytes of the last block
+    size_t n_bytes;        // bytes of all blocks
 };
 
-enum { SET_BLOCK_FIRST = 1 << 10, SET_BLOCK_MAX = 1 << 18 }; // bytes; a larger set has its own block
+enum { SET_BLOCK_FIRST = 1 << 10, SET_BLOCK_MAX = 1 << 18 }; // sizes in bytes; a larger set has its own block
 
 struct closing_costs;
 
-// A ring of the sets whose masks were computed last. A new mask reuses the memory of the oldest.
+// A ring of the sets whose masks were computed most recently. A new mask reuses the memory of the oldest one.
 enum { MASKS_KEPT = 1024 };
 
 struct kept_masks {
@@ -125,7 +126,7 @@ struct kept_masks {
 
 struct recognizer_cache {
     uint64_t generation; // increased when the cache is emptied
-    size_t n_bytes;      // of rows and masks
+    size_t n_bytes;      // bytes of rows and masks
     struct kept_masks masks;
     struct string_masks strings;
 };
@@ -133,13 +134,13 @@ struct recognizer_cache {
 struct recognizer {
     const struct grammar *grammar;
     const struct grammar_vocabulary *vocabulary;
-    struct expressions *pool; // a copy of the grammar's pool, which grows
+    struct expressions *pool; // a copy of the grammar's pool, because it grows
     struct byte_automaton bytes;
-    BLOCKS(struct item_set) sets; // by id; the first is SET_DEAD
+    BLOCKS(struct item_set) sets; // indexed by id; the first is SET_DEAD
     struct set_blocks blocks;
-    struct hash_index index; // of sets; SET_DEAD is never searched
+    struct hash_index index; // finds sets; SET_DEAD is never searched
     struct set_builder builder;
-    struct walk_level *walk; // by depth in the trie
+    struct walk_level *walk; // indexed by depth in the trie
     uint32_t start;
     struct recognizer_visit visit;
     struct recognizer_cache cache;
@@ -148,32 +149,33 @@ struct recognizer {
 
 enum {
     RECOGNIZER_BYTES_MAX = 128 << 20, // above this the recognizer restarts before the next call
-    // Steps that process fewer items are not counted: their number is bounded by the trie's nodes.
+    // Steps that process fewer items are not counted: the number of nodes of the trie limits them.
     STEP_WORK_COUNTED = 64,
-    MASK_WORK_OF_SET = 4,          // added to a mask's work per set counted against GRAMMAR_LIMIT_MASK_SETS
+    MASK_WORK_OF_SET = 4,          // added to a mask's work for each counted set
     MASK_WORK_COUNTED = 20000,     // a mask with less work does not count against its answer
     STEP_DERIVATION_LARGE = 20000, // a single step that derives less is not counted
 };
 
-// Starts a visit with zero work. The limit is GRAMMAR_LIMIT_FIRST_WORK if `set` is the start, else
+// Begins a visit with zero work. Its limit is GRAMMAR_LIMIT_FIRST_WORK if `set` is the start, else
 // GRAMMAR_LIMIT_MASK_WORK.
 void recognizer_begin_visit(struct recognizer *recognizer, uint32_t set);
-// Counts the derivatives of the set's terminals, once per visit; call it before taking steps from the set.
+// Counts the derivatives of the set's terminals, once per visit. Call it before the first step from the set.
 // False: the pool has failed.
 bool recognizer_count_derivatives(struct recognizer *recognizer, uint32_t set);
-// The same, with `count` applied to the byte automaton state of each terminal.
+// The same, but calls `count` with the byte automaton state of each terminal.
 bool recognizer_count_steps(struct recognizer *recognizer, uint32_t set,
                             bool (*count)(struct recognizer *recognizer, uint32_t state));
-// The same for a single step: counts only if a derivative is large, not computed yet, or followed by
+// The same for a single step: counts a derivative only if it is large, not computed yet, or followed by
 // searches.
 bool recognizer_count_large(struct recognizer *recognizer, uint32_t set);
-// Counts the work since builder_begin(), for a set built outside recognizer_step().
+// Counts the work since builder_begin(), for a set that was not built by recognizer_step().
 void recognizer_count_built(struct recognizer *recognizer);
-// The step by a byte from a row that counts work. SET_DEAD: no text, or the work limit was reached.
+// Returns the set after the byte, from a row that counts work. SET_DEAD: no text continues so, or the work
+// limit was reached.
 uint32_t recognizer_counted_step(struct recognizer *recognizer, struct set_row *row, unsigned char byte);
-// Computes the step if necessary. SET_DEAD: no text, or the pool has failed.
+// Computes the step if necessary. SET_DEAD: no text continues so, or the pool has failed.
 uint32_t recognizer_first_step(struct recognizer *recognizer, uint32_t set, unsigned char byte);
-// The set after the byte. SET_DEAD: no text, or the pool has failed.
+// Returns the set after the byte. SET_DEAD: no text continues so, or the pool has failed.
 static inline uint32_t recognizer_step(struct recognizer *recognizer, uint32_t set, unsigned char byte)
 {
     struct set_row *row = BLOCK_ITEM(&recognizer->sets, set).row;
@@ -182,9 +184,9 @@ static inline uint32_t recognizer_step(struct recognizer *recognizer, uint32_t s
         return recognizer_first_step(recognizer, set, byte);
     return row->work ? recognizer_counted_step(recognizer, row, byte) : target;
 }
-// Clears the error if it is a limit of one state or mask: sets built before stay valid for other texts.
+// Clears the error if it is a limit of one state or mask. Sets built before it stay valid for other texts.
 void recognizer_forgive(struct recognizer *recognizer);
-// Drops all sets and creates the start set. STATUS_RETRY: no memory.
+// Drops all sets and creates the start set. STATUS_RETRY: out of memory.
 enum status recognizer_restart(struct recognizer *recognizer, struct error *error);
-// The mask of a set, owned by the recognizer; NULL: the pool has failed.
+// Returns the mask of a set, owned by the recognizer. NULL: the pool has failed.
 const uint32_t *recognizer_mask(struct recognizer *recognizer, uint32_t set);

@@ -1,4 +1,4 @@
-// Steps of a set by a byte, computed once and cached, and the count of their work.
+// Steps of a set by a byte, which are computed once and cached, and the count of their work.
 #include "engine/grammar/item_sets.h"
 
 #include <string.h>
@@ -44,7 +44,7 @@ static bool is_start(const struct set_row *row, unsigned byte)
     return row->starts.words[byte / 64] >> byte % 64 & 1;
 }
 
-// The byte's class: bytes *first .. *stop - 1, which all lead to one set.
+// Finds the byte's class: bytes *first .. *stop - 1, which all lead to one set.
 static void find_class(const struct set_row *row, unsigned byte, unsigned *first, unsigned *stop)
 {
     *first = byte;

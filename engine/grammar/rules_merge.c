@@ -1,6 +1,6 @@
-// Merges symbols of equal structure, and replaces a choice of one symbol by that symbol. Alternatives with a
-// common prefix, such as the objects of a oneOf, then share Earley items while the parser is in several of
-// them.
+// Merges symbols of equal structure, and replaces a choice with one alternative by the alternative.
+// Alternatives with a common prefix, such as the objects of a oneOf, then share Earley items while the parser
+// is in several of them.
 #include "engine/grammar/rules_parts.h"
 #include "schemas/base/hash.h"
 
@@ -15,10 +15,10 @@ struct visited_symbol {
 
 struct merge {
     struct rules *rules;
-    uint32_t *merged;             // by symbol: its replacement; itself while its children are visited
-    struct visited_symbol *stack; // each symbol at most once
+    uint32_t *merged;             // replacement by symbol; itself while its children are visited
+    struct visited_symbol *stack; // a symbol is on the stack at most once
     size_t n_stack;
-    uint32_t *table; // hash table of symbols kept; 0: free (SYMBOL_NOTHING is never searched)
+    uint32_t *table; // hash table of kept symbols; 0: free (SYMBOL_NOTHING is never searched)
     size_t mask;
 };
 
@@ -48,8 +48,8 @@ static int compare_symbols(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Replaces the node's children by what they were merged into; sorts a choice's children and removes
-// duplicates.
+// Replaces the children of the node by the symbols they were merged into. Sorts the children of a choice and
+// removes duplicates.
 static void rewrite_children(struct merge *merge, struct rule_node *node)
 {
     uint32_t *children = node->n_children ? merge->rules->children.items + node->first_child : NULL, n = 0;
@@ -64,7 +64,7 @@ static void rewrite_children(struct merge *merge, struct rule_node *node)
     node->n_children = n;
 }
 
-// The replacement of a symbol whose children are done.
+// Returns the replacement of a symbol whose children are done.
 static uint32_t find_merged(struct merge *merge, uint32_t symbol)
 {
     const struct rules *rules = merge->rules;
@@ -87,7 +87,7 @@ static void visit_symbol(struct merge *merge, uint32_t symbol)
     merge->stack[merge->n_stack++] = (struct visited_symbol){symbol, 0};
 }
 
-// A symbol reached again below itself is not replaced there.
+// Replaces symbols below `start`. A symbol that is reached again below itself is not replaced there.
 static void merge_below(struct merge *merge, uint32_t start)
 {
     visit_symbol(merge, start);

@@ -4,13 +4,13 @@
 
 enum {
     FOUND_MAX = 256,
-    FOUND_BITS = 16,         // of a stamp, for the index
+    FOUND_BITS = 16,         // bits of a stamp that hold the index
     LEVELS_MAX = 16,         // characters
-    POSITIONS_MAX = 1 << 14, // of all derived expressions: a measure of the time
+    POSITIONS_MAX = 1 << 14, // positions of all derived expressions, a measure of time
     PASSES_MAX = 8,
 };
 
-// The stamp of an expression, at first 0; NULL: no memory.
+// Returns the stamp of an expression, which is 0 at first. NULL: out of memory.
 static uint64_t *stamp_of(struct length_stamps *stamps, uint32_t expression)
 {
     if (expression >= stamps->n) {
@@ -22,7 +22,7 @@ static uint64_t *stamp_of(struct length_stamps *stamps, uint32_t expression)
     return stamps->items + expression;
 }
 
-// False: too many expressions, or no memory.
+// Adds an expression. False: too many expressions, or out of memory.
 static bool add_found(struct length_search *search, const struct expressions *pool, uint32_t expression)
 {
     uint64_t *place = stamp_of(&search->places, expression);
@@ -50,8 +50,9 @@ static bool expand(struct length_search *search, struct expressions *pool, uint3
     return true;
 }
 
-// Finds the expressions that texts lead to, breadth first by their length. *n_letters: texts of at most so
-// many characters lead to one of the first *n_known expressions. Returns how many were expanded.
+// Finds the expressions that texts lead to, breadth first by the length of the texts. Texts of at most
+// *n_letters characters lead to one of the first *n_known expressions. Returns the number of expressions that
+// were expanded.
 static size_t find_states(struct length_search *search, struct expressions *pool, uint32_t *n_letters,
                           size_t *n_known, uint64_t *work)
 {
@@ -75,7 +76,7 @@ static size_t find_states(struct length_search *search, struct expressions *pool
     return at;
 }
 
-// The state's lengths, computed from its expanded successors.
+// Computes the lengths of the state from its expanded successors.
 static struct length_state look_ahead(const struct length_search *search, const struct expressions *pool,
                                       size_t at)
 {
@@ -98,7 +99,8 @@ static struct length_state look_ahead(const struct length_search *search, const 
     return state;
 }
 
-// Repeats passes until nothing changes: first the ends, then which states extend. False: too many passes.
+// Repeats passes until nothing changes: first computes the ends, then which states extend. False: too many
+// passes.
 static bool settle(struct length_search *search, const struct expressions *pool, size_t n_expanded)
 {
     bool changed = true;
@@ -114,7 +116,7 @@ static bool settle(struct length_search *search, const struct expressions *pool,
 }
 
 // A state is `extends` unless no successor is both `extends` and one step nearer to its end. This is the
-// greatest fixed point: all states start as `extends`.
+// greatest fixed point, so all states start as `extends`.
 static bool find_ends(struct length_search *search, const struct expressions *pool, size_t n_expanded)
 {
     if (!settle(search, pool, n_expanded))
@@ -142,7 +144,7 @@ static void summarize(struct length_search *search, struct expressions *pool, st
     }
 }
 
-// False: the pool has failed.
+// Counts the work of the derivatives. False: the pool has failed.
 static bool count_work(struct length_search *search, struct expressions *pool,
                        const struct string_lengths *lengths)
 {

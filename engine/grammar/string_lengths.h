@@ -14,10 +14,10 @@ struct string_lengths {
     bool exact;            // all states are known, so to_end_first is exact
     bool extends;          // each state can also end after any higher number of characters
     uint32_t n_letters;    // all states after at most this many characters are known
-    uint32_t to_end;       // each of them ends within this many more characters
+    uint32_t to_end;       // each of these states ends within this many more characters
     uint32_t to_end_first; // characters from `expression` to its nearest end; EXPRESSION_UNBOUNDED: none
                            // found
-    uint64_t work;         // of the derivatives computed
+    uint64_t work;         // work of the computed derivatives
 };
 
 enum { STRING_LENGTHS_KEPT = 64 };
@@ -28,24 +28,24 @@ struct length_state {
     bool extends;    // it can also end after any higher number of characters
 };
 
-// By expression: when it was seen last.
+// For each expression the time it was last seen.
 struct length_stamps {
     uint64_t *items;
     size_t n, capacity;
 };
 
-// `visit` is set by the caller: an expression's work counts once per visit.
+// The caller sets `visit`. The work of an expression counts once per visit.
 struct length_search {
-    struct string_lengths *kept;       // by expression % STRING_LENGTHS_KEPT; NULL: not allocated yet
+    struct string_lengths *kept;       // indexed by expression % STRING_LENGTHS_KEPT; NULL: not allocated yet
     VECTOR(struct length_state) found; // in order of discovery
     struct length_stamps places;       // the last search that found it, and its index in `found`
     struct length_stamps counted;      // the last visit that counted its work
     uint64_t search, visit;
 };
 
-// Depends on the expression only. GRAMMAR_LIMIT_NODES and the visit's work limit are the only limits that
-// make the pool fail. NULL: the pool has failed. Counts the work of the search, cached or not. Valid until
-// the next call.
+// Finds the lengths, which depend on the expression only. Only GRAMMAR_LIMIT_NODES and the visit's work limit
+// can make the pool fail. NULL: the pool has failed. Counts the work of the search, cached or not. Valid
+// until the next call.
 const struct string_lengths *string_lengths_find(struct length_search *search, struct expressions *pool,
                                                  uint32_t expression);
 void length_search_finish(struct length_search *search);

@@ -41,7 +41,7 @@ void string_letters_finish(struct string_letters *letters)
     VECTOR_FINISH(&letters->summaries);
 }
 
-// Bytes first..last, whose bits are adjacent.
+// Adds bytes first..last, whose bits are adjacent.
 static void add_letters(struct letter_set *set, unsigned first, unsigned last)
 {
     unsigned from = letter_of((unsigned char)first), to = letter_of((unsigned char)last);
@@ -55,7 +55,7 @@ static void add_letters(struct letter_set *set, unsigned first, unsigned last)
     }
 }
 
-// Adds those lead bytes from `first` to `last` whose code points are all in *within. Each lead byte has
+// Adds the lead bytes from `first` to `last` of which all code points are in *within. Each lead byte has
 // 2^bits consecutive code points; `zero` is the lead byte of code point 0.
 static void add_leads(struct letter_set *set, unsigned zero, unsigned first, unsigned last, unsigned bits,
                       const struct code_range *within)
@@ -92,7 +92,7 @@ void letters_add(struct letter_set *set, uint32_t first, uint32_t last)
         add_letter(set, 0xF4);
 }
 
-// The step of the letter 'z', with all letters that share its target.
+// Computes the step of the letter 'z', and all letters that have the same target.
 static struct letter_step make_step(struct expressions *pool, uint32_t expression)
 {
     struct letter_step step = {.expression = expression, .next = expression_step(pool, expression, 'z')};

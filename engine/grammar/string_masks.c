@@ -4,8 +4,8 @@
 #include <string.h>
 
 enum {
-    LIMITED_LETTERS_MIN = 4,  // with fewer characters left there are few states, and a walk is short
-    NEAR_LIMIT_MAX = 1 << 14, // tokens walked one by one
+    LIMITED_LETTERS_MIN = 4,  // with fewer characters left the states are few, and a walk is short
+    NEAR_LIMIT_MAX = 1 << 14, // tokens that are walked one by one
 };
 
 bool string_masks_inside(const struct byte_automaton *automaton, uint32_t id)
@@ -28,8 +28,8 @@ static bool prepare_masks(struct string_masks *masks)
     return masks->kept && masks->walk && masks->places && masks->taken;
 }
 
-// min to max characters of one set: a repetition of it, or an intersection of a repetition and a length
-// limit.
+// min to max characters of one set: a repetition of the set, or the intersection of a repetition with a
+// length limit.
 struct counted_set {
     uint32_t set, min, max;
 };
@@ -83,7 +83,7 @@ static bool take_closing(struct string_masks *masks, uint32_t min, uint32_t max,
     return true;
 }
 
-// Takes the tokens of the unlimited string that stay inside and begin at most `max` characters.
+// Takes the tokens of the unlimited string that stay inside it and begin at most `max` characters.
 static void take_shorter(const struct string_masks *masks, uint32_t max, const struct string_mask *unlimited,
                          uint32_t *bits)
 {
@@ -95,8 +95,8 @@ static void take_shorter(const struct string_masks *masks, uint32_t max, const s
 
 static const struct string_mask *find_in_slot(struct string_masks *masks, uint32_t state, size_t slot);
 
-// The mask of another string, needed while a mask is computed; its work counts for both. NULL: the pool has
-// failed.
+// Returns the mask of another string, which is needed to compute a mask. Its work counts for both. NULL: the
+// pool has failed.
 static const struct string_mask *find_unlimited(struct string_masks *masks, uint32_t expression)
 {
     uint32_t state = byte_automaton_between(masks->automaton, expression, TERMINAL_JSON_STRING);
@@ -106,8 +106,8 @@ static const struct string_mask *find_unlimited(struct string_masks *masks, uint
     return state == BYTE_STATE_DEAD ? NULL : find_in_slot(masks, state, slot);
 }
 
-// Takes the tokens of any number of the set's characters, without those that have too many or close the
-// string with too few.
+// Takes the tokens for any number of the set's characters, except those that have too many characters or
+// close the string with too few.
 static void take_counted(struct string_masks *masks, const struct counted_set *counted,
                          struct string_mask *mask)
 {
@@ -120,7 +120,7 @@ static void take_counted(struct string_masks *masks, const struct counted_set *c
     take_closing(masks, counted->min, counted->max, unlimited, mask);
 }
 
-// A string of min to max characters that also matches `unlimited`.
+// A string of min to max characters that must also match `unlimited`.
 struct limited_string {
     uint32_t unlimited, min, max;
 };
@@ -152,8 +152,8 @@ static bool is_limited_string(struct string_masks *masks, const struct byte_stat
     return pool->status == STATUS_OK;
 }
 
-// Whether few more characters end the string from any state. *n_letters: tokens that begin at most so many
-// characters can end within the limits.
+// True if few more characters end the string from any state. Tokens that begin at most *n_letters characters
+// can end within the limits.
 static bool ends_soon(struct string_masks *masks, const struct limited_string *limited, uint32_t *n_letters)
 {
     const struct string_lengths *lengths =
@@ -170,7 +170,7 @@ static bool ends_soon(struct string_masks *masks, const struct limited_string *l
 // Walks tokens one by one, in trie order, without repeating the prefix shared with the previous token.
 struct token_walk {
     struct text before; // the previous token
-    size_t n_bytes;     // bytes of it whose states are known
+    size_t n_bytes;     // leading bytes of it whose states are known
 };
 
 static bool walk_token(struct string_masks *masks, struct token_walk *walk, uint32_t token)
@@ -186,8 +186,8 @@ static bool walk_token(struct string_masks *masks, struct token_walk *walk, uint
     return states[at] != BYTE_STATE_DEAD;
 }
 
-// Whether a text of n_letters characters that leads the unlimited string to this state can end within the
-// limits. *unknown: cannot be decided here.
+// True if a text of n_letters characters that leads the unlimited string to this state can end within the
+// limits. *unknown becomes true if this cannot be decided here.
 static bool ends_within(struct string_masks *masks, uint32_t state_id, uint32_t n_letters,
                         const struct limited_string *limited, bool *unknown)
 {
@@ -202,7 +202,7 @@ static bool ends_within(struct string_masks *masks, uint32_t state_id, uint32_t 
     return fits;
 }
 
-// Takes tokens longer than the masks of string_tokens count, if they have more characters than n_letters.
+// Takes tokens that are longer than the masks of string_tokens cover and have more than n_letters characters.
 static void take_long(struct string_masks *masks, uint32_t n_letters, const struct limited_string *limited,
                       const struct string_mask *unlimited, struct string_mask *mask)
 {
@@ -222,7 +222,7 @@ static void take_long(struct string_masks *masks, uint32_t n_letters, const stru
     }
 }
 
-// Takes tokens with more characters than n_letters. False: too many to walk one by one.
+// Takes tokens with more than n_letters characters. False: too many to walk one by one.
 static bool take_near_limit(struct string_masks *masks, uint32_t n_letters,
                             const struct limited_string *limited, const struct string_mask *unlimited,
                             struct string_mask *mask)
@@ -248,7 +248,7 @@ static bool take_near_limit(struct string_masks *masks, uint32_t n_letters,
 }
 
 // Takes a string with length limits: the tokens of the unlimited string, except near a limit. False: nothing
-// is taken; the pool may have failed.
+// was taken; the pool may have failed.
 static bool take_limited(struct string_masks *masks, struct string_mask *mask)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -286,7 +286,7 @@ static void make_mask(struct string_masks *masks, struct string_mask *mask)
     string_walk(masks, mask);
 }
 
-// Computes the mask in a visit of its own, so its work is independent of what came before.
+// Computes the mask in a separate visit, so that its work does not depend on earlier computations.
 static const struct string_mask *make_in_slot(struct string_masks *masks, uint32_t state, size_t slot)
 {
     size_t n_bytes = grammar_mask_words(masks->vocabulary->n_tokens) * sizeof(uint32_t);

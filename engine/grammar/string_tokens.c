@@ -40,7 +40,7 @@ static bool add_closing(struct string_tokens *tokens, const struct grammar_vocab
     return node->stop == at + 1 || VECTOR_ADD(&tokens->exits, ((struct string_token){at, n_letters, at}));
 }
 
-// The state's index in tokens->states, added if necessary; 0: no more room or memory.
+// Returns the index of the state in tokens->states, and adds it if necessary. 0: no room or memory is left.
 static uint8_t state_number(struct string_tokens *tokens, const struct byte_state *state)
 {
     size_t at = 1;
@@ -147,7 +147,7 @@ bool string_tokens_has_plain(uint32_t first, uint32_t last)
     return false;
 }
 
-// Whether all characters of a token are plain. A last, incomplete character counts as plain, because it can
+// True if all characters of a token are plain. An incomplete last character counts as plain, because it can
 // be completed to a plain one.
 static bool is_plain(struct text token)
 {
@@ -178,7 +178,7 @@ static void set_below(const struct grammar_vocabulary *vocabulary, uint32_t firs
             set_bit(bits, token);
 }
 
-// Builds the trie of the ids whose bit is set. `room`: space for n ids.
+// Builds the trie of the ids whose bit is set. `room` has space for n ids.
 static bool build_trie_of(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n,
                           const uint32_t *bits, uint32_t *room, struct trie *trie)
 {
@@ -206,7 +206,7 @@ static bool match_nodes(const struct grammar_vocabulary *vocabulary, const struc
 {
     const struct trie_node *all = vocabulary->all.nodes;
     uint32_t *found = malloc((trie->n_nodes + 1) * sizeof *found);
-    uint32_t *next = calloc(vocabulary->depth_max + 2, sizeof *next); // by depth: where to continue
+    uint32_t *next = calloc(vocabulary->depth_max + 2, sizeof *next); // where to continue, by depth
     for (uint32_t at = 0; at < trie->n_nodes && found && next; at++) {
         struct trie_node *node = &trie->nodes[at];
         uint32_t match = next[node->depth];
@@ -223,8 +223,8 @@ static bool match_nodes(const struct grammar_vocabulary *vocabulary, const struc
     return whole;
 }
 
-// Divides the tokens that can follow inside a string into `plain` and the others. `bits`: the tokens that
-// continue after the string.
+// Divides the tokens that can follow inside a string into `plain` and the others. `bits` marks the tokens
+// that continue after the string.
 static bool build_not_plain(struct string_tokens *tokens, struct grammar_vocabulary *vocabulary,
                             const uint32_t *ids, size_t n, uint32_t *bits, uint32_t *room)
 {

@@ -5,12 +5,12 @@
 #include <string.h>
 
 enum {
-    SEARCH_EXPRESSIONS = 256, // of a search whether any plain characters may follow
-    SEARCH_WORK = 1 << 15,    // of its derivatives
+    SEARCH_EXPRESSIONS = 256, // limit on the expressions of a search for plain characters that may follow
+    SEARCH_WORK = 1 << 15,    // limit on the work of its derivatives
     SEARCH_LEVELS = 32,       // more than STRING_PLAIN_LETTERS
 };
 
-// The stamp of an expression, at first 0.
+// Returns the stamp of an expression, which is 0 at first.
 static uint64_t *stamp_of(struct string_masks *masks, uint32_t id)
 {
     if (id >= masks->seen.n) {
@@ -30,7 +30,8 @@ static bool is_live(struct expressions *pool, uint32_t expression)
     return expression != EXPRESSION_NOTHING && !expression_is_empty_language(pool, expression);
 }
 
-// Adds the expressions that plain characters lead to, with the level. False: some lead to a dead end.
+// Adds the expressions to which plain characters lead, with the level. False: some characters lead to a dead
+// end.
 static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -60,7 +61,8 @@ static bool expand_plain(struct string_masks *masks, uint32_t id, unsigned level
     return true;
 }
 
-// How many plain characters may follow in any order, up to STRING_PLAIN_LETTERS: a breadth-first search.
+// Computes how many plain characters may follow in any order, up to STRING_PLAIN_LETTERS, by a breadth-first
+// search.
 static unsigned search_plain(struct string_masks *masks, const struct byte_state *state)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -87,7 +89,7 @@ static unsigned search_plain(struct string_masks *masks, const struct byte_state
     return STRING_PLAIN_LETTERS;
 }
 
-// The same for an expression that the last search reached; 0: unknown.
+// The same for an expression that the last search reached. 0: unknown.
 static uint32_t plain_after(const struct string_masks *masks, uint32_t expression)
 {
     uint64_t seen = expression < masks->seen.n ? masks->seen.items[expression] : 0;
@@ -96,7 +98,7 @@ static uint32_t plain_after(const struct string_masks *masks, uint32_t expressio
                                                                            : 0;
 }
 
-// Takes tokens that need no walk; the others are in the trie to be walked.
+// Takes tokens that need no walk. The others are in the trie that is walked.
 static void take_known(struct string_masks *masks, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
@@ -122,7 +124,7 @@ bool string_mask_add_exit(struct string_masks *masks, struct string_mask *mask, 
     return false;
 }
 
-// If any characters may follow the state: its index in string_tokens.states; else 0.
+// If any characters may follow the state, returns its index in string_tokens.states; else 0.
 static uint8_t open_state(const struct string_masks *masks, uint32_t id)
 {
     const struct string_tokens *tokens = masks->vocabulary->strings;
@@ -135,7 +137,7 @@ static uint8_t open_state(const struct string_masks *masks, uint32_t id)
     return at < tokens->states.n ? (uint8_t)at : 0;
 }
 
-// Takes the tokens at and below a node of vocabulary.all that stay inside a string; set_runs() sets their
+// Takes the tokens at and below a node of vocabulary.all that stay inside a string. set_runs() sets their
 // bits after the walk.
 static bool take_inside(struct string_masks *masks, uint32_t at)
 {
@@ -173,7 +175,8 @@ static void set_runs(struct string_masks *masks, uint32_t *bits)
         bits[i] |= masks->taken[i];
 }
 
-// Takes all tokens at and below a node of vocabulary.all after which the string may have any characters.
+// Takes all tokens at and below a node of vocabulary.all after which the string may have arbitrary
+// characters.
 static bool take_below(struct string_masks *masks, uint32_t at, struct string_mask *mask)
 {
     const struct grammar_vocabulary *vocabulary = masks->vocabulary;
@@ -191,7 +194,7 @@ static bool take_below(struct string_masks *masks, uint32_t at, struct string_ma
     return true;
 }
 
-// The node of vocabulary.all with the same bytes as a node of the trie being walked.
+// Returns the node of vocabulary.all with the same bytes as a node of the trie that is walked.
 static uint32_t node_of_all(const struct string_masks *masks, uint32_t at)
 {
     return masks->walked.nodes ? masks->walked.nodes[at] : at;
@@ -218,7 +221,7 @@ static void describe_state(struct string_masks *masks, uint32_t id)
                                                            .n_plain = plain_after(masks, state->expression)};
 }
 
-// Counts a state that a token leads to, once per mask. False: the pool has failed.
+// Counts a state to which a token leads, once per mask. False: the pool has failed.
 static bool enter_state(struct string_masks *masks, uint32_t id, struct string_mask *mask)
 {
     struct expressions *pool = masks->automaton->pool;
@@ -243,8 +246,8 @@ static void find_letters(struct string_masks *masks, struct walked_state *state)
     }
 }
 
-// Whether all tokens below a node stay inside because of their letters: all are plain, or the string treats them
-// alike.
+// True if all tokens below a node stay inside because of their letters: either all letters are plain, or the
+// string treats them alike.
 static bool are_letters_alike(struct string_masks *masks, const struct letter_summary *summary,
                               struct walked_state *state)
 {
@@ -271,7 +274,8 @@ static bool take_letters(struct string_masks *masks, uint32_t at, struct walked_
            take_inside(masks, node_of_all(masks, at));
 }
 
-// The step from a place; caches the state's row there. BYTE_STATE_DEAD also if the pool has failed.
+// Returns the state after a byte, and caches the row of the state in the place. BYTE_STATE_DEAD also if the
+// pool has failed.
 static inline uint32_t step_from(struct byte_automaton *automaton, struct walk_place *place,
                                  unsigned char byte)
 {

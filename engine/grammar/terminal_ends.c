@@ -35,7 +35,8 @@ static bool count_state(struct recognizer *recognizer, uint32_t state, uint64_t 
 
 // ---- the expression knows the distance to its end ----
 
-// Finds the first byte of the state's shortest rest, which has `least` bytes. False: the pool has failed.
+// Finds the first byte of the shortest rest from the state; the rest has `least` bytes. False: the pool has
+// failed.
 static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
                       uint32_t least)
 {
@@ -56,8 +57,8 @@ static bool find_next(struct terminal_ends *ends, struct recognizer *recognizer,
     return true;
 }
 
-// Walks the shortest bytes that complete the terminal from the state, and adds each state to the visit's work
-// if the visit has not added it yet. False: the pool has failed.
+// Walks along the shortest bytes that complete the terminal from the state. Adds each state to the visit's
+// work unless the visit has it already. False: the pool has failed.
 static bool count_way(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     while (state != BYTE_STATE_DEAD) {
@@ -89,14 +90,14 @@ static size_t write_way(const struct terminal_ends *ends, uint32_t state,
 
 // ---- searches ----
 
-// Breadth-first search, bytes in ascending order. Skips states through which no text has at most `bytes_max`
-// bytes.
+// A breadth-first search over bytes in ascending order. Skips states through which no text of at most
+// `bytes_max` bytes leads.
 struct end_search {
     struct terminal_ends *ends;
     struct recognizer *recognizer;
     uint32_t at; // index of the state being expanded
     uint32_t bytes_max;
-    uint32_t bytes_next; // least bytes of a text through a skipped state
+    uint32_t bytes_next; // minimum bytes of a text through a skipped state
 };
 
 static bool find_state(struct end_search *search, unsigned byte, uint32_t state)
@@ -126,7 +127,7 @@ static bool find_state(struct end_search *search, unsigned byte, uint32_t state)
     return pool->status == STATUS_OK;
 }
 
-// Index in `found` of the nearest accepting state; NOWHERE: none within `bytes_max`.
+// Returns the index in `found` of the nearest accepting state. NOWHERE: none within `bytes_max`.
 static uint32_t search_within(struct end_search *search, uint32_t state)
 {
     struct terminal_ends *ends = search->ends;
@@ -153,7 +154,8 @@ static uint32_t search_within(struct end_search *search, uint32_t state)
     return NOWHERE;
 }
 
-// Iterative deepening: each search allows twice as many bytes beyond the lower bound as the last one.
+// Searches with iterative deepening: each search allows twice as many bytes beyond the lower bound as the
+// previous one.
 static uint32_t search_end(struct end_search *search, uint32_t state)
 {
     bool is_exact;
@@ -171,7 +173,7 @@ static uint32_t search_end(struct end_search *search, uint32_t state)
     return NOWHERE;
 }
 
-// Writes the shortest rest and returns its size; 0: too far.
+// Writes the shortest rest and returns its size; 0: it is too long.
 static size_t write_searched(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state,
                              unsigned char bytes[CLOSING_BYTES_MAX])
 {
@@ -191,7 +193,7 @@ static size_t write_searched(struct terminal_ends *ends, struct recognizer *reco
 
 // ---- tokens ----
 
-// Size of the longest token that is a prefix of `bytes`; 0: none.
+// Returns the size of the longest token that is a prefix of `bytes`; 0: none.
 static size_t longest_token(const struct trie *trie, const unsigned char *bytes, size_t n)
 {
     size_t longest = 0, depth = 0;
@@ -249,7 +251,7 @@ static bool find_step(struct terminal_ends *ends, struct recognizer *recognizer,
     return true;
 }
 
-// Finds the state's first token and counts the work. False: the pool has failed.
+// Finds the first token from the state and counts the work. False: the pool has failed.
 static bool look_at(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     bool is_exact;
@@ -260,7 +262,7 @@ static bool look_at(struct terminal_ends *ends, struct recognizer *recognizer, u
            (is_far || count_end(ends, recognizer, state, is_exact));
 }
 
-// The cost of a state that accepts, is final, or was counted in this visit; else UNKNOWN_COST.
+// Returns the cost of a state that accepts, is final, or was counted in this visit; else UNKNOWN_COST.
 static uint32_t known_cost(struct terminal_ends *ends, struct recognizer *recognizer, uint32_t state)
 {
     const struct terminal_end *end = terminal_ends_of(ends, recognizer, state);

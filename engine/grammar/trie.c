@@ -9,7 +9,8 @@ static size_t shared_bytes(struct text a, struct text b)
     return n;
 }
 
-// One node per byte that a token does not share with the token before it. Tokens of equal bytes are chained.
+// Builds one node for each byte that a token does not share with the previous token. Tokens with the same
+// bytes are chained.
 bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size_t n, struct trie *trie)
 {
     struct text before = {0};
@@ -17,7 +18,7 @@ bool trie_build(struct grammar_vocabulary *vocabulary, const uint32_t *ids, size
     for (size_t i = 0; i < n; before = vocabulary->tokens[ids[i++]])
         n_nodes += vocabulary->tokens[ids[i]].size - shared_bytes(before, vocabulary->tokens[ids[i]]);
     trie->nodes = malloc((n_nodes + 1) * sizeof *trie->nodes);
-    // By depth: nodes whose subtree is not complete.
+    // The nodes at each depth whose subtree is not complete yet.
     uint32_t *open = malloc((vocabulary->depth_max + 1) * sizeof *open);
     if (!trie->nodes || !open || n_nodes >= UINT32_MAX) {
         free(open);

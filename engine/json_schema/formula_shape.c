@@ -20,7 +20,7 @@ static bool is_string(const struct formula *formula)
     return formula->kind == FORMULA_VALUE && formula->node->kind == JSON_STRING;
 }
 
-// The union of all strings of an "or", computed at once.
+// Computes the union of all strings of an "or" at once.
 static uint32_t strings_among(struct schema_compiler *compiler, const struct formula *formula)
 {
     struct text *texts = compiler_allocate(compiler, formula->n_parts, sizeof *texts);
@@ -83,7 +83,7 @@ static struct shape expand_formula(struct schema_compiler *compiler, uint32_t id
     return (struct shape){0};
 }
 
-// The reference by which a schema leads to itself: the innermost one on the expansion path.
+// Finds the reference by which a schema leads to itself: the innermost one on the expansion path.
 static const struct json_node *repeating_reference(const struct schema_compiler *compiler, uint32_t id)
 {
     static const char *const names[] = {"$ref", "$recursiveRef", "$dynamicRef"};
@@ -100,9 +100,9 @@ static const struct json_node *repeating_reference(const struct schema_compiler 
     }
 }
 
-// A formula reached again during its own expansion has no meaning, so the schema is malformed. But while
-// formula_is_nothing() only asks for a proof, the answer is "perhaps", and the shapes found on the way are
-// not cached.
+// Called if a formula is reached again during its own expansion. It then has no meaning, so the schema is
+// malformed. But while formula_is_nothing() only looks for a proof, the answer is "perhaps", and the shapes
+// found on the way are not cached.
 static const struct shape *found_again(struct schema_compiler *compiler, uint32_t id)
 {
     static const struct shape nothing;

@@ -8,10 +8,10 @@
 #include <string.h>
 
 struct divisor {
-    uint64_t modulus;   // M
-    uint64_t smooth, q; // M = smooth q
+    uint64_t modulus;   // the number M
+    uint64_t smooth, q; // factors of M: M = smooth q
     uint32_t n_ending;  // digits that decide divisibility by `smooth`
-    uint32_t fraction;  // s
+    uint32_t fraction;  // the number s
 };
 
 static uint32_t digit_set(struct expressions *pool, int first, int last)
@@ -54,7 +54,8 @@ static uint32_t zero_digits(struct expressions *pool)
     return expression_repeat(pool, digit_set(pool, 0, 0), 0, EXPRESSION_UNBOUNDED);
 }
 
-// A fraction with exactly these digits and any trailing zeros; optional if all digits are zero.
+// Matches a fraction with exactly these digits and any trailing zeros. If all digits are zero, the fraction
+// is optional.
 static uint32_t fraction_of(struct expressions *pool, struct text digits)
 {
     while (digits.size && digits.data[digits.size - 1] == '0')
@@ -66,7 +67,7 @@ static uint32_t fraction_of(struct expressions *pool, struct text digits)
     return digits.size ? with : expression_either(pool, EXPRESSION_EMPTY, with);
 }
 
-// Whole numbers without leading zeros.
+// Matches whole numbers without leading zeros.
 static uint32_t any_whole(struct expressions *pool)
 {
     uint32_t digits = expression_repeat(pool, digit_set(pool, 0, 9), 0, EXPRESSION_UNBOUNDED);
@@ -74,15 +75,15 @@ static uint32_t any_whole(struct expressions *pool)
                              expression_concat(pool, digit_set(pool, 1, 9), digits));
 }
 
-// Expressions by the number of deciding digits left and the remainder of the digits before.
+// Expressions, indexed by the number of deciding digits left and the remainder of the digits before them.
 struct endings {
     struct expressions *pool;
     const struct divisor *divisor;
     uint32_t *whole, *fraction; // [left][remainder]: the expression + 1; 0: not built yet
 };
 
-// The digits after the point, of which `left` more decide divisibility. Trailing zeros may be omitted or
-// added.
+// Matches the digits after the point; `left` more of them decide divisibility. Trailing zeros may be omitted
+// or added.
 static uint32_t fraction_ending(struct endings *endings, uint32_t left, uint32_t remainder)
 {
     struct expressions *pool = endings->pool;
@@ -127,7 +128,7 @@ static uint32_t whole_ending(struct endings *endings, uint32_t left, uint32_t re
     return result;
 }
 
-// Plain spellings without a sign whose N is divisible by `smooth`.
+// Builds the plain spellings without a sign whose N is divisible by `smooth`.
 static bool by_endings(struct expressions *pool, const struct divisor *divisor, struct arena *arena,
                        uint32_t *set)
 {
@@ -159,7 +160,7 @@ static bool by_endings(struct expressions *pool, const struct divisor *divisor, 
     return true;
 }
 
-// Any whole number, with up to s digits and trailing zeros after the point.
+// Matches any whole number, with up to s digits and trailing zeros after the point.
 static uint32_t any_with_fraction(struct expressions *pool, uint32_t s)
 {
     uint32_t fraction = expression_concat(pool, expression_repeat(pool, digit_set(pool, 0, 9), s ? 1 : 0, s),
@@ -170,8 +171,8 @@ static uint32_t any_with_fraction(struct expressions *pool, uint32_t s)
     return expression_concat(pool, any_whole(pool), expression_either(pool, EXPRESSION_EMPTY, fraction));
 }
 
-// Digit strings whose remainder modulo q is `last`: state = remainder so far, 0 at the start; arrows[i][j]:
-// digits from i to j. Eliminates all states except 0 and `last`.
+// Matches digit strings whose remainder modulo q is `last`. A state is the remainder so far, 0 at the start;
+// arrows[i][j] matches the digits that lead from i to j. Eliminates all states except 0 and `last`.
 static uint32_t digits_of_remainder(struct expressions *pool, uint32_t q, uint32_t last)
 {
     uint32_t arrows[NUMBER_MULTIPLE_REMAINDERS_MAX][NUMBER_MULTIPLE_REMAINDERS_MAX] = {{0}};
@@ -205,8 +206,8 @@ static uint32_t digits_of_remainder(struct expressions *pool, uint32_t q, uint32
                              expression_concat(pool, arrows[0][last], loop));
 }
 
-// Plain spellings without a sign whose N is divisible by q: for each fraction, whole digits with the matching
-// remainders.
+// Builds the plain spellings without a sign whose N is divisible by q: for each fraction, the whole digits
+// with matching remainders.
 static uint32_t by_remainders(struct expressions *pool, const struct divisor *divisor)
 {
     uint32_t q = (uint32_t)divisor->q, result = EXPRESSION_NOTHING, wholes[NUMBER_MULTIPLE_REMAINDERS_MAX];

@@ -56,7 +56,7 @@ static uint32_t zero_fraction(struct expressions *pool)
     return make_optional(pool, expression_concat(pool, byte_letter(pool, '.'), repeat_zero(pool, 1)));
 }
 
-// Digits of a non-negative integer without leading zeros.
+// Matches the digits of a non-negative integer without leading zeros.
 static uint32_t whole_digits(struct expressions *pool)
 {
     uint32_t positive =
@@ -71,7 +71,7 @@ static uint32_t any_exponent(struct expressions *pool)
                         repeat_digit(pool, 1, EXPRESSION_UNBOUNDED));
 }
 
-// [1-9](\.[0-9]{0,k-1}[1-9])? : at most k digits after the point.
+// Matches [1-9](\.[0-9]{0,k-1}[1-9])?: at most k digits after the point.
 static uint32_t mantissa_digits(struct expressions *pool, uint32_t k)
 {
     uint32_t tail =
@@ -106,8 +106,8 @@ uint32_t number_family(struct expressions *pool)
     return either_sign(pool, family_magnitude(pool));
 }
 
-// Digit strings compared with `text`: the first different digit decides, and rest(n) follows it, n being the
-// digits of `text` left; `equal` follows if all digits are equal.
+// Compares digit strings with `text`. The first different digit decides; rest(n) may follow it, where n is
+// the number of digits of `text` left. If all digits are equal, `equal` may follow.
 static uint32_t compare_digits(struct expressions *pool, struct text text, bool more,
                                uint32_t (*rest)(struct expressions *, size_t), uint32_t equal,
                                bool first_may_be_zero)
@@ -130,8 +130,8 @@ static uint32_t rest_of_fraction(struct expressions *pool, size_t n)
     return repeat_digit(pool, 0, EXPRESSION_UNBOUNDED);
 }
 
-// What may follow equal whole digits so that the fraction is greater (`more`) or less than `text`, or equal
-// if `equal`.
+// Matches what may follow equal whole digits so that the fraction is greater (`more`) or less than `text`, or
+// also equal with `equal`.
 static uint32_t compare_fraction(struct expressions *pool, struct text text, bool more, bool equal)
 {
     uint32_t point = byte_letter(pool, '.');
@@ -163,7 +163,7 @@ static uint32_t rest_of_whole(struct expressions *pool, size_t n)
     return expression_concat(pool, repeat_digit(pool, (uint32_t)n, (uint32_t)n), any_fraction(pool));
 }
 
-// The digits of a decimal before and after its point. `whole` is "0" for numbers below 1.
+// The digits of a decimal before and after its point. For numbers below 1 `whole` is "0".
 struct decimal_parts {
     struct text whole, fraction;
 };
@@ -187,8 +187,8 @@ static struct decimal_parts cut_at_point(struct decimal decimal, char buffer[CUT
     return (struct decimal_parts){{buffer, n_whole}, {buffer + n_whole, n - n_whole}};
 }
 
-// Plain spellings without a sign of values greater (`more`) or less than the limit's magnitude, or equal if
-// `equal`.
+// Matches plain spellings, without a sign, of values greater (`more`) or less than the limit's magnitude, or
+// also equal with `equal`.
 static uint32_t compare_plain(struct expressions *pool, struct decimal limit, bool more, bool equal)
 {
     char buffer[CUT_BYTES];
@@ -212,8 +212,8 @@ static uint32_t rest_of_exponent(struct expressions *pool, size_t n)
     return repeat_digit(pool, (uint32_t)n, (uint32_t)n);
 }
 
-// Digits, with leading zeros allowed, of integers greater (`more`) or less than `magnitude`, or equal if
-// `equal`.
+// Matches digits, with leading zeros allowed, of integers greater (`more`) or less than `magnitude`, or also
+// equal with `equal`.
 static uint32_t compare_exponent_digits(struct expressions *pool, uint64_t magnitude, bool more, bool equal)
 {
     char text[INTEGER_TEXT_BYTES];
@@ -230,13 +230,14 @@ static uint32_t compare_exponent_digits(struct expressions *pool, uint64_t magni
     return expression_concat(pool, repeat_zero(pool, 0), expression_either(pool, same_length, longer));
 }
 
-// Exponents, including the letter e, greater (`more`) or less than `exponent`, or equal if `equal`.
+// Matches exponents, including the letter e, greater (`more`) or less than `exponent`, or also equal with
+// `equal`.
 static uint32_t compare_exponent(struct expressions *pool, int64_t exponent, bool more, bool equal)
 {
     uint32_t minus = byte_letter(pool, '-'), plus = make_optional(pool, byte_letter(pool, '+'));
     uint32_t result;
     if (exponent == 0 || (exponent > 0) == more) {
-        // One sign only, except zero, which has both.
+        // An exponent has one sign, except zero, which may have both.
         uint64_t magnitude = (uint64_t)(exponent < 0 ? -exponent : exponent);
         uint32_t side = compare_exponent_digits(pool, magnitude, true, equal);
         result = expression_concat(pool, more ? plus : minus, side);
@@ -286,7 +287,7 @@ uint32_t number_bounded(struct expressions *pool, enum number_bound bound, struc
         uint32_t side = more ? positive : expression_concat(pool, minus, positive);
         return equal ? expression_either(pool, side, either_sign(pool, zero)) : side;
     }
-    if (limit.negative == more) { // all numbers of the other sign, and some of this one
+    if (limit.negative == more) { // all numbers of the other sign, and some of this sign
         uint32_t part = compare_magnitude(pool, limit, false, equal);
         uint32_t other = family_magnitude(pool);
         uint32_t negative = more ? part : other, positive = more ? other : part;
@@ -302,7 +303,7 @@ uint32_t number_equal(struct expressions *pool, struct decimal value)
                            number_bounded(pool, NUMBER_AT_MOST, value));
 }
 
-// Scientific spellings of integers: the exponent is at least the number of digits after the point.
+// Matches scientific spellings of integers: the exponent is at least the number of digits after the point.
 static uint32_t scientific_integer(struct expressions *pool)
 {
     uint32_t parts[MANTISSA_FRACTION + 1];

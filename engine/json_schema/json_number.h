@@ -1,11 +1,11 @@
-// Sets of JSON numbers, as expressions over their spellings. Such a set contains every spelling of each of
-// its values, within the family
+// Sets of JSON numbers, as expressions over their spellings. A set contains, for each of its values, all
+// spellings of the value within a family of two forms:
 //
 //   plain        -? (0 | [1-9][0-9]*) (\.[0-9]+)?
 //   scientific   -? [1-9] (\.[0-9]{0,19}[1-9])? [eE] [+-]? [0-9]+     shortest round-trip printing of doubles
 //
-// so the difference from the family is the complement by value. Bounds are compared digit by digit. Which
-// spellings are generated is decided last, by number_generated().
+// Therefore the difference between the family and a set is the complement by value. Bounds are compared digit
+// by digit. number_generated() decides last which spellings are generated.
 #pragma once
 
 #include "engine/regex/expression.h"
@@ -13,12 +13,12 @@
 
 uint32_t number_any(struct expressions *pool);    // all numbers that RFC 8259 allows
 uint32_t number_family(struct expressions *pool); // all numbers in the two spellings above
-// Integers by value. with_zeros: 1.0 and 1.5e3 are integers too, as from draft 6 on.
+// Matches integers by value. with_zeros: 1.0 and 1.5e3 count as integers too, as from draft 6 on.
 uint32_t number_integer(struct expressions *pool, bool with_zeros);
 uint32_t number_not_integer(struct expressions *pool, bool with_zeros);
-// Plain integers, and other spellings of at most 15 digits, which doubles keep distinct (C's DBL_DIG). For
-// negations: a number that differs in its digits from excluded values then also differs for readers that use
-// doubles.
+// Matches plain integers, and other spellings of at most 15 digits, which doubles keep distinct (C's
+// DBL_DIG). Used for negations: a number whose digits differ from excluded values then also differs for
+// readers that use doubles.
 uint32_t number_distinct(struct expressions *pool);
 
 enum number_bound { NUMBER_LESS, NUMBER_AT_MOST, NUMBER_AT_LEAST, NUMBER_MORE };
@@ -39,7 +39,7 @@ uint32_t number_equal(struct expressions *pool, struct decimal value);
 enum number_spelling { NUMBER_INTEGER, NUMBER_SHORTEST, NUMBER_DECIMAL };
 enum { NUMBER_FRACTION_DIGITS = 22, NUMBER_MANTISSA_DIGITS = 20, NUMBER_WHOLE_DIGITS = 20 };
 
-// Zeroed: the form of no number.
+// A zeroed form is the form of no number.
 struct number_form {
     enum number_spelling spelling;
     uint32_t n_whole;    // whole digits of positive numbers beyond int64; 0: int64
@@ -50,11 +50,11 @@ struct number_form {
 struct number_form number_form_of_value(struct decimal value);
 struct number_form number_form_of_bound(enum number_bound bound, struct decimal limit);
 struct number_form number_form_of_multiples(struct decimal divisor);
-struct number_form number_form_both(struct number_form a, struct number_form b);   // of an intersection
-struct number_form number_form_either(struct number_form a, struct number_form b); // of a union
-// All spellings of a form; intersect them with the set of values.
+struct number_form number_form_both(struct number_form a, struct number_form b);   // form of an intersection
+struct number_form number_form_either(struct number_form a, struct number_form b); // form of a union
+// Matches all spellings of a form. Intersect them with the set of values.
 uint32_t number_generated(struct expressions *pool, struct number_form form);
 
-// The multiples of a positive decimal, in plain spellings. False: their automaton is too large.
+// Matches the multiples of a positive decimal, in plain spellings. False: their automaton is too large.
 enum { NUMBER_MULTIPLE_REMAINDERS_MAX = 12, NUMBER_MULTIPLE_ENDINGS_MAX = 1024 };
 bool number_multiple_of(struct expressions *pool, struct decimal divisor, struct arena *arena, uint32_t *set);

@@ -32,7 +32,7 @@ static uint32_t literal_text(struct expressions *pool, const char *text)
     return expression_literal(pool, text_from_string(text));
 }
 
-// 1 to the largest int64, digit by digit: after the first smaller digit the others are free.
+// Matches 1 to the largest int64 digit by digit: after the first smaller digit all others are free.
 static uint32_t positive_int64(struct expressions *pool)
 {
     uint32_t result = EXPRESSION_EMPTY;
@@ -59,7 +59,7 @@ static uint32_t larger_of(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-// 1, -7, 0; and with `has_fraction`, 0.5, -1.25.
+// Matches numbers such as 1, -7 and 0 and, with `has_fraction`, 0.5 and -1.25.
 static uint32_t shortest_number(struct expressions *pool, struct number_form form, bool has_fraction)
 {
     uint32_t zero = digit_set(pool, 0, 0), minus = literal_text(pool, "-");
@@ -75,7 +75,7 @@ static uint32_t shortest_number(struct expressions *pool, struct number_form for
     return expression_either(pool, integer, expression_concat_many(pool, parts, 4));
 }
 
-// Exponents that a double can hold with any mantissa: -307 to 307.
+// Matches exponents that a double can hold with any mantissa: -307 to 307.
 static uint32_t exponent_part(struct expressions *pool)
 {
     uint32_t parts[] = {repeat_digit(pool, 1, 2),
@@ -111,7 +111,7 @@ uint32_t number_generated(struct expressions *pool, struct number_form form)
                                            : shortest_number(pool, form, form.spelling == NUMBER_SHORTEST);
 }
 
-// Number of whole digits if the value is beyond int64, else 0.
+// Returns the number of whole digits if the value is beyond int64, else 0.
 static uint32_t whole_beyond_int64(struct decimal value)
 {
     struct decimal largest = {.digits = text_from_string(int64_digits)};

@@ -1,4 +1,4 @@
-// Formulas of keywords that apply schemas to the value itself.
+// Builds formulas for keywords that apply schemas to the value itself.
 #include "engine/json_schema/schema_shape.h"
 
 static bool is_keyword(const struct json_node *keyword, const char *name)
@@ -31,7 +31,7 @@ static uint32_t any_of(struct schema_compiler *compiler, const struct json_node 
     return result;
 }
 
-// The `type` beside the keyword: often branches are disjoint only for this type.
+// Returns the formula of the `type` beside the keyword: branches are often disjoint only for this type.
 static uint32_t type_beside(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     const struct json_node *type = json_member_named(keyword->parent, "type");
@@ -46,7 +46,7 @@ static uint32_t type_beside(struct schema_compiler *compiler, const struct json_
 
 enum { ONE_OF_MAX = 256, DISJOINT_DEPTH = 3 };
 
-// Each branch, minus the branches that it is not proven disjoint with.
+// Builds oneOf: each branch, minus all branches that are not proven disjoint with it.
 static uint32_t one_of(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     uint32_t result = FORMULA_FALSE;
@@ -87,7 +87,8 @@ static uint32_t condition_formula(struct schema_compiler *compiler, const struct
     uint32_t no = other ? formula_schema(compiler, other) : FORMULA_TRUE;
     if (yes == FORMULA_TRUE && no == FORMULA_TRUE)
         return FORMULA_TRUE;
-    // If `then` or `else` is absent the test is not repeated: (test and yes) or not test = yes or not test.
+    // If `then` or `else` is absent, the test is not repeated: (test and yes) or not test equals yes or not
+    // test.
     uint32_t passed = no == FORMULA_TRUE ? yes : formula_and(compiler, test, yes);
     uint32_t failed = yes == FORMULA_TRUE ? no : formula_and(compiler, formula_not(compiler, test), no);
     return formula_or(compiler, passed, failed);
@@ -110,7 +111,7 @@ static uint32_t has_all(struct schema_compiler *compiler, const struct json_node
     return result;
 }
 
-// Each member of the keyword: a key, and what an object with that key must satisfy.
+// Builds each member of the keyword: a key, and what an object with that key must satisfy.
 static uint32_t dependencies_formula(struct schema_compiler *compiler, const struct json_node *keyword,
                                      bool lists, bool schemas)
 {

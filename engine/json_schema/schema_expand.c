@@ -6,7 +6,7 @@ static const struct json_node *get_member(const struct json_node *schema, const 
     return json_member_named(schema, name);
 }
 
-// The count of a keyword; `otherwise` if the keyword is absent.
+// Returns the count of a keyword, or `otherwise` if the keyword is absent.
 static uint32_t count_or(struct schema_compiler *compiler, const struct json_node *keyword,
                          uint32_t otherwise)
 {
@@ -215,7 +215,7 @@ static bool is_keyword(const struct json_node *keyword, const char *name)
     return text_equals_string(keyword->key, name);
 }
 
-// The values of enum or const.
+// Finds the values of enum or const.
 static bool keyword_values(struct schema_compiler *compiler, const struct json_node *keyword,
                            uint32_t *formula)
 {
@@ -235,8 +235,8 @@ static bool keyword_values(struct schema_compiler *compiler, const struct json_n
     return true;
 }
 
-// Any value. Drafts up to 7 ignore `properties` beside a $ref, but they order the names that the referenced
-// schema leaves unordered.
+// Allows any value. Drafts up to 7 ignore `properties` beside a $ref, but `properties` still orders the names
+// that the referenced schema leaves unordered.
 static struct shape ignored_properties(struct schema_compiler *compiler, const struct json_node *schema)
 {
     const struct json_node *properties = get_member(schema, "properties");

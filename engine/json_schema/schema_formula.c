@@ -29,7 +29,7 @@ static void name_keyword(struct schema_compiler *compiler, const struct json_nod
     buffer_finish(&pointer);
 }
 
-// "schema: anyOf at /items/anyOf: ..."; for the root "schema: ...".
+// Writes "schema: anyOf at /items/anyOf: ..."; for the root "schema: ...".
 static void fail_keyword(struct schema_compiler *compiler, const struct json_node *keyword,
                          enum error_code code, const char *why)
 {
@@ -250,7 +250,7 @@ static uint32_t merge_parts(struct schema_compiler *compiler, enum formula_kind 
     return n;
 }
 
-// The parts of `a`, then the parts of `b` that are not in `a`. NULL: too many.
+// Returns the parts of `a`, then the parts of `b` that are not in `a`. NULL: too many.
 static const uint32_t *given_parts(struct schema_compiler *compiler, uint32_t a, uint32_t b, uint32_t n_parts)
 {
     if (n_parts > SCHEMA_ORDERED_PARTS_MAX || !compiler_work(compiler, n_parts))
@@ -272,7 +272,7 @@ static const uint32_t *given_parts(struct schema_compiler *compiler, uint32_t a,
     return given;
 }
 
-// Whether two parts are different values, or a schema and its negation.
+// True if two parts are different values, or a schema and its negation.
 static bool parts_contradict(struct schema_compiler *compiler, const uint32_t *parts, uint32_t n_parts)
 {
     const struct json_node *value = NULL;

@@ -30,7 +30,7 @@ static bool read_limit(struct schema_compiler *compiler, const struct json_node 
     return compiler->status == STATUS_OK;
 }
 
-// Draft 4: a boolean beside the keyword makes minimum and maximum exclusive.
+// True if, in draft 4, a boolean beside the keyword makes minimum or maximum exclusive.
 static bool exclusive_by_flag(struct schema_compiler *compiler, const struct json_node *keyword,
                               const char *flag)
 {
@@ -51,7 +51,7 @@ static bool find_bound(struct schema_compiler *compiler, const struct json_node 
     else if (compiler->source.draft != SCHEMA_DRAFT_4)
         *bound = is_minimum ? NUMBER_MORE : NUMBER_LESS;
     else if (keyword->kind == JSON_TRUE || keyword->kind == JSON_FALSE) {
-        return false; // read by exclusive_by_flag()
+        return false; // exclusive_by_flag() reads it
     } else {
         compiler_malformed(compiler, keyword, "a boolean, which it is in draft 4");
         return false;

@@ -27,7 +27,7 @@ static struct object_shape with_name(struct schema_compiler *compiler, struct te
     return object;
 }
 
-// An object with at least one member whose key matches `keys` and whose value satisfies `value`.
+// Builds an object with at least one member whose key matches `keys` and whose value satisfies `value`.
 static struct object_shape with_need(struct schema_compiler *compiler, uint32_t keys, uint32_t value,
                                      const struct json_node *keyword)
 {

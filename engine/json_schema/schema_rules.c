@@ -1,6 +1,6 @@
 #include "engine/json_schema/schema_rules.h"
 
-// A JSON string, or with `end` a bare text that ends before `end`.
+// A JSON string or, with `end`, a bare text that ends before `end`.
 static uint32_t string_terminal(struct schema_rules *rules, uint32_t string, struct text end)
 {
     struct expressions *pool = rules->compiler->pool;
@@ -10,7 +10,7 @@ static uint32_t string_terminal(struct schema_rules *rules, uint32_t string, str
                           expression_both(pool, string, expression_without(pool, end)), TERMINAL_TEXT);
 }
 
-// The generated spellings of the set's values.
+// Matches the generated spellings of the values in the set.
 static uint32_t number_terminal(struct schema_rules *rules, const struct shape *shape)
 {
     struct schema_compiler *compiler = rules->compiler;

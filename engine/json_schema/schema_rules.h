@@ -1,5 +1,5 @@
-// Grammar symbols of formulas: a nonterminal for each formula used, and each depth if lines are indented.
-// Internal to engine/json_schema/.
+// Grammar symbols of formulas: a nonterminal for each formula in use and, if lines are indented, for each
+// depth. Internal to engine/json_schema/.
 #pragma once
 
 #include "engine/json_schema/schema_shape.h"
@@ -8,7 +8,7 @@ struct schema_symbol {
     uint32_t formula, depth, symbol, next_of_hash;
 };
 
-// Literals around the members and items of one depth.
+// Literals around the members and items at one depth.
 struct schema_marks {
     uint32_t open_object, close_object, empty_object, open_array, close_array, empty_array, comma, colon;
 };
@@ -25,12 +25,13 @@ struct schema_rules {
 enum { SCHEMA_STATES_MAX = 20000, SCHEMA_LOOSE_MAX = 6, SCHEMA_NEEDS_MAX = 3, SCHEMA_UNIQUE_MAX = 32 };
 
 bool schema_rules_init(struct schema_rules *rules, struct schema_compiler *compiler);
-// The symbol of a formula; defines all symbols that it uses. `bare_end`: see json_schema_property().
+// Returns the symbol of a formula and defines all symbols that it uses. json_schema_property() explains
+// `bare_end`.
 uint32_t schema_rules_add(struct schema_rules *rules, uint32_t formula, struct text bare_end);
 uint32_t schema_rules_symbol(struct schema_rules *rules, uint32_t formula, uint32_t depth);
 const struct schema_marks *schema_rules_marks(struct schema_rules *rules, uint32_t depth);
 
-// Symbols collected for a choice. Zeroed: empty.
+// Symbols collected for a choice. A zeroed list is empty.
 struct symbol_list {
     uint32_t *symbols;
     uint32_t n, max;
@@ -39,8 +40,8 @@ void symbol_list_add(struct schema_rules *rules, struct symbol_list *list, uint3
 uint32_t symbol_list_choice(struct schema_rules *rules, const struct symbol_list *list);
 uint32_t schema_rules_pair(struct schema_rules *rules, uint32_t a, uint32_t b);
 
-// The symbol of an array or object constraint; `depth` is the container's. In schema_rules_object.c,
-// schema_rules_array.c and schema_rules_unique.c.
+// Return the symbol of an array or object constraint; `depth` is the depth of the container. In
+// schema_rules_object.c, schema_rules_array.c and schema_rules_unique.c.
 uint32_t schema_rules_object(struct schema_rules *rules, const struct object_shape *object, uint32_t depth);
 uint32_t schema_rules_array(struct schema_rules *rules, const struct array_shape *array, uint32_t depth);
 uint32_t schema_rules_unique(struct schema_rules *rules, const struct array_shape *array, uint32_t depth);

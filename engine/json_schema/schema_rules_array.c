@@ -1,4 +1,5 @@
-// Arrays as rules: a sequence if only items are counted, else an automaton whose states are nonterminals.
+// Arrays as rules: a sequence if only items are counted; otherwise an automaton whose states are
+// nonterminals.
 #include "engine/json_schema/schema_rules.h"
 
 static uint32_t item_symbol(struct schema_rules *rules, const struct array_shape *array, uint32_t index,
@@ -44,9 +45,9 @@ struct counted_rules {
     const struct array_shape *array;
     const struct schema_marks *marks;
     uint32_t depth;
-    // States have lengths 0 to n_lengths - 1; the last one represents all longer arrays unless it is `max`.
+    // States have lengths 0 to n_lengths - 1. The last one represents all longer arrays, unless it is `max`.
     uint32_t n_lengths;
-    uint32_t n_counts[CONTAINS_MAX]; // of each `contains`
+    uint32_t n_counts[CONTAINS_MAX]; // number of counts of each `contains`
     uint32_t *symbols;
     uint32_t *queue;
     uint32_t n_queue;
@@ -83,7 +84,8 @@ static uint32_t state_symbol(struct counted_rules *build, struct counted_state s
     return build->symbols[index];
 }
 
-// An item that matches the `contains` of the set, and none of the others that have an upper bound.
+// Matches an item that satisfies the `contains` of the set, and none of the other `contains` that have an
+// upper bound.
 static uint32_t step_state(struct counted_rules *build, struct counted_state state, uint32_t set)
 {
     struct schema_compiler *compiler = build->compiler;

@@ -15,7 +15,7 @@ struct object_state {
     bool first;
 };
 
-// Names in a fixed order. The chain's digit of `at` (see `stride`) counts the names passed.
+// Names in a fixed order. The chain's digit of `at` (see `stride`) counts the names that were passed.
 struct object_chain {
     uint32_t from, n, stride;
 };
@@ -27,12 +27,12 @@ struct object_names {
     struct object_name *ordered, *loose;
     uint32_t n_ordered, n_loose, n_required;
     struct object_chain chains[CHAINS_MAX];
-    uint32_t n_chains, n_at; // number of values of `at`; the last: all chains are complete
+    uint32_t n_chains, n_at; // n_at: number of values of `at`; the last means that all chains are complete
 };
 
 // States in order of discovery, and their symbols.
 struct object_states {
-    uint32_t *symbols; // by state
+    uint32_t *symbols; // indexed by state
     struct object_state *queue;
     uint32_t n_queue, n;
 };
@@ -44,7 +44,7 @@ struct object_rules {
     const struct schema_marks *marks;
     uint32_t depth;
     struct object_names names;
-    struct object_class *classes; // without the keys of the names
+    struct object_class *classes; // they exclude the names' keys
     uint32_t n_classes;
     uint32_t min, max; // 0 and COUNT_UNBOUNDED if members are not counted
     uint32_t n_masks, n_counts;
@@ -155,8 +155,8 @@ static void plan_chains(struct object_rules *build)
     build->names.n_at = (uint32_t)product;
 }
 
-// Two members of one class may have the same key, and most readers then see one member. So their number is
-// uncertain.
+// True if the number of members is certain. Two members of one class may have the same key; most readers then
+// see one member.
 static bool counts_are_certain(struct object_rules *build)
 {
     if (build->min <= 1 || build->n_classes == 0 || build->min <= build->names.n_required + 1)
@@ -168,8 +168,8 @@ static bool counts_are_certain(struct object_rules *build)
     return false;
 }
 
-// A value that some member must have is uncertain too: a later member may have the same key and another
-// value.
+// True if needs are certain. A value that some member must have is not certain if a later member may have the
+// same key and another value.
 static bool needs_are_certain(struct object_rules *build)
 {
     const struct object_shape *object = build->object;
@@ -220,7 +220,7 @@ static uint32_t member_symbol(struct object_rules *build, uint32_t key, uint32_t
     return rules_sequence(build->compiler->rules, symbols + from.first, 5 - from.first);
 }
 
-// Adds the member as it is, and once more for each set of needs, satisfying them.
+// Adds the member as it is, and once more for each set of needs that it can satisfy.
 static void add_member(struct object_rules *build, struct symbol_list *list, uint32_t key, uint32_t value,
                        struct object_state from, struct object_state to)
 {
@@ -254,7 +254,7 @@ static void add_others(struct object_rules *build, struct symbol_list *list, str
         add_member(build, list, build->classes[i].keys, build->classes[i].value, state, state);
 }
 
-// If nothing is counted or remembered, other members are a repetition.
+// Matches other members by a repetition, if nothing is counted or remembered.
 static uint32_t repeat_others(struct object_rules *build)
 {
     struct symbol_list list = {0};
@@ -271,7 +271,7 @@ static uint32_t repeat_others(struct object_rules *build)
     return schema_rules_pair(build->rules, others, build->marks->close_object);
 }
 
-// One chain: its next name; if that is optional, also the state after it.
+// Follows one chain: its next name and, if the name is optional, also the state after it.
 static void follow_one(struct object_rules *build, struct symbol_list *list, struct object_state state,
                        bool full)
 {
@@ -285,8 +285,8 @@ static void follow_one(struct object_rules *build, struct symbol_list *list, str
         symbol_list_add(build->rules, list, state_symbol(build, next));
 }
 
-// Several chains: any name before which its chain has only optional names; or the end of all chains, if only
-// optional names are left.
+// Follows several chains: any name before which its chain has only optional names; or the end of all chains,
+// if only optional names are left.
 static void follow_chains(struct object_rules *build, struct symbol_list *list, struct object_state state,
                           bool full)
 {

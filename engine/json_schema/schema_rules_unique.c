@@ -1,4 +1,5 @@
-// Arrays of unique items with finitely many values: an automaton whose states are the sets of used values.
+// Arrays of unique items that have finitely many values: an automaton whose states are the sets of used
+// values.
 #include "engine/json_schema/schema_rules.h"
 
 #include <stdio.h>
@@ -24,7 +25,7 @@ struct unique_rules {
     uint32_t *buckets; // first state of each bucket + 1; 0: none
 };
 
-// False: no room for more values.
+// Adds a value. False: no room is left.
 static bool add_value(struct unique_rules *build, const struct json_node *value)
 {
     for (uint32_t i = 0; i < build->n_values; i++)
@@ -56,7 +57,7 @@ static bool add_listed(struct unique_rules *build, const struct json_node *schem
     return listed;
 }
 
-// A lower bound of the schema's numbers, as an integer. False: the schema names none.
+// Finds a lower bound of the schema's numbers, as an integer. False: the schema has none.
 static bool find_least(struct unique_rules *build, const struct json_node *schema, uint32_t depth,
                        int64_t *least)
 {
@@ -99,7 +100,7 @@ static bool add_integer(struct unique_rules *build, int64_t integer)
     return add_value(build, value);
 }
 
-// Adds all numbers of the shape, if they are few integers above the schema's lower bound.
+// Adds all numbers of the shape, if they are few integers above the lower bound of the schema.
 static bool add_integers(struct unique_rules *build, const struct shape *shape, const struct formula *formula)
 {
     struct expressions *pool = build->compiler->pool;

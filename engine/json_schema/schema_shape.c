@@ -70,7 +70,7 @@ static struct object_name merge_name(struct schema_compiler *compiler, const str
     return merged;
 }
 
-// Adds the names of `from` with this value of `declared` that *result does not have yet.
+// Adds the names of `from` that have this value of `declared` and that *result does not have yet.
 static void append_names(struct schema_compiler *compiler, struct object_shape *result,
                          const struct object_shape *from, const struct object_shape *other, bool declared)
 {
@@ -151,7 +151,7 @@ static void cap_items(struct array_shape *array, uint32_t max)
         array->max = max;
 }
 
-// Applies to the counts what constant formulas imply. False: no array satisfies it.
+// Derives counts from constant formulas. False: no array satisfies them.
 static bool array_settle(struct array_shape *array)
 {
     uint32_t n = 0;

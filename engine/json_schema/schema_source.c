@@ -206,7 +206,7 @@ static bool add_names(struct schema_source *source, const struct json_node *node
     return good;
 }
 
-// Keywords that contain schemas: as their value, in an array, or (*members) as the members of an object.
+// True if the keyword contains schemas: as its value, in an array, or (*members) as members of an object.
 static bool holds_schemas(struct text key, bool *members)
 {
     static const char *const single[] = {"additionalItems",
@@ -245,7 +245,7 @@ static bool index_schema(struct schema_source *source, const struct json_node *s
     if (!add_names(source, schema))
         return false;
     if (source->draft <= SCHEMA_DRAFT_7 && json_member_named(schema, "$ref") && schema->parent)
-        return true; // members beside $ref can be reached by pointers only
+        return true; // only pointers can reach members beside $ref
     for (const struct json_node *member = schema->first; member; member = member->next) {
         bool members;
         if (!holds_schemas(member->key, &members))
@@ -327,7 +327,7 @@ static const struct json_node *follow_pointer(const struct json_node *node, stru
     return token ? node : NULL;
 }
 
-// A fragment is a JSON pointer relative to its base, or an anchor.
+// Follows a fragment: a JSON pointer relative to its base, or an anchor.
 static const struct json_node *follow_fragment(const struct schema_source *source, struct buffer *base,
                                                struct text fragment, bool *has_memory)
 {

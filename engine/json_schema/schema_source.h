@@ -27,15 +27,16 @@ struct schema_source {
     size_t n_embedded; // schemas with their own $id inside the document
 };
 
-// False: $schema names an unknown dialect, or no memory (!*has_memory).
+// Opens a document. False: $schema names an unknown dialect, or memory ran out (!*has_memory).
 bool schema_source_open(struct schema_source *source, const struct json_document *document,
                         struct arena *arena, bool *has_memory) WARN_UNUSED;
 
-// The node that `reference` in `from` refers to. NULL: none in this document, or no memory (!*has_memory).
+// Returns the node to which `reference` in `from` refers. NULL: none in this document, or memory ran out
+// (!*has_memory).
 const struct json_node *schema_source_resolve(const struct schema_source *source,
                                               const struct json_node *from, struct text reference,
                                               bool *has_memory);
-// Whether a $recursiveRef or $dynamicRef always refers to `target`, however it is reached: true if the
-// document has only one matching anchor.
+// True if a $recursiveRef or $dynamicRef always refers to `target`, however it is reached: the document has
+// only one matching anchor.
 bool schema_source_is_static(const struct schema_source *source, const struct json_node *keyword,
                              const struct json_node *target);

@@ -1,5 +1,5 @@
-// Symbols that schema rules consist of: of formulas, of the literals around members and items, and lists of
-// symbols.
+// Symbols from which schema rules are built: symbols of formulas and of the literals around members and
+// items, and lists of symbols.
 #include "engine/json_schema/schema_rules.h"
 
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-// If the condition holds, members with these keys are evaluated, and so are the first n_items items and items
+// If the condition holds, these are evaluated: members with these keys, the first n_items items, and items
 // that satisfy `items`.
 struct evaluated {
     uint32_t condition; // formula
@@ -63,7 +63,7 @@ static struct evaluated join_evaluated(struct schema_compiler *compiler, const s
                               formula_or(compiler, a->items, b->items)};
 }
 
-// Combines each entry of the list with each of the others.
+// Combines each entry of the list with each entry of the others.
 static void multiply_lists(struct collector *collector, struct evaluated_list *list,
                            const struct evaluated_list *others)
 {
@@ -89,8 +89,8 @@ static struct evaluated_list *list_of_nothing(struct collector *collector)
 static struct evaluated_list *collect_evaluated(struct collector *collector, const struct json_node *schema,
                                                 uint32_t depth);
 
-// Adds what the schema evaluates to the list. These alternatives apply only if the value satisfies the schema
-// and `condition`.
+// Adds the members and items that the schema evaluates. These alternatives apply only if the value satisfies
+// the schema and `condition`.
 static void add_branch(struct collector *collector, struct evaluated_list *list,
                        const struct json_node *schema, uint32_t condition, uint32_t depth)
 {
@@ -127,7 +127,7 @@ static uint32_t name_patterns(struct schema_compiler *compiler, const struct jso
     return keys;
 }
 
-// What a keyword of the schema itself evaluates. False: the keyword evaluates nothing.
+// Finds what a keyword of the schema itself evaluates. False: the keyword evaluates nothing.
 static bool own_keyword(struct collector *collector, const struct json_node *keyword, struct evaluated *one)
 {
     bool latest = collector->compiler->source.draft == SCHEMA_DRAFT_2020_12;
@@ -248,8 +248,8 @@ static struct evaluated_list *collect_evaluated(struct collector *collector, con
     return collector->compiler->status == STATUS_OK ? list : NULL;
 }
 
-// unevaluatedItems does not evaluate properties and unevaluatedProperties does not evaluate items, so both
-// may be present.
+// unevaluatedItems does not evaluate properties and unevaluatedProperties does not evaluate items, so a
+// schema may have both.
 uint32_t unevaluated_formula(struct schema_compiler *compiler, const struct json_node *keyword)
 {
     struct collector collector = {compiler, keyword};

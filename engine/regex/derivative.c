@@ -10,8 +10,8 @@ struct piece_list {
     size_t n, capacity;
 };
 
-// Whether the derivation exceeds the visit's work limit; the pool then fails. A cached derivation fails the
-// same way when it is counted.
+// True if the derivation exceeds the visit's work limit; the pool then fails. When a cached derivation is
+// counted, it fails in the same way.
 static bool is_too_long(struct expressions *pool)
 {
     if (pool->steps - pool->steps_before <= expressions_work_max(pool))
@@ -66,12 +66,12 @@ static void derive_set(struct expressions *pool, const struct expression_node *n
         add_piece(pool, list, next, EXPRESSION_NOTHING);
 }
 
-// Position within the pieces of a child of EITHER or BOTH during the sweep over the code points.
+// Position within the pieces of a child of EITHER or BOTH, during the sweep over the code points.
 struct cursor {
     const struct expression_piece *next, *end;
 };
 
-// A cursor with pieces left, and where its next piece begins.
+// A cursor that has pieces left, and the code point at which its next piece begins.
 struct heap_entry {
     uint32_t first, cursor;
 };
@@ -82,8 +82,8 @@ struct sweep {
     size_t n_heap;
     uint32_t *active; // current targets that are not EXPRESSION_NOTHING
     size_t n_cursors;
-    size_t *places; // by cursor: its index in `active`; SIZE_MAX: none
-    size_t *owners; // by index in `active`: the cursor
+    size_t *places; // for each cursor its index in `active`; SIZE_MAX: none
+    size_t *owners; // for each index in `active` its cursor
     size_t n_active;
 };
 
@@ -122,8 +122,8 @@ static void set_target(struct sweep *sweep, size_t cursor, uint32_t target)
     }
 }
 
-// Finds the least code point at which a next piece begins, advances the cursors that begin there and returns
-// it.
+// Finds the lowest code point at which a next piece begins, advances the cursors that begin there, and
+// returns the code point.
 static uint32_t sweep_advance(struct sweep *sweep)
 {
     uint32_t first = sweep->heap[0].first;
@@ -295,7 +295,7 @@ static bool derive_parts(struct expressions *pool, const struct expression_node 
     return true;
 }
 
-// The recursion depth is expression_node.depth, which GRAMMAR_LIMIT_DEPTH bounds.
+// Derives `id`. The recursion depth is expression_node.depth, which GRAMMAR_LIMIT_DEPTH limits.
 bool expression_derive(struct expressions *pool, uint32_t id)
 {
     struct expression_node node = *expression_node(pool, id); // a copy: the array of nodes may move
@@ -332,7 +332,7 @@ uint64_t expression_derived_work(const struct expressions *pool, uint32_t id)
     return terms * node->n_derivative;
 }
 
-// The last piece that begins at or before the code point.
+// Finds the last piece that begins at or before the code point.
 static const struct expression_piece *find_piece(const struct expressions *pool, uint32_t id,
                                                  uint32_t code_point)
 {

@@ -11,8 +11,8 @@ static int compare_ranges(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-// Sorts, joins and trims the ranges in place; returns how many are left. A set contains the surrogates
-// exactly if it contains U+D7FF: no text has surrogates, and so a set that spans them is one range.
+// Sorts, joins and trims the ranges in place. Returns how many are left. A set contains the surrogates if and
+// only if it contains U+D7FF. No text has surrogates, so a set that spans them is one range.
 static size_t normalize_ranges(struct code_range *ranges, size_t n)
 {
     qsort(ranges, n, sizeof *ranges, compare_ranges);
@@ -175,8 +175,8 @@ struct id_list {
     size_t n, capacity;
 };
 
-// Replaces nested nodes of the same kind by their parts; sorts and removes duplicates. False: no memory, or
-// the pool has failed because there are more parts than the visit's work limit.
+// Replaces nested nodes of the same kind by their parts, sorts, and removes duplicates. False: out of memory,
+// or the pool has failed because the parts exceed the visit's work limit.
 static bool flatten_parts(struct expressions *pool, enum expression_kind kind, const uint32_t *parts,
                           size_t n_parts, struct id_list *list)
 {
@@ -194,7 +194,7 @@ static bool flatten_parts(struct expressions *pool, enum expression_kind kind, c
         memcpy(list->items + list->n, from, n * sizeof *from);
         list->n += n;
     }
-    pool->steps += 1 + list->n * (64 - (size_t)__builtin_clzll(list->n | 8)) / 4; // of sorting
+    pool->steps += 1 + list->n * (64 - (size_t)__builtin_clzll(list->n | 8)) / 4; // steps of sorting
     sort_ids(list->items, list->n);
     size_t n = 0;
     for (size_t i = 0; i < list->n; i++)
@@ -244,7 +244,7 @@ static bool list_has(const struct id_list *list, uint32_t id)
     return bsearch(&id, list->items, list->n, sizeof id, compare_ids);
 }
 
-// Whether terms of the list match all that `id` matches, decided by ids only.
+// True if terms of the list match everything that `id` matches, decided by ids only.
 static bool list_covers(const struct expressions *pool, const struct id_list *list, uint32_t id)
 {
     const struct expression_node *node = expression_node(pool, id);
@@ -256,10 +256,10 @@ static bool list_covers(const struct expressions *pool, const struct id_list *li
     return true;
 }
 
-// Number of terms of each kind.
+// Counts of the terms of each kind.
 struct term_counts {
     size_t n_sets, n_complements, n_repetitions;
-    bool has_all, is_nullable; // of terms other than ""
+    bool has_all, is_nullable; // is_nullable: a term other than "" is nullable
 };
 
 static struct term_counts count_terms(const struct expressions *pool, const struct id_list *list)
@@ -276,9 +276,9 @@ static struct term_counts count_terms(const struct expressions *pool, const stru
     return counts;
 }
 
-// Whether a term and its complement are in the list. If there are more than COMPLEMENTS_MAX complements,
-// the complements of alternatives are skipped. Testing only some of them would make the result depend on the order of
-// ids.
+// True if a term and its complement are in the list. If there are more than COMPLEMENTS_MAX complements,
+// complements of alternatives are skipped. Testing only some of them would make the result depend on the
+// order of ids.
 static bool is_everything(const struct expressions *pool, const struct id_list *list,
                           const struct term_counts *counts)
 {
@@ -336,8 +336,8 @@ static void sort_repetitions(struct repetition *repetitions, size_t n)
         }
 }
 
-// Sorts the repetitions and joins those that differ only in their counts, if the counts leave no gap. Returns
-// how many are left.
+// Sorts the repetitions. Joins repetitions that differ only in their counts, if the counts leave no gap.
+// Returns how many are left.
 static size_t join_counts(struct repetition *repetitions, size_t n)
 {
     sort_repetitions(repetitions, n);
@@ -354,8 +354,8 @@ static size_t join_counts(struct repetition *repetitions, size_t n)
     return n_out;
 }
 
-// Joins repetitions of one expression before the same rest, which are frequent where several counts are open.
-// False: nothing to join.
+// Joins repetitions of one expression before the same rest, which are frequent if several counts are
+// possible. False: nothing to join.
 static bool join_repetitions(struct expressions *pool, struct id_list *list, size_t n_repetitions)
 {
     struct repetition one, *repetitions;
@@ -461,7 +461,7 @@ static bool join_repeated_sets(struct expressions *pool, struct id_list *list)
     return true;
 }
 
-// Steps of intersecting the sets, whatever they have in common.
+// Counts the steps of intersecting the sets, no matter what they have in common.
 static uint64_t count_ranges(const struct expressions *pool, const struct id_list *list)
 {
     uint64_t n = 0;

@@ -1,5 +1,5 @@
-// Bytes of the shortest text that an expression matches. Exact, except for intersections and complements:
-// only a search can tell whether a text matches all parts.
+// Bytes of the shortest text that an expression matches. Exact except for intersections and complements,
+// because only a search can tell whether a text matches all parts.
 #include "engine/regex/expression_parts.h"
 
 static unsigned utf8_bytes(uint32_t code_point)
@@ -7,7 +7,7 @@ static unsigned utf8_bytes(uint32_t code_point)
     return code_point < 0x80 ? 1 : code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
 }
 
-// Whether the range has a code point that JSON can escape in two bytes: \" \\ \b \f \n \r \t.
+// True if the range has a code point that JSON can escape in two bytes: \" \\ \b \f \n \r \t.
 static bool has_short_escape(uint32_t first, uint32_t last)
 {
     static const unsigned char escaped[] = {8, 9, 10, 12, 13, '"', '\\'};

@@ -1,14 +1,14 @@
-// Exact least bytes of intersections and complements, for an expression and all that follow it at once: a
-// shortest path search backwards from the expressions that match "".
+// Computes the exact minimum bytes of intersections and complements, for an expression and all its successors
+// at once, by a shortest path search backwards from the expressions that match "".
 #include "engine/regex/expression_parts.h"
 
 #include <string.h>
 
 enum {
     MEASURED_MAX = 20000,       // expressions that follow the measured one
-    MEASURE_WORK_MAX = 6000000, // of deriving them
+    MEASURE_WORK_MAX = 6000000, // work of deriving them
     MEASURED_BYTES_MAX = 2048,  // longer texts count as matching nothing
-    EDGE_BYTES_MAX = 6,         // of one code point
+    EDGE_BYTES_MAX = 6,         // bytes of one code point
     NOWHERE = UINT32_MAX,
 };
 
@@ -25,8 +25,8 @@ struct found_expression {
     uint32_t least;
 };
 
-// An entry of the list of expressions at one distance. Outdated if the expression was reached by fewer bytes
-// since.
+// An entry of the list of expressions at one distance. It is outdated if the expression was since reached
+// with fewer bytes.
 struct reached {
     uint32_t place, next;
 };
@@ -36,13 +36,13 @@ struct measuring {
     enum spelling spelling;
     VECTOR(struct found_expression) found; // in order of discovery
     VECTOR(struct edge) edges;
-    VECTOR(uint32_t) places; // by id: index in `found` + 1; 0: not found
+    VECTOR(uint32_t) places; // for each id its index in `found` + 1; 0: not found
     VECTOR(struct reached) reached;
     uint32_t by_bytes[MEASURED_BYTES_MAX + EDGE_BYTES_MAX + 1]; // heads of the lists in `reached`, by
                                                                 // distance
 };
 
-// Index of the expression, found or added; NOWHERE: no memory.
+// Returns the index of the expression, which is added if it is new. NOWHERE: out of memory.
 static uint32_t find_place(struct measuring *measuring, uint32_t id)
 {
     if (!VECTOR_RESERVE(&measuring->places, (size_t)id + 1))
@@ -97,8 +97,8 @@ static bool reach(struct measuring *measuring, uint32_t place, uint32_t n_bytes)
     return true;
 }
 
-// Derives all that follow, and reaches those whose least bytes are known. False: too many, or the pool has
-// failed.
+// Derives all successors, and marks those whose minimum bytes are known as reached. False: too many, or the
+// pool has failed.
 static bool find_all(struct measuring *measuring)
 {
     struct expressions *pool = measuring->pool;
@@ -119,7 +119,7 @@ static bool find_all(struct measuring *measuring)
     return true;
 }
 
-// Processes expressions by ascending distance; skips entries that are outdated.
+// Processes expressions in ascending order of distance; skips outdated entries.
 static bool go_back(struct measuring *measuring)
 {
     for (uint32_t n_bytes = 0; n_bytes <= MEASURED_BYTES_MAX; n_bytes++) {

@@ -1,5 +1,5 @@
-// Whether an expression matches anything: a search of its derivatives. Also counts the work of one query
-// (visit), which includes these searches.
+// Decides whether an expression matches anything by a search of its derivatives. Also counts the work of one
+// query (visit), which includes these searches.
 #include "engine/regex/expression_parts.h"
 
 // ---- work ----
@@ -37,7 +37,7 @@ bool expressions_add_work(struct expressions *pool, uint64_t work)
     return pool->status == STATUS_OK;
 }
 
-// Whether the visit has not counted this yet; marks it as counted.
+// True if the visit has not counted this yet; marks it as counted.
 static bool is_first(struct expressions *pool, uint32_t id, enum work_stamp kind)
 {
     uint32_t *stamp = &pool->nodes.items[id].work.stamps[pool->visit.first_stamp + kind];
@@ -46,7 +46,7 @@ static bool is_first(struct expressions *pool, uint32_t id, enum work_stamp kind
     return is_new;
 }
 
-// Work of deriving the expression and its parts, except parts already counted in this visit
+// Returns the work of deriving the expression and its parts, except parts already counted in this visit
 // (expressions_begin_visit). The recursion is as deep as the derivation.
 static uint64_t uncounted_work(struct expressions *pool, uint32_t id)
 {
@@ -125,10 +125,10 @@ static void expand_search(struct state_search *search, size_t first, size_t stop
     }
 }
 
-// Whether a found expression matches something; *place is its index, at the least distance. True also if the
-// search stops early. The search proceeds level by level and uses no result of another search, so reaching
-// the limit does not depend on the cache, and a search that succeeds also succeeds from each expression on
-// the path.
+// Searches for an expression that matches something. *place becomes its index, at the minimum distance. Also
+// returns true if the search stops early. The search proceeds level by level and uses no result of other
+// searches. So reaching the limit does not depend on the cache, and a search that succeeds also succeeds from
+// each expression on the path.
 static bool search_from(struct state_search *search, size_t *place)
 {
     for (size_t first = 0; first < search->found.n;) {
@@ -144,8 +144,8 @@ static bool search_from(struct state_search *search, size_t *place)
     return false;
 }
 
-// Caches the result for all expressions that the search decides: all successors of a dead one are dead, and
-// all on the path to a live one are live. Their own searches would not be longer.
+// Caches the result for all expressions that the search decides: all successors of a dead expression are
+// dead, and all expressions on the path to a live one are live. Their own searches would not be longer.
 static void keep_result(struct state_search *search, bool is_live, size_t place)
 {
     struct expression_node *nodes = search->pool->nodes.items;
@@ -163,8 +163,8 @@ static void keep_result(struct state_search *search, bool is_live, size_t place)
     }
 }
 
-// Whether the expression matches anything; it is not EXPRESSION_NOTHING. Caches the result and the length of
-// the search.
+// True if the expression, which is not EXPRESSION_NOTHING, matches anything. Caches the result and the length
+// of the search.
 static bool search_whole(struct expressions *pool, uint32_t a, enum search_purpose purpose)
 {
     struct state_search search = {.pool = pool, .purpose = purpose};
@@ -194,7 +194,7 @@ bool expression_is_empty_language(struct expressions *pool, uint32_t a)
     return !search_whole(pool, a, SEARCH_FOR_RESULT);
 }
 
-// Whether the successors within `reach` code points are still to be counted; marks them as counted.
+// True if the successors within `reach` code points are not counted yet; marks them as counted.
 static bool is_first_reach(struct expressions *pool, uint32_t id, uint32_t reach)
 {
     const bool is_new = is_first(pool, id, STAMP_REACHED);
@@ -207,8 +207,8 @@ static bool is_first_reach(struct expressions *pool, uint32_t id, uint32_t reach
     return pool->status == STATUS_OK;
 }
 
-// Counts the derivatives of a short search from the expression: all within its reach. Such searches overlap,
-// so expressions counted earlier in this visit with at least this reach are skipped: their successors are
+// Counts the derivatives of a short search from the expression: all within its reach. Such searches overlap.
+// So an expression that this visit has counted with at least this reach is skipped: its successors were
 // counted too, because a step reduces the distance by at most 1.
 static void count_reach(struct expressions *pool, uint32_t id)
 {
@@ -233,9 +233,9 @@ static void count_reach(struct expressions *pool, uint32_t id)
     VECTOR_FINISH(&found);
 }
 
-// Counts the search whether the expression matches anything, and returns its length. A long search is
-// repeated to count it. A search that reaches GRAMMAR_LIMIT_SEARCH counts up to there: the caller that needs
-// its result fails.
+// Counts the search that decides whether the expression matches anything, and returns its length. A long
+// search is repeated to count it. A search that reaches GRAMMAR_LIMIT_SEARCH counts up to that point; the
+// caller that needs its result fails.
 static enum search_length count_search(struct expressions *pool, uint32_t id)
 {
     if (expression_node(pool, id)->search == SEARCH_UNKNOWN)

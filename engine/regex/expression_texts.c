@@ -1,5 +1,5 @@
-// Any of several texts, as an expression that branches where they differ. Equal suffixes are equal nodes,
-// because the pool is hash-consed, so the expression is the minimal acyclic automaton of the texts.
+// Matches any of several texts, by an expression that branches where they differ. The pool is hash-consed, so
+// equal suffixes are equal nodes, and the expression is the minimal acyclic automaton of the texts.
 #include "engine/regex/expression_parts.h"
 
 #include <string.h>
@@ -37,7 +37,7 @@ static size_t character_bytes(struct text text, size_t at)
 
 static uint32_t build_node(const struct text_trie *trie, size_t first, size_t stop, size_t from);
 
-// The texts first..stop - 1, whose common prefix has `shared` bytes.
+// Builds the texts first..stop - 1, whose common prefix has `shared` bytes.
 static uint32_t join_branches(const struct text_trie *trie, size_t first, size_t stop, size_t shared)
 {
     VECTOR(uint32_t) ids = {0};
@@ -62,8 +62,8 @@ static uint32_t join_branches(const struct text_trie *trie, size_t first, size_t
     return id;
 }
 
-// The texts first..stop - 1 without their first `from` bytes, which they share. The recursion is as deep as
-// the longest chain of texts that are prefixes of one another.
+// Builds the texts first..stop - 1 without their first `from` bytes, which they share. The recursion is as
+// deep as the longest chain of texts that are prefixes of one another.
 static uint32_t build_node(const struct text_trie *trie, size_t first, size_t stop, size_t from)
 {
     struct text text = trie->texts[first];

@@ -7,12 +7,12 @@
 #include <stdint.h>
 
 enum grammar_limit {
-    GRAMMAR_LIMIT_SOURCE_BYTES, // of one pattern, schema or grammar
+    GRAMMAR_LIMIT_SOURCE_BYTES, // bytes of one pattern, schema or grammar
     GRAMMAR_LIMIT_NODES,        // expressions in the pool, including those derived while matching
-    GRAMMAR_LIMIT_POSITIONS,    // of one expression with its repetitions expanded (see expression.h)
-    GRAMMAR_LIMIT_DEPTH,        // of nesting in the source
+    GRAMMAR_LIMIT_POSITIONS,    // positions of one expression with its repetitions expanded (expression.h)
+    GRAMMAR_LIMIT_DEPTH,        // nesting depth of the source
     GRAMMAR_LIMIT_RULES,        // symbols of a grammar plus the children of its rules
-    GRAMMAR_LIMIT_SEARCH,       // states searched to find out whether an expression matches anything
+    GRAMMAR_LIMIT_SEARCH,       // states of a search that decides whether an expression matches anything
     GRAMMAR_LIMIT_STATE_ITEMS,  // items of one item set of the parser
     GRAMMAR_LIMIT_STATE_TERMS,  // terms of one derivative
     GRAMMAR_LIMIT_MASK_SETS,    // item sets that the tokens of one mask lead to
@@ -35,6 +35,6 @@ struct grammar_limits {
 
 extern const struct grammar_limits grammar_limits_default;
 
-// STATUS_REJECT, ERROR_LIMIT_EXCEEDED: "grammar_nodes: more than 1000000".
+// Sets an error such as "grammar_nodes: more than 1000000". Returns STATUS_REJECT, ERROR_LIMIT_EXCEEDED.
 enum status grammar_limit_reached(const struct grammar_limits *limits, enum grammar_limit limit,
                                   struct error *error);

@@ -1,6 +1,6 @@
-// Recursive descent parser of patterns. JSON Schema's are ECMA-262's (section 22.2.1, with annex B where no
-// other dialect has a different meaning). Regexes of the whole text are Python's with flag re.ASCII. Where
-// Python and Rust disagree, the regex has Python's meaning or is rejected.
+// Recursive descent parser of patterns. Patterns of JSON Schema follow ECMA-262 (section 22.2.1; annex B
+// where no other dialect has a different meaning). Regexes of the whole text follow Python with flag
+// re.ASCII. Where Python and Rust disagree, the regex has Python's meaning or is rejected.
 #include "engine/regex/pattern_class.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static uint32_t read_number(const struct pattern_reader *reader, size_t *at)
     return value >= EXPRESSION_UNBOUNDED ? EXPRESSION_UNBOUNDED - 1 : (uint32_t)value;
 }
 
-// Whether {,n} or {,} is next: a repetition in Python, characters in annex B of ECMA-262.
+// True if {,n} or {,} follows: a repetition in Python, characters in annex B of ECMA-262.
 static bool lacks_minimum(const struct pattern_reader *reader)
 {
     if (!pattern_next_is(reader, "{,"))
@@ -33,7 +33,7 @@ static bool lacks_minimum(const struct pattern_reader *reader)
     return at < reader->text.size && reader->text.data[at] == '}';
 }
 
-// Reads {n}, {n,}, {n,m} or {,m}; false: the brace is a character.
+// Reads {n}, {n,}, {n,m} or {,m}. False: the brace is a character.
 static bool read_braces(struct pattern_reader *reader, uint32_t *min, uint32_t *max)
 {
     size_t at = reader->at + 1, start = at;
@@ -83,7 +83,7 @@ static enum status read_group_name(struct pattern_reader *reader)
     return STATUS_OK;
 }
 
-// After '('.
+// Reads a group; called after '('.
 static enum status read_group(struct pattern_reader *reader, uint32_t *id)
 {
     bool ahead = false, negative = false;

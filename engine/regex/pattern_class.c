@@ -41,7 +41,7 @@ uint32_t pattern_dot(const struct pattern_reader *reader)
     return expression_set_complement(reader->pool, expression_set(reader->pool, line_ends, n));
 }
 
-// WhiteSpace and LineTerminator of ECMA-262; Python's re.ASCII has the first two ranges.
+// Matches WhiteSpace and LineTerminator of ECMA-262. Python's re.ASCII has only the first two ranges.
 static uint32_t white_space(const struct pattern_reader *reader)
 {
     static const struct code_range ranges[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},
@@ -75,7 +75,7 @@ static bool read_hex(struct pattern_reader *reader, size_t n_digits, uint32_t *v
     return true;
 }
 
-// After "\u": XXXX, a surrogate pair XXXX\uXXXX (ECMA-262 only), or {X...}.
+// Called after "\u": reads XXXX, a surrogate pair XXXX\uXXXX (ECMA-262 only), or {X...}.
 static enum status read_unicode(struct pattern_reader *reader, uint32_t *set)
 {
     uint32_t value = 0, low;
@@ -206,7 +206,7 @@ static enum status read_class_item(struct pattern_reader *reader, uint32_t *set)
                                       : pattern_read_character(reader, set);
 }
 
-// Rejects pairs that are characters in Python and operators in Rust, or cause a warning in Python.
+// Rejects pairs that are characters in Python and operators in Rust, or that cause a warning in Python.
 static enum status refuse_operator(struct pattern_reader *reader)
 {
     static const char *const operators[] = {"--", "&&", "~~", "||"};

@@ -11,18 +11,19 @@ struct pattern_reader {
     struct text text;
     size_t at;
     unsigned depth;
-    bool had_bracket; // an empty class or a class with '[' was read: a bare ']' after it is rejected
+    bool had_bracket; // an empty class or a class with '[' was read; after it a bare ']' is rejected
     struct error *error;
 };
 
-// STATUS_REJECT: "pattern, byte 5: ...".
+// Sets an error with the byte, "pattern, byte 5: ...". Returns STATUS_REJECT.
 enum status pattern_refuse(struct pattern_reader *reader, const char *format, ...) PRINTF_LIKE(2, 3);
 bool pattern_next_is(const struct pattern_reader *reader, const char *string); // ASCII
 bool pattern_take(struct pattern_reader *reader, const char *string);          // skips it if it is next
 
-// After a backslash: *set is the set of code points. STATUS_REJECT: not an escape of a character or class.
+// Called after a backslash: *set becomes the set of code points. STATUS_REJECT: not an escape of a character
+// or class.
 enum status pattern_read_escape(struct pattern_reader *reader, bool in_class, uint32_t *set);
-// After '[': reads up to and including ']'.
+// Called after '[': reads up to and including ']'.
 enum status pattern_read_class(struct pattern_reader *reader, uint32_t *set);
 // Reads one literal character.
 enum status pattern_read_character(struct pattern_reader *reader, uint32_t *set);

@@ -90,7 +90,7 @@ static bool same_everywhere(const struct rest *rest)
     return rest->of[0] == rest->of[1] && rest->of[1] == rest->of[2];
 }
 
-// The expression without the empty text.
+// Removes the empty text from the expression.
 static uint32_t not_empty(struct expressions *pool, uint32_t expression)
 {
     struct expression_node node = *expression_node(pool, expression);
@@ -103,7 +103,7 @@ static uint32_t not_empty(struct expressions *pool, uint32_t expression)
     return expression_both(pool, expression, expression_concat(pool, EXPRESSION_ANY, EXPRESSION_ALL));
 }
 
-// A non-empty text of the expression, followed by the rest for its last character's case.
+// Matches a non-empty text of the expression, followed by the rest for the case of the text's last character.
 static uint32_t with_last_character(struct expressions *pool, uint32_t expression, const struct rest *rest)
 {
     if (rest->of[BEFORE_WORD] == rest->of[BEFORE_OTHER])
@@ -189,7 +189,7 @@ static bool resolve_choice(struct pattern_tree *tree, const struct pattern_node 
     return true;
 }
 
-// *out: the text from where the pattern begins; `rest`: what follows the pattern.
+// *out becomes the text from the beginning of the pattern on; `rest` is the text after the pattern.
 static bool resolve_node(struct pattern_tree *tree, uint32_t id, const struct rest *rest, struct rest *out)
 {
     struct expressions *pool = tree->pool;

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// Reserves room for `needed` items in *items, a heap array of *capacity items. False: no memory, nothing has
-// changed.
+// Reserves room for `needed` items in *items, a heap array of *capacity items. False: out of memory; nothing
+// has changed.
 static inline bool vector_reserve(void **items, size_t *capacity, size_t needed, size_t item_bytes)
 {
     if (needed <= *capacity)
@@ -37,7 +37,7 @@ static inline bool vector_reserve(void **items, size_t *capacity, size_t needed,
 #define VECTOR_FINISH(vector)                                                                                \
     (free((vector)->items), (vector)->items = NULL, (vector)->n = (vector)->capacity = 0)
 
-// Growing arrays of blocks, whose items never move: reallocating megabytes, which the kernel also zeroes,
+// Growing arrays of blocks, whose items never move. Reallocating megabytes, which the kernel also zeroes,
 // took milliseconds.
 enum { BLOCK_ITEMS = 512 };
 

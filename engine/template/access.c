@@ -69,7 +69,8 @@ struct object access_attribute_of_dict(struct rendering *rendering, const struct
     return found ? *found : no_attribute(owner, name);
 }
 
-// For a string index without an item: the attribute of that name, as jinja's x["name"] falls back to x.name.
+// Called for a string index if no item exists: returns the attribute of that name, as jinja's x["name"] falls
+// back to x.name.
 static struct object no_item(struct rendering *rendering, const struct object *owner,
                              const struct object *index)
 {
@@ -80,7 +81,7 @@ static struct object no_item(struct rendering *rendering, const struct object *o
     return undefined_of(UNDEFINED_ELEMENT, owner, rendering_take(rendering, start).text);
 }
 
-// *found is false when the text has too few codepoints.
+// *found becomes false if the text has too few codepoints.
 static struct object text_item(struct rendering *rendering, struct text text, int64_t position, bool *found)
 {
     size_t start = position < 0 ? codepoints_offset_from_end(text, (size_t)(-(position + 1)))
@@ -143,7 +144,7 @@ static size_t text_bound(struct text text, int64_t position)
     return codepoints_offset(text, (size_t)position);
 }
 
-// Only the text before the bounds (for bounds from the end: after them) needs to be scanned.
+// Scans only the text before the bounds, or after them if they count from the end.
 static struct object slice_text(struct rendering *rendering, struct text text, const struct object *start,
                                 const struct object *stop)
 {

@@ -3,16 +3,16 @@
 
 #include "engine/template/object.h"
 
-// x.name: an attribute, else an item; undefined where neither exists. Not for a dict:
+// Returns x.name: an attribute, else an item; undefined if neither exists. Not for a dict:
 struct object access_attribute(struct rendering *rendering, const struct object *owner, struct text name);
-// The same for a dict; dict_method is its method of that name, or NULL.
+// The same for a dict. dict_method is its method of that name, or NULL.
 struct object access_attribute_of_dict(struct rendering *rendering, const struct object *owner,
                                        struct text name, const struct function *dict_method);
 struct object access_method(struct rendering *rendering, const struct object *owner, struct text name,
                             const struct function *method);
-// x[index]: an item, else an attribute.
+// Returns x[index]: an item, else an attribute.
 struct object access_item(struct rendering *rendering, const struct object *owner,
                           const struct object *index);
-// x[start:stop:step]; an omitted part is MISSING.
+// Returns x[start:stop:step]; an omitted part is MISSING.
 struct object access_slice(struct rendering *rendering, const struct object *owner,
                            const struct object *start, const struct object *stop, const struct object *step);

@@ -22,7 +22,7 @@ struct activation *call_activation_create(struct rendering *rendering, const str
     return activation;
 }
 
-// Keeps the activation for reuse, unless a procedure defined inside may still refer to it.
+// Keeps the activation for reuse, unless a procedure that was defined inside may still refer to it.
 static void release_activation(struct rendering *rendering, const struct procedure *procedure,
                                struct activation *activation)
 {
@@ -160,7 +160,7 @@ static void check_macro_arguments(struct rendering *rendering, const struct macr
     }
 }
 
-// Binds the given parameters before the defaults: a default may read any parameter.
+// Binds given parameters before defaults, because a default may read any parameter.
 static void bind_macro(struct rendering *rendering, const struct macro_definition *macro,
                        const struct call *call)
 {

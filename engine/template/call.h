@@ -4,7 +4,7 @@
 #include "engine/template/functions.h"
 #include "engine/template/syntax.h"
 
-// The slots of a running procedure, or of a finished one that an inner procedure still refers to.
+// The slots of a running procedure, or of a finished procedure to which an inner one still refers.
 struct activation {
     struct activation *around;
     struct activation *next_spare;
@@ -24,6 +24,6 @@ struct object call_function(struct rendering *rendering, const struct function *
                             const struct object *first, const struct call *call);
 // Calls any callable; fails with Python's message for other objects.
 struct object call_object(struct rendering *rendering, const struct object *callee, const struct call *call);
-// A function, or a method bound to *self (NULL: none), as an object.
+// Returns a function, or a method bound to *self (NULL: none), as an object.
 struct object call_bind(struct rendering *rendering, const struct function *function,
                         const struct object *self);

@@ -3,7 +3,7 @@
 
 #include "engine/template/object.h"
 
-// A list or tuple that grows. A zeroed struct is empty.
+// A list or tuple under construction. A zeroed struct is empty.
 struct list_builder {
     struct object *items;
     size_t n_items, capacity;
@@ -12,10 +12,10 @@ struct list_builder {
 void list_add(struct rendering *rendering, struct list_builder *builder, const struct object *item);
 // Moves the items into a list; the builder must not be used afterwards.
 struct object list_finish(struct rendering *rendering, struct list_builder *builder);
-// A list or tuple over existing items, which must outlive it.
+// Returns a list or tuple over existing items, which must outlive it.
 struct object list_wrap(struct rendering *rendering, const struct object *items, size_t n_items,
                         enum object_kind kind);
-// Room for n_items, which the caller fills through *items.
+// Allocates room for n_items; the caller fills it through *items.
 struct object list_allocate(struct rendering *rendering, size_t n_items, enum object_kind kind,
                             struct object **items);
 
@@ -26,9 +26,9 @@ void dict_set(struct rendering *rendering, struct dict *dict, const struct objec
               const struct object *value);
 void dict_set_text(struct rendering *rendering, struct dict *dict, struct text key,
                    const struct object *value);
-// NULL: no such key. Fails for an unhashable key.
+// Finds a key. NULL: absent. Fails for an unhashable key.
 const struct object *dict_find(struct rendering *rendering, struct dict *dict, const struct object *key);
 const struct object *dict_find_text(struct rendering *rendering, struct dict *dict, struct text key);
-// Entry `index` as an item of keys(), values() or items().
+// Returns entry `index` as an item of keys(), values() or items().
 struct object dict_view_item(struct rendering *rendering, const struct dict *dict, enum view_kind view,
                              size_t index);

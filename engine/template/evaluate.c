@@ -10,12 +10,12 @@
 #define NOINLINE __attribute__((noinline)) // keeps the stack frame of the recursive evaluate_expression small
 
 enum {
-    ARGUMENTS_NEAR = 6,      // up to this number of arguments no arena memory is needed
+    ARGUMENTS_NEAR = 6,      // up to this number of arguments need no arena memory
     CONCATENATE_BYTES = 256, // from this size on, append in place if possible; see rendering.h
 };
 
-// The variables that transformers passes besides the request's: the tokenizer's special tokens, where it has
-// them. MISSING: undefined.
+// Returns a variable that transformers passes besides the variables of the request: a special token of the
+// tokenizer, if it has one. MISSING: undefined.
 static struct object load_environment(const struct template_environment *environment, struct text name)
 {
     const struct {
@@ -64,13 +64,13 @@ void evaluate_enter_scope(struct rendering *rendering, const struct scope *scope
     }
 }
 
-// Space for evaluated arguments: a few on the C stack, more in the arena.
+// Space for evaluated arguments: few are on the C stack, more in the arena.
 struct argument_space {
     struct object items[ARGUMENTS_NEAR];
     struct keyword_argument keywords[ARGUMENTS_NEAR];
 };
 
-// Arguments with *list or **dict, in the arena.
+// Expands arguments with *list or **dict, in the arena.
 static NOINLINE struct call unpack_arguments(struct rendering *rendering,
                                              const struct argument_expressions *arguments, struct call call)
 {

@@ -1,4 +1,4 @@
-// Expressions and assignment (evaluate.c), statements (execute.c).
+// Evaluates expressions and assignments (evaluate.c), and executes statements (execute.c).
 #pragma once
 
 #include "engine/template/call.h"
@@ -6,10 +6,10 @@
 
 // Evaluates in rendering->scope.activation.
 struct object evaluate_expression(struct rendering *rendering, const struct expression *expression);
-// A call with the extra keyword argument `caller`.
+// Evaluates a call with the extra keyword argument `caller`.
 struct object evaluate_call_with(struct rendering *rendering, const struct expression *expression,
                                  const struct object *caller);
-// Applies a filter expression that has no input of its own to `input`.
+// Applies a filter expression, which has no input, to `input`.
 struct object evaluate_filter(struct rendering *rendering, const struct expression *filter,
                               const struct object *input);
 void evaluate_assign(struct rendering *rendering, const struct expression *target,

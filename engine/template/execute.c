@@ -25,8 +25,8 @@ static void execute_set(struct rendering *rendering, const struct statement *sta
     evaluate_assign(rendering, statement->set.target, &value);
 }
 
-// Runs the body, passes its text through the filter, and stores the result in the variable or the output; a
-// break or continue drops it.
+// Runs the body, passes its text through the filter, and stores the result in the variable or the output. A
+// break or continue discards the text.
 static enum flow execute_block(struct rendering *rendering, const struct statement *statement)
 {
     size_t start = rendering->text.size;

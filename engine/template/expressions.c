@@ -1,5 +1,5 @@
-// Expressions, by jinja's grammar, from the loosest binding to the tightest: a if b else c; or; and; not;
-// comparisons, in; + -; ~; * / // %; **; unary -, +; .name [index] (call); |filter, is test.
+// Parses expressions by jinja's grammar. Operators from the loosest binding to the tightest: a if b else c;
+// or; and; not; comparisons, in; + -; ~; * / // %; **; unary -, +; .name [index] (call); |filter, is test.
 #include "engine/template/parser.h"
 
 static struct expression *parse_condition(struct parser *parser);
@@ -13,7 +13,7 @@ struct expression *expression_create(struct parser *parser, enum expression_kind
     return expression;
 }
 
-// A long chain like a + b + c... is a deep tree: its height has the same bound as nesting.
+// A long chain like a + b + c... is a deep tree, so its height has the same limit as nesting.
 void expression_cover(struct parser *parser, struct expression *parent, const struct expression *child)
 {
     if (child && child->height + 1 > parent->height)
@@ -169,7 +169,7 @@ static struct expression *parse_sum(struct parser *parser)
     return left;
 }
 
-// Skips the current token if it is a comparison operator; false: it is not.
+// Skips the current token if it is a comparison operator; returns false if it is not.
 static bool skip_comparison_operator(struct parser *parser, enum operator* operator)
 {
     static const enum operator operators[] = {

@@ -40,7 +40,7 @@ static struct object sum_items(struct rendering *rendering, const struct call *c
     return sum;
 }
 
-// A tuple (value, list) whose items also have the names `grouper` and `list`.
+// Makes a tuple (value, list) whose items also have the names `grouper` and `list`.
 static struct object make_group(struct rendering *rendering, const struct object *value, struct object list)
 {
     struct object *pair, group = list_allocate(rendering, 2, OBJECT_TUPLE, &pair);
@@ -99,7 +99,7 @@ static struct object batch_items(struct rendering *rendering, const struct call 
     return iterator_generator(rendering, &list);
 }
 
-// The first slices are longer by one item when the number of items is not a multiple of n_slices.
+// If the number of items is not a multiple of n_slices, the first slices have one item more.
 static struct object slice_items(struct rendering *rendering, const struct call *call)
 {
     int64_t n_slices = argument_integer(rendering, &call->items[1], 0);
@@ -122,7 +122,7 @@ static struct object slice_items(struct rendering *rendering, const struct call 
     return iterator_generator(rendering, &list);
 }
 
-// Attributes only, not items: for a dict, its methods.
+// The filter attr finds attributes only, not items; for a dict these are its methods.
 static struct object attribute_of(struct rendering *rendering, const struct call *call)
 {
     struct text name = represent_str(rendering, &call->items[1]).text;

@@ -99,8 +99,8 @@ static struct object last_item(struct rendering *rendering, const struct call *c
                           : object_undefined_hint("no last item, sequence was empty");
 }
 
-// map, select, reject, selectattr and rejectattr: `function` (NULL: none) applied to an attribute of each
-// item.
+// Arguments of map, select, reject, selectattr and rejectattr: `function` (NULL: none) is applied to an
+// attribute of each item.
 struct mapping {
     struct object path, missing;
     const struct function *function;
@@ -159,7 +159,7 @@ static struct object apply_mapping(struct rendering *rendering, const struct map
     return mapping->function ? call_function(rendering, mapping->function, &input, &mapping->rest) : input;
 }
 
-// What the filter returns: every mapped item; the items whose test passes; the items whose test fails.
+// What the filter returns: every mapped item, the items whose test passes, or the items whose test fails.
 enum choice { CHOICE_MAPPED, CHOICE_TRUE, CHOICE_FALSE };
 enum { OF_ATTRIBUTE = 4 }; // a flag added to enum choice: selectattr, rejectattr
 
@@ -171,7 +171,7 @@ static struct object choose_items(struct rendering *rendering, const struct call
     if (!call->n_items)
         rendering_fail(rendering, "the filter misses its value");
     struct object value = call->items[0];
-    if (!object_truth(&value)) // jinja evaluates no further arguments then
+    if (!object_truth(&value)) // then jinja evaluates no further arguments
         value = object_undefined_hint("");
     else if (choice == CHOICE_MAPPED)
         prepare_map(rendering, call, &mapping);
@@ -256,7 +256,7 @@ static struct object copy_self(struct rendering *rendering, const struct call *c
     return call->items[0]; // strings are immutable: a copy is the same string
 }
 
-// Variants of find_item: the methods `count` and `index` of lists and tuples.
+// Variants of find_item, for the methods `count` and `index` of lists and tuples.
 enum { COUNT_ITEMS, FIND_ITEM };
 
 static struct object find_item(struct rendering *rendering, const struct call *call)

@@ -69,7 +69,7 @@ static struct object real_number(struct rendering *rendering, const struct call 
     return call->items[1].kind == OBJECT_MISSING ? object_float(0) : call->items[1];
 }
 
-// Rounds to a multiple of 10^-precision; ties to even.
+// Rounds to a multiple of 10^-precision, ties to even.
 static struct object round_integer(struct rendering *rendering, int64_t integer, int64_t precision)
 {
     enum { DIGITS_MAX = 18 }; // the largest power of ten in 64 bits is 10^18
@@ -88,7 +88,7 @@ static struct object round_integer(struct rendering *rendering, int64_t integer,
     return object_integer(rounded);
 }
 
-// math.ceil(value * 10**precision) / 10**precision, or math.floor.
+// Computes math.ceil(value * 10**precision) / 10**precision, or the same with math.floor.
 static struct object round_to_side(struct rendering *rendering, const struct object *value, int64_t precision,
                                    bool is_up)
 {

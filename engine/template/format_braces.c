@@ -10,9 +10,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { NESTING_MAX = 2 }; // a style may contain fields, whose own styles may not
+enum { NESTING_MAX = 2 }; // a style may contain fields, whose styles may contain none
 
-// {name!conversion:style}.
+// A field: {name!conversion:style}.
 struct field {
     struct text name, style;
     char conversion; // 0: none
@@ -113,7 +113,7 @@ static const char *read_align(struct text text, size_t *at, struct format_style 
     return NULL;
 }
 
-// [[fill]align][sign][#][0][width][grouping][.precision][type]. Returns a problem or NULL.
+// Reads [[fill]align][sign][#][0][width][grouping][.precision][type]. Returns a problem or NULL.
 static const char *read_style(struct text text, struct format_style *style)
 {
     size_t at = 0;
@@ -222,7 +222,7 @@ static struct object attribute_of(struct rendering *rendering, const struct obje
     return access_attribute_of_dict(rendering, owner, name, functions_find_method(OBJECT_DICT, name));
 }
 
-// name.attribute[index]...
+// Finds the value of name.attribute[index]...
 static struct object find_value(struct rendering *rendering, struct formatting *formatting, struct text name)
 {
     size_t at = 0;

@@ -53,8 +53,8 @@ static void print_float(double number, char type, int precision, bool is_alterna
 }
 #pragma GCC diagnostic pop
 
-// Like g, but a whole number keeps ".0" and scientific notation starts at an exponent one lower:
-// float.__format__ without a type.
+// Formats like g, but a whole number keeps ".0" and scientific notation starts at an exponent one lower. This
+// is float.__format__ without a type.
 static void print_general(double number, int precision, struct format_digits *digits)
 {
     char exact[FORMAT_PRECISION_MAX + 32];
@@ -73,7 +73,7 @@ static void print_general(double number, int precision, struct format_digits *di
         digits->text[--size] = '\0';
 }
 
-// 1.50e+03 becomes 1.5e+03.
+// Strips trailing zeros of the mantissa: 1.50e+03 becomes 1.5e+03.
 static void strip_mantissa(char *text)
 {
     char *exponent = strchr(text, 'e'), *end = exponent;

@@ -5,7 +5,7 @@
 
 enum { FORMAT_WIDTH_MAX = 100000, FORMAT_PRECISION_MAX = 1000 };
 
-// A parsed format specification. Zeroed: no effect.
+// A parsed format specification. A zeroed one has no effect.
 struct format_style {
     uint32_t fill;     // 0: a blank
     char align;        // '<', '>', '^', '=' (padding after the sign); 0: the kind's default
@@ -24,12 +24,12 @@ struct format_digits {
     char text[FORMAT_PRECISION_MAX + 400];
 };
 
-// style->type: b, o, x, X, or d (also 0).
+// Formats an integer. style->type is b, o, x, X, or d (also 0).
 void format_integer(int64_t integer, const struct format_style *style, struct format_digits *digits);
-// The digits of an integer beyond 64 bits, in base 10. False: they do not fit.
+// Formats an integer beyond 64 bits from its digits in base 10. False: they do not fit.
 bool format_long(const char *spelling, const struct format_style *style, struct format_digits *digits);
-// style->type: e, E, f, F, g, G, %, or 0: as str() prints it; with a precision, as g but with ".0" on whole
-// numbers.
+// Formats a float. style->type is e, E, f, F, g, G or %. With 0 the result is the same as for str();
+// with 0 and a precision it is the same as for g, but with ".0" on whole numbers.
 void format_float(double number, const struct format_style *style, struct format_digits *digits);
 // Appends the digits, grouped, padded and aligned, to rendering->text.
 void format_add_digits(struct rendering *rendering, const struct format_digits *digits,

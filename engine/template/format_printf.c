@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-// A parsed conversion: %(name)-05.2f.
+// A parsed conversion, such as %(name)-05.2f.
 struct conversion {
     struct text name; // data NULL: none
     bool is_left, is_zeroed;
@@ -18,10 +18,10 @@ struct conversion {
 };
 
 struct arguments {
-    const struct object *items; // by position
+    const struct object *items; // arguments by position
     size_t n_items, next;
     struct object whole;
-    bool is_mapping; // unused arguments are no error
+    bool is_mapping; // unused arguments are not an error
 };
 
 static bool read_count(struct text format, size_t *at, int64_t *number, int64_t most)

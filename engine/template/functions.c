@@ -77,5 +77,5 @@ struct text argument_text(struct rendering *rendering, const struct object *argu
         return missing;
     if (argument->kind != OBJECT_STRING)
         rendering_fail(rendering, "must be str, not %s", object_type_name(argument));
-    return argument->text.data ? argument->text : TEXT(""); // a given empty text, not a missing one
+    return argument->text.data ? argument->text : TEXT(""); // an empty text that was given, not a missing one
 }

@@ -13,7 +13,8 @@ struct keyword_argument {
     struct object value;
 };
 
-// For a bound function `items` are its parameters in order, MISSING where omitted, and there are no keywords.
+// A call. For a bound function `items` are its parameters in order, MISSING if omitted, and there are no
+// keywords.
 struct call {
     const struct object *items;
     size_t n_items;
@@ -29,8 +30,8 @@ struct function {
     const char *parameters[FUNCTION_PARAMETERS_MAX]; // a filter's input and a method's object come first
     unsigned variant;                                // distinguishes functions with the same `run`
     bool positional_only;
-    bool any_arguments; // not bound: receives the call as written
-    bool unsafe;        // exists in Python; refused by the sandbox
+    bool any_arguments; // the function is not bound: it receives the call as written
+    bool unsafe;        // exists in Python, but the sandbox refuses it
 };
 
 // A table row; the variable arguments are the names of the parameters.
@@ -73,13 +74,13 @@ extern const struct function_table methods_of_cyclers;
 
 const struct function *functions_find(const struct function_table *table, struct text name); // NULL: none
 const struct function *functions_find_filter(struct text name);
-// Finds a method of that kind of object, including unsafe ones.
+// Finds a method of objects of that kind, including unsafe methods.
 const struct function *functions_find_method(enum object_kind kind, struct text name);
-// Whether Python's type has this attribute but templates may not use it.
+// True if Python's type has this attribute but templates may not use it.
 bool functions_is_refused(enum object_kind kind, struct text name);
 
-// Read the arguments of a bound call; each fails with Python's kind of message. `missing` is the value of an
-// omitted or none argument.
+// Read the arguments of a bound call. Each function fails with the message that Python gives. `missing` is
+// the value of an omitted or none argument.
 int64_t argument_integer(struct rendering *rendering, const struct object *argument, int64_t missing);
 struct text argument_text(struct rendering *rendering, const struct object *argument, struct text missing);
 static inline bool argument_truth(const struct object *argument, bool missing)

@@ -79,8 +79,8 @@ static struct object raise_exception(struct rendering *rendering, const struct c
     rendering_fail(rendering, "%.*s", codepoints_cut(message), message.data ? message.data : "");
 }
 
-// Formats one conversion at a time, so that strftime's output is bounded. Time is UTC without fractions;
-// Python prints an empty zone for such a time.
+// Formats one conversion at a time, so that strftime's output is bounded. The time is UTC without fractions;
+// for such a time Python prints an empty zone.
 static struct object strftime_now(struct rendering *rendering, const struct call *call)
 {
     struct tm parts = {0};

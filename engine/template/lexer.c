@@ -106,7 +106,8 @@ static void advance_to(struct lexer *lexer, size_t position)
     lexer->position = position;
 }
 
-// Where the tag end at `position` (`closing`, optionally after - or +) stops; NOWHERE: there is no tag end.
+// Returns where the tag end at `position` stops (`closing`, optionally after - or +). NOWHERE: no tag ends
+// there.
 static size_t tag_end(const struct lexer *lexer, size_t position, const char *closing, bool is_block)
 {
     char sign = byte_at(lexer, position);
@@ -119,7 +120,7 @@ static size_t tag_end(const struct lexer *lexer, size_t position, const char *cl
     return position + 2 + (is_block && byte_at(lexer, position + 2) == '\n');
 }
 
-// The text before a tag without the whitespace that the tag's sign or lstrip_blocks removes.
+// Returns the text before a tag, without the whitespace that the tag's sign or lstrip_blocks removes.
 static struct text strip_data(const struct lexer *lexer, size_t start, size_t stop, char sign,
                               bool is_variable)
 {
@@ -174,8 +175,8 @@ static size_t find_tag(const struct lexer *lexer)
     }
 }
 
-// The end of the `{% word %}` at `position`; NOWHERE: there is another tag or none. *sign: the sign of its
-// opening. A newline after the tag is dropped if the tag ends a block (is_end).
+// Returns the end of the `{% word %}` at `position`. NOWHERE: there is another tag, or none. *sign becomes the
+// sign of its opening. If the tag ends a block (is_end), a newline after it is dropped.
 static size_t plain_tag_end(const struct lexer *lexer, size_t position, const char *word, bool is_end,
                             char *sign)
 {
@@ -188,7 +189,7 @@ static size_t plain_tag_end(const struct lexer *lexer, size_t position, const ch
     return tag_end(lexer, skip_space(lexer, at + size), "%}", is_end);
 }
 
-// Lexes {% raw %} ... {% endraw %} at the position: the text between, unchanged.
+// Lexes {% raw %} ... {% endraw %} at the position. Its text is unchanged.
 static bool lex_raw(struct lexer *lexer, struct token *token)
 {
     char sign;
@@ -218,7 +219,7 @@ static void lex_tag(struct lexer *lexer, struct token *token)
     advance_to(lexer, tag + 2 + is_sign(byte_at(lexer, tag + 2)));
 }
 
-// Lexes the text before the next tag; without such text, the opening of the tag.
+// Lexes the text before the next tag or, if there is no text, the opening of the tag.
 static void lex_data(struct lexer *lexer, struct token *token)
 {
     for (;;) {
@@ -247,7 +248,7 @@ static void lex_data(struct lexer *lexer, struct token *token)
     }
 }
 
-// The end of the identifier at the lexer's position; the position itself if there is no identifier.
+// Returns the end of the identifier at the lexer's position, or the position itself if there is none.
 static size_t name_end(const struct lexer *lexer)
 {
     size_t stop = lexer->position;

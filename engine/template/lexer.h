@@ -52,7 +52,7 @@ enum token_kind {
 struct token {
     enum token_kind kind;
     uint32_t line;
-    struct text text; // data, name, unescaped string; for other tokens the source
+    struct text text; // data, name or unescaped string; for other tokens the source text
     int64_t integer;
     double number;
 };
@@ -66,12 +66,13 @@ struct lexer {
     enum lexer_state state;
     char brackets[TEMPLATE_NESTING_MAX]; // the expected closing brackets, innermost last
     size_t n_brackets;
-    struct arena *arena; // of the template
+    struct arena *arena; // the template's arena
     struct error *error;
-    jmp_buf failure; // longjmp target of errors: all memory is the arena's, so nothing leaks
+    jmp_buf failure; // longjmp target of errors; all memory is in the arena, so nothing leaks
 };
 
-// The caller sets arena, error and failure. Errors here and in the parser: STATUS_REFUSE with the line.
+// Starts a lexer. The caller sets arena, error and failure. Errors here and in the parser are STATUS_REFUSE
+// with the line.
 void lexer_start(struct lexer *lexer, struct text source);
 void lexer_next(struct lexer *lexer, struct token *token);
 const char *token_kind_name(enum token_kind kind);

@@ -13,8 +13,8 @@
 
 enum { NUMBER_BYTES_MAX = LITERAL_DIGITS_MAX };
 
-// Copies the text with the digits of all scripts as ASCII's. False: another character beyond ASCII, or
-// the text does not fit.
+// Copies the text, replacing digits of all scripts by ASCII digits. False: the text has another character
+// beyond ASCII, or does not fit.
 static bool copy_digits(struct text text, char *plain, size_t capacity)
 {
     size_t size = 0;
@@ -30,7 +30,7 @@ static bool copy_digits(struct text text, char *plain, size_t capacity)
 }
 
 // Copies the number without surrounding whitespace and without underscores between digits (with_letters: or
-// letters). False: an underscore elsewhere, or the text does not fit in `plain`.
+// letters). False: an underscore is elsewhere, or the text does not fit in `plain`.
 static bool copy_plain(struct text text, bool with_letters, char *plain, size_t capacity)
 {
     int (*is_digit)(int character) = with_letters ? isalnum : isdigit;
@@ -49,7 +49,7 @@ static bool copy_plain(struct text text, bool with_letters, char *plain, size_t 
     return true;
 }
 
-// The base of the prefix 0x, 0o or 0b; 0: no prefix.
+// Returns the base of the prefix 0x, 0o or 0b; 0: no prefix.
 static int prefix_base(const char *digits)
 {
     char letter = digits[0] == '0' ? (char)tolower((unsigned char)digits[1]) : '\0';
@@ -128,7 +128,7 @@ bool literal_read_float(struct text text, double *number)
     return (is_decimal || is_word) && end > plain && !*end;
 }
 
-// Rounds to a multiple of 10^n, where 10^n may exceed the number.
+// Rounds to a multiple of 10^n, even if 10^n exceeds the number.
 static double round_to_power(double number, int n)
 {
     char text[512];
@@ -146,7 +146,7 @@ static double round_to_power(double number, int n)
 
 double literal_round(double number, int64_t precision)
 {
-    enum { DIGITS_MAX = 323 }; // 15 + 308 digits represent every double exactly enough: more change nothing
+    enum { DIGITS_MAX = 323 }; // 323 = 15 + 308 digits distinguish all doubles; more digits change nothing
     if (!isfinite(number) || precision > DIGITS_MAX)
         return number;
     if (precision < 0)

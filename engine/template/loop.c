@@ -12,8 +12,8 @@ void loop_start(struct rendering *rendering, struct loop *loop)
         evaluate_enter_scope(rendering, &loop->statement->loop.test_scope);
 }
 
-// Rebuilds an item from the variables of the filter's target (several names: a tuple), for the loop's own
-// target.
+// Builds an item for the loop's target from the variables of the filter's target (a tuple if it has several
+// names).
 static struct object collect_target(struct rendering *rendering, const struct expression *target)
 {
     if (target->kind != EXPRESSION_TUPLE)
@@ -24,8 +24,8 @@ static struct object collect_target(struct rendering *rendering, const struct ex
     return tuple;
 }
 
-// Fetches the next item that passes the filter. The filter runs in the loop's own activation: the caller may
-// be a macro that got `loop` as an argument.
+// Fetches the next item that passes the filter. The filter runs in the loop's own activation, because the
+// caller may be a macro that got `loop` as an argument.
 static bool fetch_item(struct rendering *rendering, struct loop *loop, struct object *item)
 {
     const struct expression *target = loop->statement->loop.test_target, *test = loop->statement->loop.test;
@@ -65,7 +65,7 @@ bool loop_next(struct rendering *rendering, struct loop *loop)
     return true;
 }
 
-// Collects the remaining items: only this gives the length of a filtered or generated sequence.
+// Collects the remaining items, which is the only way to find the length of a filtered or generated sequence.
 static void collect_rest(struct rendering *rendering, struct loop *loop)
 {
     struct list_builder builder = {0};

@@ -24,7 +24,7 @@ struct loop {
 void loop_start(struct rendering *rendering, struct loop *loop); // caller: statement, activation, iterable
 bool loop_next(struct rendering *rendering, struct loop *loop);  // the item is loop->current; false: end
 int64_t loop_length(struct rendering *rendering, struct loop *loop);
-// loop_recurse: runs a recursive loop over `over`, nested in itself, and returns its text. loop_attribute:
-// false when there is no attribute of that name.
+// loop_recurse runs a recursive loop over `over`, nested in itself, and returns its text. loop_attribute
+// returns false if no attribute has that name.
 struct object loop_recurse(struct rendering *rendering, struct loop *loop, const struct object *over);
 bool loop_attribute(struct rendering *rendering, struct loop *loop, struct text name, struct object *value);

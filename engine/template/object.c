@@ -108,7 +108,8 @@ static int compare_digits(const char *a, const char *b)
     return is_negative ? -order : order;
 }
 
-// Compares a with an integer of 64 bits, whose magnitude is smaller, or with a float.
+// Compares `a`, an integer beyond 64 bits, with an integer of 64 bits, whose magnitude is smaller, or with a
+// float.
 static int compare_long(const struct object *a, const struct object *b)
 {
     char digits[512]; // a float of that size has no fraction
@@ -137,7 +138,7 @@ static int compare_numbers(const struct object *a, const struct object *b)
     bool a_is_float = a->kind == OBJECT_FLOAT;
     double number = a_is_float ? x : y;
     int64_t integer = object_to_integer(a_is_float ? b : a);
-    int order; // of the integer relative to the float
+    int order; // sign of the integer minus the float
     if (number >= 0x1p63)
         order = -1;
     else
@@ -277,7 +278,8 @@ static struct object string_from_text(struct rendering *rendering, struct text t
     return object_string(text.data ? text : TEXT(""));
 }
 
-// "user", "tool_response": a word that cannot be, or close, a control token by itself.
+// True for a plain word such as "user" or "tool_response", which cannot be or close a control token by
+// itself.
 static bool is_plain_role(struct text key, const struct value *value)
 {
     if (!text_equals_string(key, "role") || value->kind != VALUE_STRING)

@@ -1,6 +1,6 @@
-// The interpreter's values: what Python objects are to a template. Objects are small and copied. What they
-// point to lives in the rendering's arena, in the template or in the caller's variables; it is immutable
-// except for namespaces, cyclers, joiners, loops and generators. So lists and dicts never form cycles; only a
+// Values of the interpreter, which correspond to Python's objects. They are small and copied. Their contents
+// are in the rendering's arena, in the template or in the caller's variables. Contents are immutable, except
+// for namespaces, cyclers, joiners, loops and generators. So lists and dicts never form cycles; only a
 // namespace can.
 #pragma once
 
@@ -60,7 +60,8 @@ struct object {
         int64_t integer;
         struct {
             double number;
-            // a JSON number's spelling, if `number` is printed differently; else NULL. OBJECT_LONG: "-12"
+            // Spelling of a JSON number, if `number` would be printed differently; else NULL. For
+            // OBJECT_LONG: "-12".
             const char *digits;
         };
         struct text text; // UTF-8
@@ -75,7 +76,8 @@ struct object {
     };
 };
 
-// cycler(...): items[position] is the current item. joiner(separator): items[0], not printed at position 0.
+// cycler(...): items[position] is the current item. joiner(separator): items[0] is printed, except at
+// position 0.
 struct cycle {
     const struct object *items;
     size_t n_items, position;
@@ -143,7 +145,7 @@ static inline bool object_is_sequence(const struct object *object)
     return object->kind == OBJECT_LIST || object->kind == OBJECT_TUPLE;
 }
 
-// Copies the digits "-12345678901234567890", of an integer beyond 64 bits.
+// Makes an integer beyond 64 bits from a copy of its digits, "-12345678901234567890".
 struct object object_long(struct rendering *rendering, const char *digits);
 
 // True and False are the integers 1 and 0 to Python's arithmetic, comparison and indexing.
@@ -173,7 +175,8 @@ int64_t object_length(struct rendering *rendering, const struct object *object);
 
 // The functions below fail when the nesting is too deep or Python would raise.
 bool object_equal(struct rendering *rendering, const struct object *a, const struct object *b);
-// Negative, 0, positive. Fails for kinds without an order; `symbol` is the operator in the message.
+// Returns a negative number, 0 or a positive number. Fails for kinds without an order; `symbol` is the
+// operator in the message.
 int object_compare(struct rendering *rendering, const struct object *a, const struct object *b,
                    const char *symbol);
 
@@ -185,5 +188,5 @@ static inline void object_check_defined(struct rendering *rendering, const struc
         object_fail_undefined(rendering, object);
 }
 
-// A JSON-like value as an object. Strings are shared with `value`, which must outlive the rendering.
+// Converts a JSON-like value to an object. It shares strings with `value`, which must outlive the rendering.
 struct object object_from_value(struct rendering *rendering, const struct value *value);

@@ -44,7 +44,7 @@ static struct object checked_integer(struct rendering *rendering, bool overflow,
     return object_integer(integer);
 }
 
-// Floor quotient or its remainder, as Python defines them. INT64_MIN / -1 would trap.
+// Computes the floor quotient or its remainder, as Python defines them. INT64_MIN / -1 would trap.
 static struct object divide_integers(struct rendering *rendering, bool want_quotient, int64_t a, int64_t b)
 {
     if (b == -1) {

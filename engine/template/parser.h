@@ -1,6 +1,6 @@
-// Recursive descent over the tokens: statements.c, expressions.c, primary.c. All nodes are in the template's
-// arena. Functions return only successfully parsed nodes: an error leaves through the lexer's `failure`, with
-// the line.
+// A recursive descent parser over the tokens (statements.c, expressions.c, primary.c). All nodes are in the
+// template's arena. A function returns only if it succeeds: an error leaves through the lexer's `failure`,
+// with the line.
 #pragma once
 
 #include "engine/template/lexer.h"
@@ -37,7 +37,7 @@ static inline void *parser_allocate(struct parser *parser, size_t size)
 {
     return lexer_allocate(&parser->lexer, size);
 }
-// Enclose every recursion in these; parser_enter fails beyond TEMPLATE_NESTING_MAX.
+// Call these around every recursion. parser_enter fails beyond TEMPLATE_NESTING_MAX.
 void parser_enter(struct parser *parser);
 void parser_leave(struct parser *parser);
 
@@ -49,14 +49,14 @@ void parser_expect_name(struct parser *parser, const char *name);
 // Skips the current token if it has that kind, or is that name; returns whether it did.
 bool parser_skip(struct parser *parser, enum token_kind kind);
 bool parser_skip_name(struct parser *parser, const char *name);
-// The current token for an error message. Valid until the parser advances.
+// Returns the current token for an error message. Valid until the parser advances.
 struct text parser_token_text(const struct parser *parser);
 uint32_t parser_name(struct parser *parser, struct text name); // the name's number
 // Makes room for one more element of `size` bytes: returns the same array or a larger copy.
 void *parser_grow(struct parser *parser, void *items, size_t n_items, size_t *capacity, size_t size);
 
 struct expression *expression_create(struct parser *parser, enum expression_kind kind, uint32_t line);
-// Raises the parent's height above the child's (NULL: none); fails beyond TEMPLATE_NESTING_MAX.
+// Raises the parent's height above the child's (NULL: no child). Fails beyond TEMPLATE_NESTING_MAX.
 void expression_cover(struct parser *parser, struct expression *parent, const struct expression *child);
 struct expression *expression_create_binary(struct parser *parser, enum expression_kind kind,
                                             enum operator operator, uint32_t line, struct expression *left,
@@ -75,17 +75,18 @@ enum {                       // flags of expression_parse_tuple
 
 struct expression *expression_parse_whole(struct parser *parser);
 struct expression *expression_parse_tuple(struct parser *parser, unsigned how);
-// A target of `set` or `for`, not yet mentioned in the scope. `how`: TUPLE_NAMESPACES, TUPLE_UNTIL_IN or 0.
+// Parses a target of `set` or `for`, which is not mentioned in the scope yet. `how` is TUPLE_NAMESPACES,
+// TUPLE_UNTIL_IN or 0.
 struct expression *expression_parse_target(struct parser *parser, unsigned how);
 struct expression *expression_parse_name_target(struct parser *parser);
-// Parses `|a|b(1)` after `input`. at_name: the current token is the first filter's name. NULL input: the text
-// of a block; the result is NULL if there is no filter.
+// Parses `|a|b(1)` after `input`. at_name: the current token is the first filter's name. `input` NULL stands
+// for the text of a block; then the result is NULL if there is no filter.
 struct expression *expression_parse_filters(struct parser *parser, struct expression *input, bool at_name);
 
 struct expression *primary_parse(struct parser *parser, bool namespaces);
 struct expression *primary_parse_unary(struct parser *parser, bool with_filters);
 
-// Record for template_find_refusal what certainly fails if it runs at all (refusal.c).
+// Record expressions that certainly fail if they run, for template_find_refusal (refusal.c).
 void refusal_check_filter(struct parser *parser, const struct expression *filter); // also for tests
 void refusal_check_call(struct parser *parser, const struct expression *call);
 void refusal_check_binary(struct parser *parser, const struct expression *binary); // also unary

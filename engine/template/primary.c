@@ -1,4 +1,4 @@
-// The tightest-binding expressions: literals, names, .name [index] (call), |filter, is test.
+// Parses the expressions that bind tightest: literals, names, .name [index] (call), |filter, is test.
 #include "engine/template/functions.h"
 #include "engine/template/parser.h"
 #include "engine/unicode/codepoints.h"
@@ -49,8 +49,8 @@ struct expression *expression_parse_name_target(struct parser *parser)
     return create_name(parser, token.line, token.text);
 }
 
-// Jinja passes caller, varargs and kwargs to a macro that names them: the first use declares the name in the
-// macro.
+// Jinja passes caller, varargs and kwargs to a macro that uses these names. The first use declares the name
+// in the macro.
 static void note_hidden_parameter(struct parser *parser, struct text name)
 {
     static const char *const names[MACRO_HIDDEN] = {
@@ -124,7 +124,7 @@ static struct expression *parse_string(struct parser *parser)
     return create_literal(parser, token.line, object_string(token.text));
 }
 
-// The items of a list, or of a dict as key, value, key, value...
+// Parses the items of a list, or of a dict as key, value, key, value...
 static struct expression *parse_items(struct parser *parser, enum expression_kind kind,
                                       enum token_kind closing)
 {

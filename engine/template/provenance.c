@@ -6,7 +6,7 @@ enum { PAGE_BYTES = 4096, WORDS = PAGE_BYTES / 64, SLOTS_FIRST = 64 };
 struct provenance_page {
     uintptr_t number; // address / PAGE_BYTES
     uint64_t marks[WORDS];
-    uint32_t source;   // of all marked bytes, unless `sources` is set
+    uint32_t source;   // source of all marked bytes, unless `sources` is set
     uint32_t *sources; // [PAGE_BYTES] if the page has several sources; else NULL
 };
 
@@ -47,7 +47,7 @@ static struct provenance_page *page_for(struct rendering *rendering, uintptr_t n
     return *slot;
 }
 
-// A mask of the bits low to high - 1 of a word; high at most 64.
+// Returns a mask of the bits low to high - 1 of a word; high is at most 64.
 static uint64_t bits_between(size_t low, size_t high)
 {
     uint64_t below = high >= 64 ? UINT64_MAX : (1ull << high) - 1;
@@ -95,7 +95,7 @@ void provenance_mark(struct rendering *rendering, const char *data, size_t size,
     }
 }
 
-// The first address in [at, end) whose mark equals `wanted`; else `end`.
+// Returns the first address in [at, end) whose mark equals `wanted`, or `end`.
 static uintptr_t find_boundary(const struct provenance *provenance, uintptr_t at, uintptr_t end, bool wanted)
 {
     while (at < end) {
@@ -119,8 +119,8 @@ static uint32_t source_at(const struct provenance_page *page, size_t at)
     return page->sources ? page->sources[at] : page->source;
 }
 
-// The end of the run of marked bytes of `source` that starts at `at`. Scans only this run: scanning on
-// through adjacent runs, once for each run, would be quadratic.
+// Returns the end of the run of marked bytes of `source` that starts at `at`. It scans only this run. If each
+// call scanned all adjacent runs too, the time would be quadratic.
 static uintptr_t find_run_end(const struct provenance *provenance, uintptr_t at, uintptr_t end,
                               uint32_t source)
 {

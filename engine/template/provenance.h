@@ -1,8 +1,8 @@
 // Tracks which bytes in memory come from the caller's variables. Strings share memory, and no string is
-// changed or freed while a template is rendered. So a byte is marked once, by its address, and is recognized
-// in every string that contains it. One bit per byte, in pages of 4,096 bytes created on their first mark. A
-// mark may also carry the number of a source; a page stores one number for all its bytes, or one per byte
-// once two sources meet in it.
+// changed or freed during a rendering. So a byte is marked once, by its address, and the mark is found in
+// every string that contains the byte. There is one bit per byte, in pages of 4,096 bytes that are created on
+// their first mark. A mark may also have the number of a source. A page stores one number for all its bytes,
+// or one per byte if bytes of several sources are in it.
 #pragma once
 
 #include "schemas/base/span.h"
@@ -19,8 +19,8 @@ struct provenance {
     size_t n_pages, mask;           // mask + 1 slots
 };
 
-// source 0: from the variables, but of no numbered source.
+// Marks bytes. Source 0: they come from the variables, but from no numbered source.
 void provenance_mark(struct rendering *rendering, const char *data, size_t size, uint32_t source);
-// The first run of marked bytes of one source in text[from..]. False: no marked byte.
+// Finds the first run of marked bytes of one source in text[from..]. False: no byte is marked.
 bool provenance_next(const struct provenance *provenance, struct text text, size_t from,
                      struct text_span *run);

@@ -39,7 +39,7 @@ static unsigned count_parameters(const struct function *function)
     return n;
 }
 
-// `n_first`: 1 if the first argument is a filter's input or a method's object, else 0.
+// `n_first` is 1 if the first argument is the input of a filter or the object of a method, else 0.
 static void check_arguments(struct parser *parser, uint32_t line, const struct function *function,
                             unsigned n_first, const struct argument_expressions *arguments)
 {
@@ -127,7 +127,8 @@ void refusal_check_call(struct parser *parser, const struct expression *call)
         check_arguments(parser, call->line, method, 1, call->call.arguments);
 }
 
-// Calculates with numbers alone. False: not a number, or an operator that is no arithmetic.
+// Evaluates an expression of numbers. False: it contains something else, or an operator that is not
+// arithmetic.
 static bool calculate(struct rendering *scratch, const struct expression *expression, struct object *number)
 {
     struct object left, right;
@@ -152,7 +153,7 @@ static bool calculate(struct rendering *scratch, const struct expression *expres
     }
 }
 
-// 2**99, 1 // 0
+// Refuses arithmetic that fails, such as 2**99 or 1 // 0.
 static void check_arithmetic(struct parser *parser, const struct expression *binary)
 {
     struct error error = {0};
@@ -181,8 +182,8 @@ void refusal_check_binary(struct parser *parser, const struct expression *binary
     check_arithmetic(parser, binary);
 }
 
-// A method of a text prints as an address in Python. Whether the attribute of a variable is one depends on the
-// variable: a caller that knows it finds the name in the mention.
+// Refuses to print a method of a text, which Python prints as an address. Whether an attribute of a variable
+// is a method depends on the variable; a caller that knows the variable finds the name in the mention.
 void refusal_check_output(struct parser *parser, const struct expression *output)
 {
     if (output->kind == EXPRESSION_CONDITION) {

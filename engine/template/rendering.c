@@ -22,9 +22,9 @@ void rendering_add_text(struct rendering *rendering, struct text text)
                           (struct text_span){start + run.start, start + run.end, run.source});
 }
 
-// In a text transformed as a whole (upper, tojson) the source of each byte is unknown. So the result is
-// divided among the sources in their order, in proportion to their lengths. A source whose share has no byte
-// is recorded as printed.
+// If a text is transformed as a whole (upper, tojson), the source of each byte is unknown. So the result is
+// divided among the sources in their order, in proportion to their lengths. A source whose share is empty is
+// recorded as printed.
 static void share_sources(struct rendering *rendering, size_t start, struct text source,
                           struct text_span first)
 {

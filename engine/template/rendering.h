@@ -1,8 +1,8 @@
-// The state of one rendering: memory, output, limits, error. Used by one thread, for one call of
+// The state of one rendering: memory, output, limits, error. One thread uses it, for one call of
 // template_render.
 //
-// `text` holds the output, followed by the string being built: a builder notes text.size, appends, and takes
-// the tail off again. Builders nest as calls do.
+// `text` holds the output, followed by the string under construction. A builder stores text.size, appends,
+// and then removes the appended part. Builders nest like calls.
 #pragma once
 
 #include "engine/template/container.h"
@@ -15,8 +15,8 @@
 
 enum { RENDERING_GROWING_COUNT = 4 };
 
-// The latest results of concatenations, with spare capacity: `s = s ~ x` in a loop then costs only the size
-// of x. Extending in place is safe: a string that ends earlier never reads the bytes after its end.
+// The latest results of concatenations, with spare capacity. `s = s ~ x` in a loop then costs only the size
+// of x. Extending in place is safe: no string reads bytes after its own end.
 struct growing_text {
     char *data;
     size_t size, capacity;
@@ -58,7 +58,8 @@ struct rendering {
     unsigned growing_next;
 };
 
-// Set the error and leave through failing.target: functions here and above return only on success.
+// Set the error and leave through failing.target. Functions here and in other files return only if they
+// succeed.
 _Noreturn void rendering_fail_with(struct rendering *rendering, enum error_code code, const char *format, ...)
     PRINTF_LIKE(3, 4);
 #define rendering_fail(rendering, ...)       rendering_fail_with(rendering, ERROR_TEMPLATE, __VA_ARGS__)
@@ -80,7 +81,7 @@ static inline void rendering_spend_bytes(struct rendering *rendering, size_t byt
     rendering_spend(rendering, bytes / 64);
 }
 
-// Enclose every recursion in rendering_enter and rendering_leave.
+// Call rendering_enter and rendering_leave around every recursion.
 static inline void rendering_enter(struct rendering *rendering)
 {
     if (__builtin_expect(rendering->depth++ >= TEMPLATE_DEPTH_MAX, 0))
@@ -92,17 +93,17 @@ static inline void rendering_leave(struct rendering *rendering)
     rendering->depth--;
 }
 
-// Appends a string to `text` and keeps track of which of its bytes come from the variables. For the
-// interpreter's own strings buffer_add suffices.
+// Appends a string to `text` and records which of its bytes come from the variables. For strings of the
+// interpreter itself buffer_add suffices.
 void rendering_add_text(struct rendering *rendering, struct text text);
-// Marks all of `text` from `start` on as coming from the variables if any byte of `source`, from which it was
-// made, does.
+// Marks `text` from `start` on as coming from the variables, if any byte of `source` does. `source` is the
+// string from which the text was made.
 void rendering_note_source(struct rendering *rendering, size_t start, struct text source);
-// Records that a byte of the source is printed at offset `at`; source 0: ignored.
+// Records that a byte of the source is printed at offset `at`. Source 0 is ignored.
 void rendering_arrive(struct rendering *rendering, uint32_t source, size_t at);
 void rendering_cut(struct rendering *rendering, size_t size); // truncates `text`
-// Return strings made of: `a` and the tail of `text` from `start` on; that tail alone (both remove it); `a`
-// and `b`.
+// Return strings made of `a` and the tail of `text` from `start` on, of that tail alone (both remove the
+// tail), or of `a` and `b`.
 struct object rendering_append_tail(struct rendering *rendering, struct text a, size_t start);
 struct object rendering_take(struct rendering *rendering, size_t start);
 struct object rendering_concatenate(struct rendering *rendering, struct text a, struct text b);

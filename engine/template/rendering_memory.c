@@ -20,7 +20,7 @@ void rendering_fail_with(struct rendering *rendering, enum error_code code, cons
     longjmp(rendering->failing.target, 1);
 }
 
-// A fault of the host: no line of the template is named.
+// Ends the rendering because of a fault of the host. The message names no line of the template.
 static _Noreturn void fail_memory(struct rendering *rendering)
 {
     rendering->failing.line = 0;

@@ -1,7 +1,8 @@
 #include "engine/template/scope.h"
 #include "engine/template/parser.h"
 
-// A name's slot in the innermost open scope that binds it; `outer` lists its bindings in the scopes around.
+// The slot of a name in the innermost open scope that binds the name. `outer` lists the bindings of the name
+// in the surrounding scopes.
 struct binding {
     struct binding *outer;    // the same name's binding further out
     struct binding *previous; // the scope's previous binding
@@ -11,7 +12,7 @@ struct binding {
 
 struct resolver {
     struct parser *parser;
-    struct binding **innermost; // by name
+    struct binding **innermost; // indexed by name
     uint32_t loop_name;
 };
 

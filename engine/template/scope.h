@@ -35,11 +35,11 @@ struct scope_draft {
 // `procedure`: NULL if the scope belongs to the surrounding procedure.
 struct scope_draft *scope_open(struct parser *parser, struct scope *scope, struct procedure *procedure);
 void scope_close(struct parser *parser);
-// Turns the innermost scope and the scopes inside it into a procedure of their own. None of them may be a
-// procedure yet.
+// Makes the innermost scope and the scopes inside it a separate procedure. None of them may be a procedure
+// yet.
 void scope_make_procedure(struct parser *parser, struct scope_draft *draft, struct procedure *procedure);
 void scope_mention(struct parser *parser, struct expression *name, enum mention_kind kind);
 // Mentions every name of a target: MENTION_SET or MENTION_DECLARED.
 void scope_mention_target(struct parser *parser, struct expression *target, enum mention_kind kind);
-// Fills the scopes, procedures and places of all drafts, from the root down.
+// Fills in the scopes, procedures and places of all drafts, beginning at the root.
 void scope_resolve(struct parser *parser, struct scope_draft *root);

@@ -7,7 +7,7 @@ struct statement_list {
     size_t n_items, capacity;
 };
 
-// The names of the tags that end a body.
+// Names of the tags that end a body.
 struct end_tags {
     const char *names[3];
 };
@@ -47,8 +47,8 @@ static void flush_output(struct parser *parser, struct expression_list *output, 
     add_statement(parser, list, statement);
 }
 
-// Refuses missing filters and tests, as Jinja does at compile time; in a branch that may not run, they fail
-// only when run.
+// Refuses missing filters and tests, as Jinja does at compile time. In a branch that may not run, they fail
+// only when they run.
 static void check_known(struct parser *parser)
 {
     const struct expression *unknown = parser->unknown;
@@ -78,8 +78,8 @@ static void parse_variable(struct parser *parser, struct expression_list *output
     parser_expect(parser, TOKEN_VARIABLE_END);
 }
 
-// Parses up to one of the end tags, whose name is then the current token; ends NULL: up to the end of the
-// template.
+// Parses up to one of the end tags; its name is then the current token. `ends` NULL: parses up to the end of
+// the template.
 static struct statements parse_until(struct parser *parser, const struct end_tags *ends)
 {
     struct statement_list list = {0};
@@ -195,7 +195,8 @@ static void parse_loop_body(struct parser *parser, struct statement *statement)
     scope_close(parser);
 }
 
-// A recursive loop calls itself, so it is a procedure. `recursive` is only seen after the loop's test.
+// Parses `for`. A recursive loop calls itself, so it is a procedure. The word `recursive` follows the loop's
+// test.
 static void parse_for(struct parser *parser, struct statement *statement)
 {
     statement->loop.target = expression_parse_target(parser, TUPLE_UNTIL_IN);

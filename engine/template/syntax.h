@@ -115,14 +115,14 @@ struct comparison_operand {
 struct expression {
     enum expression_kind kind;
     uint32_t line;
-    uint32_t height; // of the tree below; at most TEMPLATE_NESTING_MAX
+    uint32_t height; // height of the tree below this node; at most TEMPLATE_NESTING_MAX
     union {
         struct object literal;
         struct {
             uint32_t name;
             struct place place;
             struct text attribute;           // for a namespace target
-            struct outside_mention *mention; // of a name that is read
+            struct outside_mention *mention; // mention of a name that is read
         } name;
         struct expression_array items; // list, tuple, concatenation; for a dict key, value, key, value...
         struct {
@@ -194,10 +194,10 @@ struct macro_definition {
     struct text name;
     struct expression *target;               // variable for the macro; NULL: body of a call block
     struct expression *hidden[MACRO_HIDDEN]; // names; NULL: not named
-    struct expression *call;                 // of a call block: gets the macro as `caller`
+    struct expression *call;                 // call of a call block, which gets the macro as `caller`
     struct expression **parameters;          // names
     size_t n_parameters;
-    struct expression **defaults; // of the last n_defaults parameters
+    struct expression **defaults; // defaults of the last n_defaults parameters
     size_t n_defaults;
     struct statements body;
     struct procedure procedure;
@@ -221,8 +221,8 @@ struct statement {
         } condition;
         struct {
             struct expression *target;
-            struct expression *test_target;     // the same target in the filter's own scope
-            struct expression *iterable, *test; // test: or NULL
+            struct expression *test_target;     // copy of the target, in the filter's own scope
+            struct expression *iterable, *test; // `test` may be NULL
             struct statements body, otherwise;
             bool uses_loop, is_recursive;
             uint32_t loop_slot;
@@ -239,7 +239,7 @@ struct statement {
     };
 };
 
-// A name that is read, or the member read as `owner.member` (member data NULL: the name itself).
+// A name that is read, or a member that is read as `owner.member`. member data NULL: the name itself.
 struct outside_mention {
     struct outside_mention *next;
     uint32_t name, line;
@@ -249,11 +249,11 @@ struct outside_mention {
 struct template
 {
     struct arena arena;
-    struct text *names; // [n_names] of variables; a name's number is its index
+    struct text *names; // [n_names] names of variables; a name's number is its index
     uint32_t n_names;
-    struct text *words; // [n_words] all names and strings of the code, and their parts between dots, sorted
+    struct text *words; // [n_words] sorted: names and strings of the code, and their parts between dots
     uint32_t n_words;
-    struct outside_mention *first_mention, *last_mention; // in the source's order
+    struct outside_mention *first_mention, *last_mention; // in the order of the source
     bool *is_outside;                                     // [n_names]: some scope reads it from outside
     struct template_refusal refusal;
     uint32_t n_procedures;

@@ -30,26 +30,26 @@ enum {
     TEMPLATE_MEMORY_BYTES_MAX = 256 << 20, // per rendering
 };
 
-// A part of the variables; the caller wants to know whether any text of it is printed.
+// A part of the variables. The caller wants to know whether any of its text is printed.
 struct template_source {
     const struct value *value; // in the variables' tree
-    size_t first;              // offset in the rendered text of its first byte; SIZE_MAX: not printed
+    size_t first;              // offset of its first byte in the rendered text; SIZE_MAX: not printed
 };
 
-// Values visible to a rendering besides the request's own variables.
+// Values that a rendering sees besides the request's own variables.
 struct template_environment {
-    struct text bos_token; // variables of the same names; undefined where data is NULL
+    struct text bos_token; // variables with the same names; undefined if data is NULL
     struct text eos_token, pad_token, unk_token;
     int64_t now_s;    // the job's submission, seconds since 1970 UTC, for strftime_now; 0: unknown, it fails
-    bool is_timeless; // rendered for no job: strftime_now is refused
-    // Gets the spans of the output that come from the variables' strings, however transformed; all other
-    // bytes come from the template itself, or from bos_token and its like. A message's "role" counts as the
-    // template's if it is a plain word, since templates build control tokens from it ("<|" + role + "|>"). A
-    // transformed string (upper, tojson) counts as a whole. NULL: not wanted.
+    bool is_timeless; // rendered without a job: strftime_now is refused
+    // Gets the spans of the output that come from strings of the variables, transformed or not. All other
+    // bytes come from the template, or from bos_token and similar variables. A message's "role" counts as the
+    // template's if it is a plain word, because templates build control tokens from it ("<|" + role + "|>").
+    // A transformed string (upper, tojson) counts as a whole. NULL: not wanted.
     struct text_spans *content;
-    // [n_sources] NULL: not wanted. In the tree's order, all in one variable, not nested in each other. The
-    // caller sets `value`; the rendering sets `first`, the offset of the first byte of its strings or of a
-    // string made from them.
+    // [n_sources] parts in the order of the tree, all in one variable, none within another; NULL: not wanted.
+    // The caller sets `value`. The rendering sets `first`, the offset of the first byte of their strings, or
+    // of a string made from them.
     struct template_source *sources;
     uint32_t n_sources;
     bool none_is_empty; // none prints as "", not as "None"; tests and tojson still see none
@@ -59,9 +59,10 @@ struct template_environment {
 // Errors: STATUS_REFUSE, ERROR_TEMPLATE, with the line.
 enum status template_parse(struct template **template, struct text source, struct error *error) WARN_UNUSED;
 void template_destroy(struct template *template);
-// Whether the rendered text may depend on the environment's `now_s`: the template mentions strftime_now.
+// True if the rendered text may depend on `now_s` of the environment: the template contains the name
+// strftime_now.
 bool template_reads_time(const struct template *template);
-// Whether `word` occurs in the template's code as a name, a string, or a part of a dotted string: `m.word`,
+// True if `word` occurs in the template's code as a name, a string, or a part of a dotted string: `m.word`,
 // `m['word']`, `m.role == 'word'`. Printed text and comments do not count.
 bool template_names(const struct template *template, struct text word);
 // A variable that the template reads from outside, or a member of it named by a literal: `row.title`,
@@ -72,24 +73,25 @@ struct template_mention {
     struct text printed; // {{ }} prints the attribute of that name, as it is; data NULL: something else
     uint32_t line;
 };
-// Whether text has a method of that name, which can be called but not printed.
+// True if text has a method of that name. It can be called but not printed.
 bool template_is_text_method(struct text name);
-// A part of the template that fails whatever the variables are, if it runs at all: an unknown filter or test
+// A part of the template that always fails if it runs, whatever the variables are: an unknown filter or test
 // in a branch, arguments that a function does not accept, a bad format, a refused method. Jinja finds these
-// at run time; a caller that renders thousands of rows wants to know before. text[0] is NUL: nothing found.
+// at run time. A caller that renders thousands of rows wants to know earlier. text[0] is NUL if nothing was
+// found.
 struct template_refusal {
     uint32_t line;
     char text[200];
 };
 const struct template_refusal *template_find_refusal(const struct template *template);
-// Calls `receive` for every mention in source order, global functions excluded. Texts live as long as the
-// template.
+// Calls `receive` for every mention in source order, except global functions. The texts are valid as long as
+// the template.
 void template_mentions(const struct template *template,
                        void (*receive)(void *context, const struct template_mention *mention), void *context);
-// `variables`: NULL or an object (messages, tools, documents, any others). add_generation_prompt defaults to
-// true; bos_token and its like may be overridden. Appends to `out`, which an error leaves unchanged. Errors:
-// STATUS_REJECT with ERROR_TEMPLATE (including raise_exception's message) or ERROR_LIMIT_EXCEEDED, with the
-// line.
+// Renders the template. `variables` is NULL or an object (messages, tools, documents and any others).
+// add_generation_prompt defaults to true; bos_token and similar variables may be overridden. Appends to
+// `out`, which is unchanged after an error. Errors: STATUS_REJECT with ERROR_TEMPLATE (also raised by
+// raise_exception) or ERROR_LIMIT_EXCEEDED, with the line.
 enum status template_render(const struct template *template, const struct value *variables,
                             const struct template_environment *environment, struct buffer *out,
                             struct error *error) WARN_UNUSED;

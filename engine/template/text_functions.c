@@ -123,8 +123,8 @@ static bool has_affix(struct text text, struct text affix, bool at_end)
            (!affix.size || memcmp(text.data + offset, affix.data, affix.size) == 0);
 }
 
-// The slice of the text between two arguments, as Python's methods read them. False: start > end, where not
-// even an empty text is found.
+// Returns the part of the text between two arguments, as Python's methods interpret them. False: start > end,
+// where even an empty text is not found.
 static bool between(struct rendering *rendering, struct text text, const struct object *start,
                     const struct object *end, struct text *part)
 {

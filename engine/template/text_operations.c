@@ -13,15 +13,15 @@ void text_spend_search(struct rendering *rendering, struct text text, struct tex
     rendering_spend(rendering, text.size / 64 * (1 + part.size / 8));
 }
 
-// Whether a word starts after `before`: by Python's str.title, or by Jinja's filter `title`.
+// True if a word starts after `before`, by the rule of Python's str.title or of Jinja's filter `title`.
 static bool starts_word(uint32_t before, enum text_case to)
 {
     bool is_mark = before && before < 128 && strchr("-({[<", (int)before);
     return to == CASE_TITLE ? !character_is_cased(before) : is_mark || codepoint_is_space(before);
 }
 
-// The lower case of a capital sigma at [start, end) of `word`: a final sigma if a letter comes before it and
-// none after (Unicode 14, section 3.13, "Final_Sigma").
+// Returns the lower case of a capital sigma at [start, end) of `word`. It is a final sigma if a letter
+// precedes it and none follows (Unicode 14, section 3.13, "Final_Sigma").
 static uint32_t lower_sigma(struct text word, size_t start, size_t end)
 {
     uint32_t codepoint = 0;
@@ -35,8 +35,8 @@ static uint32_t lower_sigma(struct text word, size_t start, size_t end)
     return is_cased && !(codepoint && character_is_cased(codepoint)) ? FINAL_SIGMA : SMALL_SIGMA;
 }
 
-// The rest of the word that starts at `start`, after its first character: the filter `title` lower-cases it
-// separately.
+// Returns the rest of the word that starts at `start`, after its first character. The filter `title` converts
+// it to lower case separately.
 static struct text rest_of_word(struct text text, size_t start)
 {
     codepoints_next(text, &start);

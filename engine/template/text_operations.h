@@ -3,8 +3,8 @@
 
 #include "engine/template/object.h"
 
-// Counts the work of searching for `part` from the end, or of stripping its characters: it grows with the
-// length of `part`.
+// Counts the work of searching for `part` from the end, or of stripping its characters, which depends on its
+// length.
 void text_spend_search(struct rendering *rendering, struct text text, struct text part);
 
 enum text_case {
@@ -27,7 +27,8 @@ struct object text_replace(struct rendering *rendering, struct text text, struct
 size_t text_find(struct text text, struct text part, bool last);
 // The lines, as str.splitlines; with_ends: with their line breaks.
 struct object text_split_lines(struct rendering *rendering, struct text text, bool with_ends);
-// Every step-th character from `first` to before `last`; step is not 0. Bounds as slice.indices returns them.
+// Takes every step-th character from `first` to before `last`; step is not 0. slice.indices computes such
+// bounds.
 struct object text_pick(struct rendering *rendering, struct text text, int64_t first, int64_t last,
                         int64_t step);
 // As str.split and str.rsplit; separator data NULL: runs of whitespace.

@@ -54,7 +54,8 @@ static bool is_hyphen(struct text text, size_t at)
     return is_letter(character_at(text, next));
 }
 
-// The end of a run of two or more dashes between words ("a--b") that starts at `at`; `at` if there is none.
+// Returns the end of a run of two or more dashes between words ("a--b") that starts at `at`, or `at` if there
+// is none.
 static size_t dash_end(struct text text, size_t at)
 {
     size_t end = at;
@@ -66,7 +67,7 @@ static size_t dash_end(struct text text, size_t at)
     return is_after_word && end - at >= 2 && character_is_of_word(character_at(text, end)) ? end : at;
 }
 
-// The end of the chunk that starts at `start`. A chunk is only broken if it is longer than a line.
+// Returns the end of the chunk that starts at `start`. A chunk is broken only if it is longer than a line.
 static size_t piece_end(const struct wrapping *wrapping, struct text text, size_t start)
 {
     size_t end = start;
@@ -97,7 +98,7 @@ static void add_line(struct rendering *rendering, struct wrapping *wrapping, str
     rendering_check_text(rendering);
 }
 
-// How many bytes of a chunk longer than a line fit into the remaining `room`, in characters.
+// Returns how many bytes of a chunk that is longer than a line fit in the remaining `room`, in characters.
 static size_t break_piece(const struct wrapping *wrapping, struct text piece, size_t room)
 {
     size_t cut = codepoints_offset(piece, room);

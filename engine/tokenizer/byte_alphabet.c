@@ -5,7 +5,7 @@ static bool is_itself(unsigned byte)
     return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
 }
 
-// Bytes that do not stand for themselves: 0x00-0x20 (33), 0x7F-0xA0 (34), 0xAD.
+// The bytes that are not written as themselves are 0x00-0x20 (33), 0x7F-0xA0 (34) and 0xAD.
 uint32_t byte_alphabet_character(unsigned char byte)
 {
     if (is_itself(byte))

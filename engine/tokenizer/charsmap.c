@@ -32,7 +32,7 @@ static uint32_t value_of(uint32_t unit)
     return unit & ~(UINT32_C(1) << 31);
 }
 
-// The offset, which leads from a node to its children.
+// Returns the offset that leads from a node to its children.
 static size_t offset_of(uint32_t unit)
 {
     return (size_t)(unit >> 10) << ((unit & (1 << 9)) >> 6);
@@ -42,7 +42,8 @@ static size_t offset_of(uint32_t unit)
 
 enum { UNSEEN, ON_PATH, CHECKED };
 
-// A walk over the nodes that a text can reach. Nodes may share children, but not lead back to themselves.
+// A walk over the nodes that a text can reach. Nodes may share children, but must not lead back to
+// themselves.
 struct trie_walk {
     const struct charsmap *charsmap;
     unsigned char *states; // [n_units]
@@ -174,7 +175,8 @@ static bool is_ascii(char byte)
     return (unsigned char)byte < 0x80;
 }
 
-// A cluster is one ASCII character if another one follows it, except CR LF.
+// Returns the end of an ASCII character that is a cluster by itself: another ASCII character follows, and the
+// two are not CR LF.
 static size_t plain_end(struct text text, size_t at, const bool changes[128])
 {
     while (at < text.size && is_ascii(text.data[at]) && !changes[(unsigned char)text.data[at]] &&
@@ -215,7 +217,7 @@ void charsmap_normalize(const struct charsmap *charsmap, struct text text, struc
 
 // --- SentencePiece ---
 
-// What the start of `text` becomes; *size: the bytes it stands for.
+// Returns the replacement of the start of `text`; *size becomes the number of bytes it replaces.
 static struct text normalized_prefix(const struct charsmap *charsmap, const struct special_matcher *kept,
                                      struct text text, size_t *size)
 {

@@ -29,22 +29,24 @@ struct charsmap {
 // STATUS_REFUSE if the bytes are not such a map: sizes, a loop of the trie, replacements outside the map.
 enum status charsmap_open(struct charsmap *charsmap, struct text bytes, struct error *error) WARN_UNUSED;
 
-// The rule for the shortest or the longest prefix of `text` that has one; returns the prefix's size, 0: none.
+// Finds the rule for the shortest or the longest prefix of `text` that has one. Returns the size of the
+// prefix; 0: none.
 size_t charsmap_find(const struct charsmap *charsmap, struct text text, bool longest,
                      struct text *replacement);
 
-// Appends the text as "Precompiled" of tokenizer.json normalizes it: a grapheme cluster of at most five bytes is
-// replaced by the rule of its shortest prefix, else each of its characters.
+// Appends the text as "Precompiled" of tokenizer.json normalizes it. If a grapheme cluster has at most five
+// bytes and its shortest prefix has a rule, the rule replaces the cluster. Otherwise each of its characters
+// is replaced.
 void charsmap_normalize(const struct charsmap *charsmap, struct text text, struct buffer *out);
 
-// How SentencePiece itself normalizes.
+// Settings of SentencePiece's own normalization.
 struct sentencepiece_rules {
     bool adds_blank;     // before the text (add_dummy_prefix)
     bool removes_blanks; // at both ends, and all but one between words (remove_extra_whitespaces)
     bool keeps_blanks;   // does not write U+2581 for blanks (escape_whitespaces false)
-    bool blank_is_last;  // adds_blank: after the text (treat_whitespace_as_suffix)
+    bool blank_is_last;  // adds_blank adds it after the text (treat_whitespace_as_suffix)
 };
 
-// Appends the text as SentencePiece normalizes it; `kept` (may be NULL) matches text that no rule changes.
+// Appends the text as SentencePiece normalizes it. `kept` (may be NULL) finds text that no rule changes.
 void charsmap_normalize_sentence(const struct charsmap *charsmap, const struct sentencepiece_rules *rules,
                                  const struct special_matcher *kept, struct text text, struct buffer *out);

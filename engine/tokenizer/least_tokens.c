@@ -1,8 +1,9 @@
-// A lower bound on the number of tokens of a text, computed without encoding it: the bytes of the text
-// divided by the maximum bytes of one token. It holds because encoding drops no counted byte. A text consists
-// of special tokens, of blanks that such a token strips, and of plain text. Plain text is normalized, grows
-// where blanks are inserted or written as U+2581, is split into words without gaps, and becomes symbols whose
-// concatenation is the word. A byte-level vocabulary drops the bytes it lacks: these are not counted.
+// Computes a lower bound on the number of tokens of a text without encoding it: the bytes of the text divided
+// by the maximum bytes of one token. The bound holds because encoding drops no counted byte. A text consists
+// of special tokens, of blanks that such tokens strip, and of plain text. Plain text is normalized, and grows
+// if blanks are inserted or written as U+2581. Then it is split into words without gaps, and a word becomes
+// symbols whose concatenation is the word. A byte-level vocabulary drops the bytes it lacks, so these are not
+// counted.
 #include "engine/tokenizer/tokenizer_parts.h"
 
 enum { CHARACTER_BYTES_MAX = 4 };
@@ -13,9 +14,9 @@ static bool has_byte(const struct tokenizer *tokenizer, int byte)
     return id >= 0 && id < tokenizer->n_tokens;
 }
 
-// Whether every character that the vocabulary lacks becomes one unknown token (not fused). Its form must be
-// at least as long as a character: otherwise a token merged from it could cover more bytes than its own form
-// has.
+// True if every character that the vocabulary lacks becomes a separate unknown token. The form of this token
+// must be at least as long as a character; otherwise a token merged from it could cover more bytes than its
+// own form has.
 static bool has_unknown(const struct tokenizer *tokenizer)
 {
     int32_t id = tokenizer->ids.unknown;
@@ -37,7 +38,7 @@ static bool find_counted(struct tokenizer *tokenizer)
         has_all = false;
         bound->counts[byte] = !tokenizer->rules.byte_level;
     }
-    // with a normalizer, a dropped byte may come from a byte that counts
+    // With a normalizer, a dropped byte may come from a byte that is counted.
     return has_all ||
            (tokenizer->rules.byte_level ? tokenizer->normalizer.n_steps == 0 : has_unknown(tokenizer));
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Up to this many symbols a linear scan for the lowest rank before each merge is faster than a heap.
+// Up to this number of symbols, a linear scan for the lowest rank before each merge is faster than a heap.
 enum { SHORT_WORD = 48 };
 
 static const uint32_t no_rank = UINT32_MAX;
@@ -69,7 +69,7 @@ void merge_table_finish(struct merge_table *table)
     *table = (struct merge_table){0};
 }
 
-// The rule for a pair; rank no_rank: the pair does not merge.
+// Finds the rule for a pair. rank no_rank: the pair does not merge.
 static struct merge_rule rule_of(const struct merge_table *table, int32_t left, int32_t right)
 {
     static const struct merge_rule none = {0, UINT32_MAX, MERGE_NO_SYMBOL};
@@ -113,7 +113,7 @@ static bool reserve_scratch(struct merge_scratch *scratch, size_t n_symbols)
     scratch->next = malloc(n_symbols * sizeof *scratch->next);
     scratch->previous = malloc(n_symbols * sizeof *scratch->previous);
     scratch->ranks = malloc(n_symbols * sizeof *scratch->ranks);
-    // Each merge removes one heap entry and adds at most two; there are fewer merges than symbols.
+    // Each merge removes one heap entry and adds at most two, and there are fewer merges than symbols.
     scratch->heap_capacity = 2 * n_symbols;
     scratch->heap = malloc(scratch->heap_capacity * sizeof *scratch->heap);
     if (!scratch->next || !scratch->previous || !scratch->ranks || !scratch->heap) {

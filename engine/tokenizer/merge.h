@@ -31,13 +31,14 @@ struct merge_scratch {
     size_t n_heap, heap_capacity;
 };
 
-// Reserves room for that many rules: growing in steps would touch new memory at each step. False: no memory.
+// Reserves room for that many rules. Growing in steps would touch new memory at each step. False: out of
+// memory.
 bool merge_table_reserve(struct merge_table *table, size_t n_rules);
-// False: no memory. A pair that already has a rule keeps its rank.
+// Adds a rule. A pair that already has a rule keeps its rank. False: out of memory.
 bool merge_table_add(struct merge_table *table, int32_t left, int32_t right, uint32_t rank, int32_t merged);
 void merge_table_finish(struct merge_table *table);
 
-// Merges `symbols` in place and returns how many remain; SIZE_MAX: no memory. O(n log n) in the number of
+// Merges `symbols` in place and returns how many remain; SIZE_MAX: out of memory. O(n log n) in the number of
 // symbols, which must be below 2^32.
 size_t merge_symbols(const struct merge_table *table, struct merge_scratch *scratch, int32_t *symbols,
                      size_t n_symbols);

@@ -27,7 +27,7 @@ static void put_replaced(struct text text, const struct normalizer_step *step, s
     }
 }
 
-// False: no memory.
+// False: out of memory.
 static bool put_matches(struct text text, const struct normalizer_step *step, struct buffer *out)
 {
     size_t at = 0, start, end;
@@ -82,7 +82,7 @@ static enum unicode_form form_of(enum normalizer_kind kind)
                                     : FORM_NFKD;
 }
 
-// False: no memory.
+// False: out of memory.
 static bool run_step(const struct normalizer_step *step, struct text text, struct buffer *out)
 {
     switch (step->kind) {
@@ -155,9 +155,9 @@ void normalizer_finish(struct normalizer *normalizer)
     *normalizer = (struct normalizer){0};
 }
 
-// Bounds on how much a step shrinks a text. A normal form keeps at least a quarter of the characters, because
-// a composed character has at most 4 in its canonical decomposition (UAX #15); lower case keeps all of them.
-// A character has 1 to 4 bytes. ASCII keeps its length.
+// Bounds on how much a step can shrink a text. A normal form keeps at least a quarter of the characters,
+// because the canonical decomposition of a character has at most 4 characters (UAX #15). Lower case keeps all
+// of them. A character has 1 to 4 bytes. ASCII keeps its length.
 enum { FORM_SHRINKS = 16, LOWERCASE_SHRINKS = 4, SHRINKS_MAX = 1 << 20 };
 
 size_t normalizer_shrinks(const struct normalizer *normalizer, bool is_ascii)

@@ -124,7 +124,7 @@ static void add_cleaned(uint32_t codepoint, struct text bytes, unsigned options,
         buffer_add_byte(out, ' ');
 }
 
-// What becomes of the ASCII characters: 0: dropped.
+// Fills in the replacement of each ASCII character; 0: the character is dropped.
 static void fill_ascii(unsigned options, char ascii[128])
 {
     for (unsigned i = 0; i < 128; i++) {
@@ -187,7 +187,8 @@ static void add_without(struct text text, bool (*is_dropped_one)(uint32_t), stru
     }
 }
 
-// Marks are reordered among themselves only, so a run without ASCII is decomposed alone.
+// Decomposes a run without ASCII. Marks are reordered among themselves only, so the run can be decomposed
+// alone.
 static void add_other(struct text run, unsigned options, struct buffer scratch[2], struct buffer *out)
 {
     if (options & BERT_ACCENTS) {

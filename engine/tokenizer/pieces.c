@@ -7,7 +7,7 @@
 
 // --- Build ---
 
-// A piece of the model, as tokens added beside it are not.
+// True if the token is a piece of the model. Added tokens are not.
 static bool is_piece(const struct vocabulary *vocabulary, size_t id)
 {
     unsigned flags = vocabulary->flags[id];
@@ -44,7 +44,8 @@ static bool build_word_pieces(struct piece_model *pieces, const struct vocabular
     return done;
 }
 
-// SentencePiece's limits of scores are floats of normal pieces; FLT_MIN is its start for the highest.
+// Finds the lowest and highest score of normal pieces, as floats like in SentencePiece. The search for the
+// highest begins at FLT_MIN, as there.
 static void find_limits(struct piece_model *pieces, const struct vocabulary *vocabulary)
 {
     double least = pieces->single ? FLT_MAX : INFINITY, most = FLT_MIN;
@@ -153,7 +154,7 @@ static bool reserve_paths(struct piece_scratch *scratch, size_t n)
     return true;
 }
 
-// The first of paths with equal sums stays, as in both libraries: its last piece is longest.
+// Keeps the earlier path if sums are equal, as both libraries do: its last piece is longer.
 static void offer_path(const struct piece_model *pieces, struct piece_path *path, double score, size_t start,
                        int32_t id)
 {
@@ -177,7 +178,8 @@ static size_t character_size(struct text text, size_t at)
     return size < text.size - at ? size : text.size - at;
 }
 
-// Extends the best path that ends at `at` by each piece and, if no piece is its one character, by an unknown one.
+// Extends the best path that ends at `at` by each possible piece. If no piece is the single character at
+// `at`, also extends it by an unknown character.
 static void extend_path(const struct piece_model *pieces, struct piece_path *paths, struct text word,
                         size_t at, size_t size)
 {
@@ -199,8 +201,8 @@ static void extend_path(const struct piece_model *pieces, struct piece_path *pat
     offer_path(pieces, &paths[at + size], pieces->unknown_score + score, at, pieces->unknown);
 }
 
-// A run of unknown characters: byte tokens, else one unknown token. In tokenizers a run that happens to be a
-// piece is this piece.
+// Adds a run of unknown characters as byte tokens or as one unknown token. In tokenizers, a run that equals a
+// piece becomes that piece.
 static void add_unknown(const struct piece_model *pieces, struct text run, struct token_array *ids)
 {
     int32_t id = pieces->single ? -1 : piece_trie_find(&pieces->starts, run);
@@ -213,7 +215,7 @@ static void add_unknown(const struct piece_model *pieces, struct text run, struc
         token_array_add(ids, id < 0 ? pieces->unknown : id);
 }
 
-// Follows the best path back; the sum of a place becomes the end of the piece that starts there.
+// Follows the best path backwards and stores, at the start of each piece, its end in place of the sum.
 static void link_forward(struct piece_path *paths, size_t end)
 {
     for (size_t start; end > 0; end = start) {

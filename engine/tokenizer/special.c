@@ -100,8 +100,8 @@ bool special_match_at(const struct special_matcher *matcher, struct text text, s
     return match_at(matcher, text, start, (struct special_controls){.any = true}, match);
 }
 
-// The next byte that can start a token; text.size: none. If all tokens start with the same byte (mostly "<"),
-// memchr finds it.
+// Returns the next byte that can start a token; text.size: none. If all tokens start with the same byte
+// (usually "<"), memchr finds it.
 static size_t next_start(const struct special_matcher *matcher, struct text text, size_t at, bool controls)
 {
     if (matcher->n_roots == 1) {

@@ -1,6 +1,6 @@
-// Finds added tokens (control and user-defined ones) in text: the leftmost match, and the longest of those
-// with the same start. A trie over the tokens' bytes; immutable once built. Worst-case time: size of the text
-// times size of the longest token.
+// Finds added tokens (control and user-defined ones) in text: the leftmost match, and the longest one if
+// several start there. A trie over the tokens' bytes, immutable once built. The worst-case time is the size
+// of the text times the size of the longest token.
 #pragma once
 
 #include "schemas/base/span.h"
@@ -32,20 +32,20 @@ struct special_match {
     int32_t id;
 };
 
-// False: no memory. An empty text is ignored.
+// False: out of memory. An empty text is ignored.
 bool special_add(struct special_matcher *matcher, struct text text, int32_t id, bool is_control);
 void special_finish(struct special_matcher *matcher);
 
-// Which control tokens match: none (`any` false), all, or, if `plain` is not NULL, those that do not overlap
-// its spans.
+// Which control tokens match: none (`any` false); all; or, with `plain`, those that do not overlap its spans.
 struct special_controls {
     bool any;
     const struct text_spans *plain;
 };
 
-// The first match in text[from..]. False: none.
+// Finds the first match in text[from..]. False: none.
 bool special_find(const struct special_matcher *matcher, struct text text, size_t from,
                   struct special_controls controls, struct special_match *match);
-// The longest match that starts at text[start], start < text.size; control tokens match too. False: none.
+// Finds the longest match that starts at text[start], start < text.size. Control tokens match too. False:
+// none.
 bool special_match_at(const struct special_matcher *matcher, struct text text, size_t start,
                       struct special_match *match);

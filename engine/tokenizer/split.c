@@ -96,12 +96,12 @@ struct split_run {
 
 static void run_stage(struct split_run *run, size_t index, const char *at, const char *end);
 
-// The segments of a text, matches and what is between them, joined as the stage's behavior says.
+// Segments of a text: matches and the text between them, joined according to the stage's behavior.
 struct segments {
     struct split_run *run;
     size_t index;
     const char *data;
-    size_t start, end; // of the joined segments; empty: none
+    size_t start, end; // range of the joined segments; empty: none
     bool was_match;
 };
 
@@ -141,7 +141,8 @@ static void add_segment(struct segments *segments, size_t start, size_t end, boo
         segments->start = end;
 }
 
-// An empty match cuts, but not where the match before it ended (onig's FindMatches, as tokenizers uses it).
+// An empty match cuts the text, except where the previous match ended (as in onig's FindMatches, which
+// tokenizers uses).
 static void run_pattern(struct split_run *run, size_t index, const char *data, size_t size)
 {
     struct segments segments = {.run = run, .index = index, .data = data};
@@ -176,7 +177,7 @@ static bool drops_piece(const struct split_stage *stage, const char *at, const c
     return stage->definition.drops_space && unicode_at(stage->table, at, end).class & CLASS_SPACE;
 }
 
-// Passes pieces in batches: a call for each would cost as much as encoding most of them.
+// Passes pieces in batches, because a call for each piece would cost as much as encoding it, in most cases.
 static void run_last_stage(struct split_run *run, const struct split_stage *stage, const char *at,
                            const char *end)
 {

@@ -15,7 +15,7 @@ struct splitter;
 struct splitter_traits {
     const char *name;    // as in tokenizer.ggml.pre
     bool ignores_merges; // a word that is a token becomes that token, without merging
-    bool adds_bos;       // unless the file sets it
+    bool adds_bos;       // the default if the file does not set it
 };
 
 // STATUS_REFUSE, ERROR_UNKNOWN_TYPE for an unknown name.
@@ -25,14 +25,14 @@ const struct splitter_traits *splitter_traits(const struct splitter *splitter);
 
 enum { SPLIT_WORDS_MAX = 16 };
 
-// Whether a stage drops text: then the pieces are not the whole text. NULL: false.
+// True if a stage drops text; then the pieces are not the whole text. NULL: false.
 bool splitter_drops(const struct splitter *splitter);
 
-// Receives consecutive pieces: `data` is the start of the first, sizes[n_words] are their bytes; n_words is 1
-// to SPLIT_WORDS_MAX.
+// Receives consecutive pieces. `data` is the start of the first one, and sizes[n_words] are their sizes in
+// bytes. n_words is 1 to SPLIT_WORDS_MAX.
 typedef void take_words(void *context, const char *data, const size_t *sizes, size_t n_words);
 
 // Calls `words` for the pieces of `text` in order. Pieces are not empty, and their concatenation is the text,
-// unless a stage drops some. False: no memory (only patterns that run on PCRE2 need any).
+// unless a stage drops some. False: out of memory (only patterns that run on PCRE2 need any).
 bool splitter_run(const struct splitter *splitter, struct text text, take_words *words,
                   void *context) WARN_UNUSED;

@@ -17,8 +17,8 @@ enum status split_pattern_open(struct split_pattern **pattern, struct text expre
                                struct error *error) WARN_UNUSED;
 void split_pattern_close(struct split_pattern *pattern);
 
-// The first match in text[at..], which may be empty: its start and end. Invalid UTF-8 matches nothing. No
-// limit of PCRE2 ends a search early; time grows with the expression's backtracking. False: no memory.
-// Without a match *start and *end are the text's size.
+// Finds the first match in text[at..], which may be empty: its start and end. Without a match both are the
+// text's size. Invalid UTF-8 matches nothing. No limit of PCRE2 ends a search early, so the time depends on
+// the backtracking of the expression. False: out of memory.
 bool split_pattern_find(const struct split_pattern *pattern, struct text text, size_t at, size_t *start,
                         size_t *end) WARN_UNUSED;

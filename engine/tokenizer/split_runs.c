@@ -1,4 +1,4 @@
-// Split patterns that isolate runs of a character set; the text between two runs is a piece of its own.
+// Split patterns that isolate runs of a character set. The text between two runs is a separate piece.
 #include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/split_stage.h"
 
@@ -34,7 +34,8 @@ void split_set_prepare(struct split_stage *stage)
         stage->ascii[i] = (stage->table->ascii[i] & set->classes || in_ranges(set, i)) != set->negated;
 }
 
-// A run of run_min to run_max characters at `at`; NULL: no run. At most `limit` characters are scanned.
+// Returns the end of a run of run_min to run_max characters at `at`; NULL: no run. Scans at most `limit`
+// characters.
 static const char *end_of_run(const struct split_stage *stage, const char *at, const char *end,
                               unsigned limit)
 {
@@ -71,8 +72,8 @@ const char *split_run(const struct split_stage *stage, const char *at, const cha
     return at;
 }
 
-// \p{N}+ or, with run_max 1, \p{N}, of GPT-2's byte alphabet: digits, and the bytes spelled Â² Â³ Â¹ Â¼ Â½ Â¾, each
-// the character of its number.
+// True for a number in GPT-2's byte alphabet, \p{N}: a digit, or one of the bytes spelled Â² Â³ Â¹ Â¼ Â½ Â¾,
+// each of which is the character with its number.
 static bool is_byte_number(char c)
 {
     unsigned char byte = (unsigned char)c;
@@ -104,10 +105,10 @@ const char *split_trailing_space(const struct split_stage *stage, const char *at
     return run && run > start ? run : end;
 }
 
-// Groups numbers by three digits from the right. The piece is the leading one or two digits if the length is
-// not a multiple of three, else the whole number, which the next stage (split_threes) cuts: "1234567" becomes
-// 1|234567, then 1|234|567. With `ends_at_words` a number followed by a letter, a mark or an underscore is
-// part of the surrounding text: \d{1,3}(?=(?:\d{3})*\b).
+// Groups numbers by three digits from the right. If the length is not a multiple of three, the piece is the
+// leading one or two digits; else it is the whole number, which the next stage (split_threes) cuts. So
+// "1234567" becomes 1|234567, then 1|234|567. With `ends_at_words`, a number followed by a letter, a mark or
+// an underscore belongs to the surrounding text: \d{1,3}(?=(?:\d{3})*\b).
 static const char *match_number(const struct split_stage *stage, const char *at, const char *end,
                                 const char **after)
 {
@@ -141,7 +142,7 @@ const char *split_number_from_right(const struct split_stage *stage, const char 
     return at;
 }
 
-// The stage after split_number_from_right: cuts pieces that end with a digit into threes.
+// The stage after split_number_from_right. Cuts pieces that end with a digit into groups of three.
 const char *split_threes(const struct split_stage *stage, const char *at, const char *end)
 {
     const char *last = end - 1;

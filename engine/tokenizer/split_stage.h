@@ -15,7 +15,7 @@ struct split_stage;
 
 enum { SPLIT_STAGES_MAX = 8 };
 
-// Called for successive pieces of a text: `at` is where the previous piece ended (before `end`); returns the
+// Called for successive pieces of a text. `at` is the end of the previous piece (before `end`). Returns the
 // end of this piece (after `at`).
 typedef const char *split_end(const struct split_stage *stage, const char *at, const char *end);
 
@@ -23,7 +23,7 @@ struct split_range {
     uint32_t first, last;
 };
 
-// A set of characters: the union of classes and ranges; negated: its complement.
+// A set of characters: the union of classes and ranges, or its complement if negated.
 struct split_set {
     unsigned classes;
     bool negated;
@@ -33,9 +33,10 @@ struct split_set {
 
 enum split_lead { SPLIT_LEAD_NONE, SPLIT_LEAD_BLANK, SPLIT_LEAD_SPACE };
 
-// What becomes of the matches of a regular expression, and with `inverts` of the text between them, which
-// then counts as the match (github.com/huggingface/tokenizers, SplitDelimiterBehavior): a piece of its own;
-// dropped; joined with the piece before or after it that is no match; adjacent ones joined.
+// What happens to the matches of a regular expression (github.com/huggingface/tokenizers,
+// SplitDelimiterBehavior). In this order: a match is a separate piece; is dropped; is joined with the
+// previous piece that is not a match; with the next one; adjacent matches are joined. With `inverts` the text
+// between two matches counts as the match.
 enum split_behavior { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_WITH_PREVIOUS, SPLIT_WITH_NEXT, SPLIT_CONTIGUOUS };
 
 // Definition of a stage, as listed in split_names.c.
@@ -48,7 +49,7 @@ struct split_definition {
     // split_words.c
     unsigned letters;     // the classes that count as letters in words
     unsigned digits_max;  // digits in one piece; 0: no limit
-    bool contractions;    // 's, 'll, ...: a piece of their own (words), or part of the previous word (cased)
+    bool contractions;    // 's, 'll, ...: a separate piece (words), or part of the previous word (cased)
     bool newlines_follow; // punctuation includes the newlines after it
     bool slashes_follow;  // and slashes
     bool set_is_apart;    // cased words: runs of `set` are pieces; its characters are in no word
@@ -83,18 +84,18 @@ enum status splitter_create(struct splitter **splitter, const struct splitter_de
                             const char *name, struct error *error) WARN_UNUSED;
 // The name of the first pre-tokenizer with exactly these stages; NULL: none.
 const char *splitter_name_of(const struct splitter_definition *definition);
-// Whether every text is matched from end to end, so that no text is between two matches.
+// True if matches cover every text from end to end, so that no text is between two matches.
 bool split_matches_all(const struct split_definition *definition);
 // Stages that tokenizer.json specifies by type instead of by expression.
 const struct split_definition *split_digits(bool individual);
-// Digits after ByteLevel: of the characters that spell bytes in GPT-2's byte alphabet.
+// Digits after ByteLevel: the characters that spell digit bytes in GPT-2's byte alphabet.
 const struct split_definition *split_byte_digits(bool individual);
 bool split_is_ascii_digits(const struct split_definition *definition); // [0-9][0-9][0-9]
 const struct split_definition *split_punctuation(bool contiguous);
 // The same for WordPiece and Unigram, and their other pre-tokenizers: "Punctuation", "Whitespace",
-// "WhitespaceSplit", "BertPreTokenizer". NULL: none of these.
+// "WhitespaceSplit", "BertPreTokenizer". NULL: the type is none of these.
 const struct split_definition *split_of_type(struct text type, bool contiguous);
-// The hand-written stage of a regular expression; NULL: there is none.
+// Returns the hand-written stage for a regular expression; NULL: none exists.
 const struct split_definition *split_of_expression(struct text expression);
 
 // Hand-written patterns; each implementation shows its regular expression.

@@ -54,7 +54,7 @@ static const char *skip_table(const struct split_stage *stage, const char *at, c
     }
 }
 
-// The end of the run of characters of these classes.
+// Returns the end of the run of characters of these classes.
 static const char *skip_classes(const struct split_stage *stage, const char *at, const char *end,
                                 unsigned classes)
 {
@@ -63,7 +63,7 @@ static const char *skip_classes(const struct split_stage *stage, const char *at,
     return skip_table(stage, at, end, classes);
 }
 
-// The same for characters of none of these classes.
+// Returns the end of the run of characters of no class among these.
 static const char *skip_others(const struct split_stage *stage, const char *at, const char *end,
                                unsigned classes)
 {
@@ -134,7 +134,7 @@ static const char *end_of_contraction(const char *at, const char *end, bool any_
     return two ? at + 3 : at;
 }
 
-// The end of split_gpt2's match if the text does not start with ASCII letters.
+// Returns the end of split_gpt2's match if the text does not start with ASCII letters.
 static __attribute__((noinline)) const char *end_of_other(const struct split_stage *stage, const char *at,
                                                           const char *end)
 {
@@ -297,7 +297,7 @@ static bool is_ascii_punctuation(char byte)
            !(byte >= 'A' && byte <= 'Z');
 }
 
-// The end of a match of split_deepseek3 at `at`; `at` without a match.
+// Returns the end of a match of split_deepseek3 at `at`; `at` if there is none.
 static const char *match_deepseek3(const struct split_stage *stage, const char *at, const char *end)
 {
     enum { WORD = CLASS_LETTER | CLASS_MARK, PUNCTUATION = CLASS_PUNCTUATION | CLASS_SYMBOL };

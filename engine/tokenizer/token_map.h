@@ -19,10 +19,11 @@ struct token_map {
     size_t n_ids;
 };
 
-// Reserves room for that many ids: growing in steps would touch new memory at each step. False: no memory.
+// Reserves room for that many ids. Growing in steps would touch new memory at each step. False: out of
+// memory.
 bool token_map_reserve(struct token_map *map, size_t n_ids);
-// False: no memory. If two ids have the same text, the first is found.
+// Adds an id. If two ids have the same text, the first is found. False: out of memory.
 bool token_map_add(struct token_map *map, const struct text *texts, int32_t id);
-// -1: none.
+// Finds the id of a text; -1: none.
 int32_t token_map_find(const struct token_map *map, const struct text *texts, struct text text);
 void token_map_finish(struct token_map *map);

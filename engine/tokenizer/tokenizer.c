@@ -13,28 +13,28 @@ static inline bool reserve_ids(struct token_array *array, size_t extra)
 
 // --- Encoding ---
 
-// One call of tokenizer_encode.
+// State of one call of tokenizer_encode.
 struct encoder {
     const struct tokenizer *tokenizer;
     struct token_array *ids;
     struct merge_scratch scratch;
     struct piece_scratch pieces;
-    size_t n_first;   // bytes of the normalized text that stand for the first character of the whole text
+    size_t n_first;   // bytes of the normalized text that come from the first character of the whole text
     int32_t *symbols; // scratch for long words
     size_t n_symbols_max;
     struct buffer prepared, normalized[2];
-    const char *start;       // of the whole text
-    const char *piece_start; // of the normalized text that is being split
+    const char *start;       // start of the whole text
+    const char *piece_start; // start of the normalized piece that is being split
     const char *end;         // end of the text whose words are being encoded
     struct special_controls controls;
-    struct text_spans mapped; // controls.plain mapped to the text with U+2581 for blanks
-    bool continues;           // TOKENIZER_CONTINUES
+    struct text_spans mapped; // controls.plain, mapped to the text with U+2581 for blanks
+    bool continues;           // set by TOKENIZER_CONTINUES
     bool failed;
 };
 
 enum { SYMBOLS_ON_STACK = 64 };
 
-// The byte tokens of a character without a token of its own; 0: it lacks some.
+// Writes the byte tokens of a character without a token. Returns 0 if the vocabulary lacks some of them.
 static size_t byte_fallback(const struct tokenizer *tokenizer, struct text text, int32_t *symbols)
 {
     for (size_t i = 0; i < text.size; i++) {
@@ -45,8 +45,9 @@ static size_t byte_fallback(const struct tokenizer *tokenizer, struct text text,
     return text.size;
 }
 
-// A character without a token and without byte tokens becomes the unknown token, else nothing. As in
-// tokenizers, an unknown token comes after byte tokens that follow it, and is fused across them.
+// A character without a token and without byte tokens becomes the unknown token if the vocabulary has one,
+// else nothing. As in tokenizers, an unknown token is placed after byte tokens that follow it, and is fused
+// across them.
 size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text word, int32_t *symbols)
 {
     size_t n_symbols = 0, n_unknown = 0;
@@ -79,7 +80,7 @@ size_t tokenizer_first_symbols(const struct tokenizer *tokenizer, struct text wo
     return n_symbols;
 }
 
-// Emits a symbol; one beyond the vocabulary, or MERGE_NO_SYMBOL, becomes byte tokens.
+// Emits a symbol. If it is beyond the vocabulary, or MERGE_NO_SYMBOL, emits byte tokens.
 static void emit_symbol(struct encoder *encoder, int32_t symbol)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
@@ -148,7 +149,7 @@ static void merge_word(struct encoder *encoder, struct text word)
         fuse_unknown(encoder, from);
 }
 
-// Encodes a word that is not in the cache. Without `key` it is not inserted either.
+// Encodes a word that is not in the cache. If `key` is NULL, does not insert it.
 static __attribute__((noinline)) void encode_new_word(struct encoder *encoder, struct text word,
                                                       const struct word_key *key)
 {
@@ -216,7 +217,8 @@ static void encode_blank_words(void *context, const char *data, const size_t *si
         encode_blank_word(context, data, sizes[i]);
 }
 
-// Whether a blank is inserted before `text`, which follows nothing or a special token, never other text.
+// True if a blank is inserted before `text`. Only other text, a special token or nothing may precede it;
+// after text none is inserted.
 static bool wants_space(const struct encoder *encoder, struct text text, bool is_first)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
@@ -252,7 +254,7 @@ static struct text prepare_text(struct encoder *encoder, struct text text, bool 
     return prepared_text(encoder);
 }
 
-// A byte-level text, with a blank inserted before it if wants_space says so.
+// Prepares byte-level text: inserts a blank before it if wants_space returns true.
 static struct text prepare_bytes(struct encoder *encoder, struct text text, bool is_first)
 {
     if (!wants_space(encoder, text, is_first))
@@ -287,8 +289,8 @@ static void split_after(struct encoder *encoder, const char *data, size_t size)
         encode_word(encoder, data, size);
 }
 
-// The pre-tokenizer Metaspace: writes U+2581 for blanks and, if its scheme says so, before the piece, then cuts
-// before each.
+// Implements the pre-tokenizer Metaspace: writes U+2581 for blanks and, if its scheme says so, before the
+// piece; then cuts the text before each U+2581.
 static void encode_metaspace(void *context, const char *data, const size_t *sizes, size_t n_words)
 {
     struct encoder *encoder = context;
@@ -333,7 +335,7 @@ static void encode_normalized(struct encoder *encoder, struct text text, bool is
                                                                   : prepare_text(encoder, text, is_first));
 }
 
-// The end of text[from..end) without its trailing white space.
+// Returns the end of text[from..end) without its trailing white space.
 static size_t end_without_space(struct text text, size_t from, size_t end)
 {
     while (end > from) {
@@ -386,7 +388,7 @@ static void encode_between(struct encoder *encoder, const struct special_matcher
 }
 
 // Maps the plain spans of `text`, a part of the whole text, to its prepared form, in which each blank is
-// U+2581. Blanks at the end of a span are excluded: such a blank may be the first character of a token's
+// U+2581. Excludes blanks at the end of a span, because such a blank may be the first character of a token's
 // normalized text.
 static void map_plain(struct encoder *encoder, struct text text, struct text prepared)
 {
@@ -416,8 +418,8 @@ static void map_plain(struct encoder *encoder, struct text text, struct text pre
     encoder->failed |= encoder->mapped.failed;
 }
 
-// Added tokens that are matched in normalized text are matched after the others (added_vocabulary.rs of
-// github.com/huggingface/tokenizers, extract_and_normalize). Control tokens can be among them only if the
+// Added tokens that are matched in normalized text are matched after all others (added_vocabulary.rs of
+// github.com/huggingface/tokenizers, extract_and_normalize). They may include control tokens only if the
 // normalizer changes nothing but blanks.
 static void find_normalized(struct encoder *encoder, struct text text, struct text normalized, bool is_first)
 {
@@ -434,8 +436,8 @@ static void find_normalized(struct encoder *encoder, struct text text, struct te
                    blanks ? encode_as_is : encode_normalized);
 }
 
-// Sets n_first. Metaspace with the scheme "first" inserts its blank before each piece that starts within the
-// first character's normalized form.
+// Sets n_first. Metaspace with the scheme "first" inserts a blank before each piece that starts within the
+// normalized form of the first character.
 static void find_first(struct encoder *encoder, struct text text)
 {
     const struct tokenizer *tokenizer = encoder->tokenizer;
@@ -445,7 +447,7 @@ static void find_first(struct encoder *encoder, struct text text)
     struct normalizer steps = tokenizer->normalizer;
     for (size_t i = 0; i < steps.n_steps; i++)
         if (steps.steps[i].kind ==
-            NORMALIZE_PRECOMPILED) // the library lets the next one take a dropped one's place
+            NORMALIZE_PRECOMPILED) // the library lets the next character take the place of a dropped one
             steps.n_steps = i;
     struct text character = normalized;
     encoder->failed |= !normalizer_run(&steps, character, encoder->normalized, &normalized);
@@ -471,7 +473,7 @@ static void encode_plain(struct encoder *encoder, struct text text, bool is_firs
         encode_normalized(encoder, normalized, is_first);
 }
 
-// Appends the template's tokens before its first text, or after its last.
+// Appends the template's tokens before its first text, or after its last text.
 static void add_around(const struct token_template *of, bool after, struct token_array *ids)
 {
     bool is_after = false;

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Large vocabularies reserve their memory at once: an estimate of the text, form and piece of a token with
-// their pointers.
+// Large vocabularies reserve their memory at once. BYTES_A_TOKEN estimates the text, form and piece of a
+// token with their pointers.
 enum { MANY_TOKENS = 16384, BYTES_A_TOKEN = 128 };
 
 // State of one build. `symbol_texts` grows when a merge names a symbol that is not a token.
@@ -52,7 +52,7 @@ static bool add_symbol(struct builder *builder, struct text text, bool is_word)
            token_map_add(&builder->by_text, builder->symbol_texts, (int32_t)builder->n_symbols - 1);
 }
 
-// The symbol with that text, created if missing; -1: no memory.
+// Returns the symbol with that text, created if missing; -1: out of memory.
 static int32_t intern_text(struct builder *builder, struct text text)
 {
     int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, text);
@@ -88,7 +88,8 @@ static bool add_tokens(struct builder *builder)
 
 // --- Merges ---
 
-// Whether the symbol is a token. Control tokens are not among the words (controls_apart) and are searched.
+// True if the symbol is a token. Control tokens are not among the words (controls_apart), so they are
+// searched separately.
 static bool is_token(const struct builder *builder, int32_t symbol, struct text text)
 {
     if (symbol < builder->tokenizer->n_tokens)
@@ -104,7 +105,8 @@ static int shown_bytes(struct text text)
     return (int)(text.size < 64 ? text.size : 64);
 }
 
-// The tokenizers library refuses such a file too: a list that was cut or edited gives other ids.
+// Refuses merges that do not fit the vocabulary, as the tokenizers library does: a list that was cut or
+// edited gives other ids.
 static bool check_merge(struct builder *builder, size_t i, const struct text texts[3],
                         const int32_t symbols[3])
 {
@@ -149,8 +151,9 @@ static bool add_listed_merges(struct builder *builder)
     return true;
 }
 
-// A rank that falls as the score rises; equal for equal scores. The bits of an IEEE float sort like its
-// value, in reverse for negative floats. Never UINT32_MAX, the rank of pairs that do not merge.
+// Returns a rank that falls as the score rises; equal scores have equal ranks. The bits of an IEEE float sort
+// like its value, in reverse for negative floats. Never returns UINT32_MAX, the rank of pairs that do not
+// merge.
 static uint32_t rank_of_score(float score)
 {
     uint32_t bits;
@@ -160,8 +163,8 @@ static uint32_t rank_of_score(float score)
     return UINT32_MAX - (rising ? rising : 1);
 }
 
-// The symbol of a part of a token: a token, or a single character, for which a symbol is created if missing.
-// -1: neither, or no memory (*failed).
+// Returns the symbol of a part of a token: a token, or a single character, for which a symbol is created if
+// missing. -1: the part is neither, or memory ran out (*failed).
 static int32_t part_symbol(struct builder *builder, struct text part, bool *failed)
 {
     int32_t id = token_map_find(&builder->by_text, builder->symbol_texts, part);
@@ -184,7 +187,7 @@ static bool add_scored_merges(struct builder *builder)
         uint32_t rank = rank_of_score(builder->vocabulary->scores[i]);
         uint32_t codepoint;
         if (token_map_find(&builder->by_text, builder->symbol_texts, text) != (int32_t)i)
-            continue; // of several tokens with the same text only the first is reachable
+            continue; // if several tokens have the same text, only the first can be reached
         for (size_t at = 0, size; at < text.size && !failed; at += size) {
             size = utf8_decode(text.data + at, text.size - at, &codepoint);
             size = size ? size : 1;
@@ -201,7 +204,7 @@ static bool add_scored_merges(struct builder *builder)
     return !failed;
 }
 
-// Finds the bytes that some merge joins with a blank (U+2581) after them. Text can be cut before all other
+// Finds the bytes that a merge joins with a following blank (U+2581). Text can be cut before all other
 // blanks.
 static void find_joins(struct tokenizer *tokenizer, const struct text *texts)
 {
@@ -271,9 +274,9 @@ static void find_first_symbols(struct tokenizer *tokenizer)
             tokenizer->symbols.ascii_symbols[byte] =
                 token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, (struct text){&raw, 1});
     }
-    // Text must not be cut before blanks where a merge may join a blank with what precedes a dropped character,
-    // where unknown characters are fused across a blank, where a whole text that is a token needs no merges, and
-    // where U+2581 is a character like others.
+    // Text must not be cut before blanks in these cases: a merge may join a blank with text before a dropped
+    // character; unknown characters are fused across a blank; a whole text that is a token needs no merges;
+    // U+2581 is an ordinary character.
     bool drops = !has_bytes && tokenizer->ids.unknown < 0;
     bool has_blank =
         token_map_find(&tokenizer->symbols.words, tokenizer->symbols.forms, TEXT(TOKENIZER_BLANK)) >= 0;
@@ -281,7 +284,7 @@ static void find_first_symbols(struct tokenizer *tokenizer)
         memset(tokenizer->symbols.joins_blank, true, sizeof tokenizer->symbols.joins_blank);
 }
 
-// Whether merging the token's form gives this token alone. False also when memory ran out (*failed).
+// True if merging the token's form gives this token alone. Also returns false if memory ran out (*failed).
 static bool merges_to_itself(struct builder *builder, int32_t id, bool *failed)
 {
     struct tokenizer *tokenizer = builder->tokenizer;
@@ -362,7 +365,7 @@ static struct text replace_text(struct arena *arena, const struct decoder_step *
     return (struct text){made, made ? size : 0};
 }
 
-// As the library's decoder of WordPiece, token by token.
+// Decodes token by token, like the library's decoder of WordPiece.
 static struct text word_piece_text(struct arena *arena, const struct decoder_step *step, struct text text)
 {
     static const struct decoder_step cleaning[] = {
@@ -403,7 +406,7 @@ static int hexadecimal_digit(char digit)
     return digit >= '0' && digit <= '9' ? digit - '0' : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
 }
 
-// The byte that "<0x0A>" names; `text` itself if it names none.
+// Returns the byte that "<0x0A>" names, or `text` itself if it names none.
 static struct text named_byte(struct arena *arena, struct text text)
 {
     if (text.size != 6 || memcmp(text.data, "<0x", 3) || text.data[5] != '>' ||
@@ -471,7 +474,7 @@ static bool add_specials(struct builder *builder)
     return true;
 }
 
-// Takes over the steps, with copies of their texts.
+// Takes ownership of the steps, and copies their texts.
 static bool take_normalizer(struct tokenizer *tokenizer, struct normalizer *normalizer)
 {
     tokenizer->normalizer = *normalizer;
@@ -527,7 +530,8 @@ static void add_item(struct token_template *template, int32_t text, int32_t toke
     template->items[template->n_items++] = (struct template_item){text, token, type};
 }
 
-// As transformers' classes with add_bos_token and add_eos_token, LlamaTokenizerFast.update_post_processor.
+// Completes the templates as transformers' classes with add_bos_token and add_eos_token do
+// (LlamaTokenizerFast.update_post_processor).
 static void complete_templates(struct tokenizer *tokenizer)
 {
     for (int32_t n_texts = 1; n_texts <= 2; n_texts++) {
@@ -605,7 +609,7 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
 {
     struct vocabulary vocabulary = {0};
     *tokenizer = NULL;
-    // A file that sheaf made from a folder has both; tokenizer.json is more complete.
+    // A file that sheaf made from a folder has both descriptions; tokenizer.json is more complete.
     bool json =
         gguf_has(gguf, "tokenizer.huggingface.json") || gguf_has(gguf, "tokenizer.huggingface.tekken");
     if (!json && !gguf_has(gguf, "tokenizer.ggml.model"))

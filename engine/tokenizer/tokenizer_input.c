@@ -1,4 +1,5 @@
-// Encoding of what encoders read: one text or a pair, with the tokens around them and the types of tokens.
+// Encodes the inputs of encoder models: one text or a pair, with the tokens around them and the types of
+// tokens.
 #include "engine/tokenizer/tokenizer_parts.h"
 
 #include <assert.h>
@@ -24,7 +25,8 @@ int32_t tokenizer_type_max(const struct tokenizer *tokenizer)
 // --- Inputs ---
 
 // Cuts n[0] + n[1] tokens to n_max (truncate_encodings of github.com/huggingface/tokenizers,
-// src/utils/truncation.rs): the longer text down to the shorter one, then both to half.
+// src/utils/truncation.rs): first cuts the longer text to the length of the shorter one, then both to half of
+// n_max.
 static void cut_pair(size_t n[2], size_t n_max)
 {
     if (n[0] + n[1] <= n_max)

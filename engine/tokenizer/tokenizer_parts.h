@@ -14,22 +14,22 @@
 
 #define TOKENIZER_BLANK "\xE2\x96\x81" // U+2581, SentencePiece's blank
 
-// The tokens, followed by the symbols that merges name but the vocabulary lacks.
+// The tokens, followed by symbols that merges name but the vocabulary lacks.
 struct token_symbols {
     struct text *forms; // a symbol's bytes in prepared text: blanks are U+2581 unless byte_level
     size_t n_symbols;
     struct token_map words;     // symbols by form
     bool *is_whole;             // a word with this form encodes to this one token
     size_t whole_bytes_max;     // size of the longest such form
-    int32_t byte_symbols[256];  // byte_level: the symbol of each byte; else of the token "<0xNN>"; -1: none
+    int32_t byte_symbols[256];  // byte_level: symbol of each byte; otherwise of the token "<0xNN>"; -1: none
     int32_t ascii_symbols[128]; // not byte_level: the symbol of each character
-    bool joins_blank[256];      // not byte_level: some merge joins this byte with a blank after it
+    bool joins_blank[256];      // not byte_level: some merge joins this byte with a following blank
 };
 
 // See least_tokens.c.
 struct token_bound {
-    size_t bytes_max;  // maximum bytes that one token covers; 0: no bound
-    bool counts[256];  // [byte] never dropped by encoding
+    size_t bytes_max;  // maximum number of bytes that one token covers; 0: no bound
+    bool counts[256];  // [byte] encoding never drops it
     bool takes_spaces; // some token strips adjacent white space
 };
 
@@ -37,14 +37,14 @@ struct tokenizer {
     struct arena arena;
     int32_t n_tokens;
     uint16_t *flags;     // enum token_flag
-    struct text *texts;  // as the vocabulary has them
-    struct text *pieces; // their decoded text; empty for unused tokens
+    struct text *texts;  // texts as in the vocabulary
+    struct text *pieces; // decoded texts; empty for unused tokens
     struct token_symbols symbols;
     struct merge_table merges;
-    struct piece_model piece_model; // model other than VOCABULARY_BPE
+    struct piece_model piece_model; // for models other than VOCABULARY_BPE
     struct special_matcher specials;
-    struct special_matcher normalized; // tokens matched in normalized text
-    size_t special_bytes_max;          // longest token of both matchers
+    struct special_matcher normalized; // finds tokens in normalized text
+    size_t special_bytes_max;          // size of the longest token of both matchers
     struct splitter *splitter, *splitter_after;
     enum vocabulary_model model;
     struct token_rules rules;
@@ -52,7 +52,7 @@ struct tokenizer {
     bool strips_first;        // decoding drops the first blank of a text
     struct word_cache *cache; // the only mutable part; lock-free
     struct special_ids ids;
-    struct token_template templates[2]; // of one text, of a pair; not empty
+    struct token_template templates[2]; // templates of one text and of a pair; not empty
     struct token_bound bound;
 };
 

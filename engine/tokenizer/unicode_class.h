@@ -26,7 +26,7 @@ struct unicode_table {
     uint8_t (*pages)[256];
 };
 
-// NULL: no memory.
+// NULL: out of memory.
 struct unicode_table *unicode_table_create(void);
 void unicode_table_destroy(struct unicode_table *table);
 

@@ -15,7 +15,7 @@ enum {
 
 struct word_cache;
 
-struct word_cache *word_cache_create(void); // NULL: no memory
+struct word_cache *word_cache_create(void); // NULL: out of memory
 void word_cache_destroy(struct word_cache *cache);
 
 // Key of a word in the cache: its bytes, padded with zeros, and its size.

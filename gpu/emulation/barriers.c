@@ -16,15 +16,15 @@
 enum { ARRIVALS_MAX = (1 << 20) - 1, BYTES_MAX = (1 << 20) - 1 };
 
 struct barrier {
-    struct emulate_event phase; // first; its generation is the number of completed phases
+    struct emulate_event phase; // first member; its generation is the number of completed phases
     uint64_t *word;
-    uint32_t n_arrivals, n_missing; // arrivals per phase; missing in the current one
-    int64_t n_bytes;                // expected by the current phase, not copied yet
-    int n_copies;                   // issued, not performed yet
-    unsigned thread, n_barriers;    // the initializing thread; __syncthreads it had passed
+    uint32_t n_arrivals, n_missing; // arrivals in a phase; arrivals missing in the current one
+    int64_t n_bytes;                // bytes that the current phase still expects
+    int n_copies;                   // copies issued and not performed yet
+    unsigned thread, n_barriers;    // the initializing thread, and how many __syncthreads it had passed
     bool fenced;
     struct emulate_order order;
-    uint32_t copy_time; // of the last bulk copy
+    uint32_t copy_time; // time of the last bulk copy
 };
 
 struct bulk_copy {
@@ -33,12 +33,12 @@ struct bulk_copy {
     const void *from;
     uint32_t n_bytes;
     struct emulate_asynchronous by;
-    struct emulate_clock *clock; // of `by`
+    struct emulate_clock *clock; // the clock of actor `by`
 };
 
-static struct barrier barriers[EMULATE_BARRIERS_MAX]; // of the running block
+static struct barrier barriers[EMULATE_BARRIERS_MAX]; // barriers of the running block
 static int n_barriers;
-static struct bulk_copy *copies; // not performed yet, in order of issue
+static struct bulk_copy *copies; // copies not performed yet, in order of issue
 static int n_copies, n_copies_room;
 
 static uint64_t mark_of(const uint64_t *word)
@@ -170,7 +170,7 @@ bool emulate_barriers_deliver(const struct emulate_event *event)
     return false;
 }
 
-// From now until its phase completes the copy may store at any time.
+// From this call until its phase completes, the copy may store at any time.
 static void issue_copy(struct bulk_copy *copy)
 {
     struct barrier *barrier = copy->barrier;

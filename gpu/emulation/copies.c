@@ -11,9 +11,9 @@ struct asynchronous_copy {
     int group;
 };
 
-// The copies of each thread.
+// Outstanding copies of each thread.
 static struct outstanding {
-    struct asynchronous_copy *copies; // not performed yet, in order of issue
+    struct asynchronous_copy *copies; // copies not performed yet, in order of issue
     int n_copies, n_copies_room, n_groups;
 } threads[EMULATE_THREADS_MAX];
 

@@ -61,8 +61,8 @@ void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_by
                                                     .thread_ends = end_thread,
                                                     .none_can_run = perform_asynchronous},
                           n_threads);
-    // Ends with the allocation, so that the address sanitizer sees an overrun of one byte; starts at a
-    // multiple of 128 bytes.
+    // The array ends where the allocation ends, so that the address sanitizer detects an overrun of one byte.
+    // It starts at a multiple of 128 bytes.
     unsigned char *memory = malloc(shared_bytes + 127);
     assert(memory);
     unsigned char *shared = memory + (-(uintptr_t)memory & 127);
@@ -101,7 +101,8 @@ uint16_t emulate_half(double value)
         return sign | 0x7C00;
     if (magnitude < 0x1p-14) // subnormal: rounded to a multiple of 2^-24, the unit in the last place of 2^28
         return (uint16_t)(sign | (uint32_t)((magnitude + 0x1p28 - 0x1p28) * 0x1p24));
-    // Rounds to the upper 10 bits of the fraction, ties to even. A carry into the exponent is correct.
+    // Rounds to the upper 10 bits of the fraction, ties to even. A carry into the exponent gives the correct
+    // result.
     bits &= INT64_MAX;
     bits += (UINT64_C(1) << 41) - 1 + (bits >> 42 & 1);
     return (uint16_t)(sign | (uint32_t)((bits >> 42) - ((1023 - 15) << 10)));

@@ -16,7 +16,7 @@
 enum {
     EMULATE_THREADS_MAX = 1024,           // per block
     EMULATE_EXCHANGE_BYTES = 48,          // operands of a lane in a warp operation; mma has the most
-    EMULATE_SHARED_BYTES_MAX = 227 << 10, // per block, as of compute capability 9.0
+    EMULATE_SHARED_BYTES_MAX = 227 << 10, // per block, the limit of compute capability 9.0
     EMULATE_COPIES_MAX = 4096,            // outstanding asynchronous copies of a thread
     EMULATE_BARRIERS_MAX = 256,           // mbarriers of a block
 };
@@ -40,41 +40,41 @@ extern "C" {
 // has exactly the requested size; its initial bytes are 0xFF.
 void emulate_run(struct emulate_shape grid, unsigned n_threads, size_t shared_bytes,
                  void (*thread)(void *context), void *context);
-// All launches so far end before the next one begins: called for a copy, an event, the begin or end of a
+// Ends all launches so far before the next one begins. Called for a copy, an event, and the begin or end of a
 // graph.
 void emulate_launches_end(void);
-// Runs blocks and threads from last to first, and bulk copies at once, not at the wait. A missing barrier
-// changes the results of one of the two orders.
+// Runs blocks and threads from last to first, and performs bulk copies at their issue instead of at the wait.
+// A missing barrier changes the results in one of the two orders.
 void emulate_reverse(bool reverse);
 
-// For gpu/emulation/races.c: who accesses memory now. False: no kernel is running, or the memory is on a
-// thread's stack.
+// Describes who accesses memory now, for gpu/emulation/races.c. False: no kernel is running, or the memory is
+// on a thread's stack.
 struct emulate_moment {
-    uint32_t launch, block, thread;    // launch is counted from 1; thread: an actor (gpu/emulation/order.h)
-    uint32_t n_barriers, n_warp_syncs; // passed by the thread
-    uint32_t n_barriers_issued;        // n_barriers when it was issued, for an asynchronous access
-    uint32_t time;                     // of the actor
+    uint32_t launch, block, thread;    // launch: from 1; thread: actor (gpu/emulation/order.h)
+    uint32_t n_barriers, n_warp_syncs; // number that the thread has passed
+    uint32_t n_barriers_issued;        // for an asynchronous access: n_barriers when it was issued
+    uint32_t time;                     // the actor's time
     const struct emulate_clock *clock; // NULL: none is kept
-    uint32_t n_fences;                 // shared_fence_async() of the thread
-    bool shared;                       // shared memory of the block
+    uint32_t n_fences;                 // shared_fence_async() calls of the thread
+    bool shared;                       // the access is to shared memory
     bool early;                        // the thread had not called launch_wait when it issued the access
     uint32_t n_ended;                  // launches that had certainly ended when this one began
 };
 
 bool emulate_moment_of(const void *memory, struct emulate_moment *moment);
-uint32_t emulate_fences_of(uint32_t thread); // n_fences now
+uint32_t emulate_fences_of(uint32_t thread); // current n_fences of the thread
 // Callback for accesses by copies and atomics, which are not instrumented.
 void emulate_watch(void (*watcher)(const void *memory, size_t size, enum emulate_access access));
 
-// The rest is for kernels (gpu/emulation/kernel.h).
+// The functions below are called by emulated kernels (gpu/emulation/kernel.h).
 
 struct emulate_fiber *emulate_fiber_now(void) __attribute__((const)); // does not change while a thread runs
 void emulate_block_meet(void);
 void emulate_warp_meet(void);
 void emulate_barrier_named(int id, int n_threads);
 void emulate_update(const void *memory, size_t size); // before an atomic operation
-// All lanes of the warp write `size` bytes and read all lanes' [32][EMULATE_EXCHANGE_BYTES], valid until the
-// second next exchange.
+// Exchanges `size` bytes between the lanes of a warp: each lane passes its own, and gets an array of all
+// lanes' bytes [32][EMULATE_EXCHANGE_BYTES]. The array is valid until the second next exchange.
 const void *emulate_warp_exchange(const void *mine, size_t size);
 
 void emulate_check_aligned(const void *address, size_t bytes); // asserts the alignment of a vector load
@@ -85,12 +85,12 @@ void emulate_copies_wait(int n_left);
 float emulate_half_float(uint16_t half);
 uint16_t emulate_half(double value); // rounded to nearest even
 uint16_t emulate_bfloat(float value);
-// d += a b with the arithmetic of tensor cores of emulate_capability (gpu/emulation/mma.c).
+// Computes d += a b as the tensor cores of emulate_capability do (gpu/emulation/mma.c).
 void emulate_mma(float d[4], const uint32_t a[4], const uint32_t b[2], bool bfloat);
-void emulate_capability(int capability); // 80 or 90; 90 from the start
+void emulate_capability(int capability); // 80 or 90; the default is 90
 int emulate_capability_now(void);
-// emulate_mma for 1 to 4 warps: `a` of each lane, b [n_rows][16], and for each lane sums [n_rows / 2] in the
-// order of n_rows / 8 mma.
+// Does the work of emulate_mma for 1 to 4 warps: `a` of each lane, b [n_rows][16], and for each lane sums
+// [n_rows / 2] in the order of n_rows / 8 mma.
 void emulate_mma_rows(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b, int n_rows,
                       bool bfloat);
 

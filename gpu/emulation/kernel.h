@@ -20,16 +20,16 @@
 #define __noinline__
 #define __launch_bounds__(...)
 #define __restrict__ __restrict
-// Blocks run one after another, so one copy is enough. As on the device, arrays start with the last block's
-// contents.
+// Blocks run one after another, so one copy is enough. As on the device, an array initially holds what the
+// previous block left in it.
 #define __shared__ static
 #define threadIdx  (emulate_fiber_now()->thread)
 #define blockIdx   (emulate_fiber_now()->block)
 #define blockDim   (emulate_fiber_now()->block_shape)
 #define gridDim    (emulate_fiber_now()->grid_shape)
 
-// Rounded from double, so that results do not depend on the host's libm: glibc 2.36 and 2.41 differ in the
-// last bit of erfcf and others. In double their differences vanish in the rounding.
+// Rounds results from double, so that they do not depend on the host's libm. The erfcf of glibc 2.36 and
+// 2.41, for example, differ in the last bit; in double such differences vanish in the rounding.
 static inline float rounded_exp(float x)
 {
     return (float)exp((double)x);
@@ -55,7 +55,8 @@ static inline float rounded_tanh(float x)
 #define erfcf rounded_erfc
 #define tanhf rounded_tanh
 
-// Aligned as in CUDA, where a misaligned load faults: the undefined-behavior sanitizer reports it.
+// Aligned as in CUDA. A misaligned load would fault on a device; here the undefined-behavior sanitizer
+// reports it.
 struct alignas(8) uint2 {
     uint32_t x, y;
 };
@@ -119,7 +120,7 @@ template <typename... P> struct emulated_launch {
     }
 };
 
-// Why CUDA would reject the launch on any device; NULL: it is valid.
+// Returns the reason for which CUDA would reject the launch on any device. NULL: the launch is valid.
 static inline const char *emulated_launch_fault(const struct launch_shape &shape)
 {
     if (shape.blocks_x == 0 || shape.blocks_y == 0 || shape.blocks_z == 0 || shape.n_threads == 0)
@@ -261,8 +262,8 @@ static inline unsigned __reduce_max_sync(unsigned, unsigned value)
     return largest;
 }
 
-// Fibers switch only at barriers and warp operations, so an atomic is a plain update. The race detector sees
-// one access.
+// Fibers switch only at barriers and warp operations, so a plain update is atomic. The race detector sees a
+// single access.
 #define EMULATED_ATOMIC __attribute__((noinline, no_sanitize("thread")))
 
 template <typename T> static EMULATED_ATOMIC T atomicAdd(T *address, T value)
@@ -290,11 +291,11 @@ template <typename T> static EMULATED_ATOMIC T atomicCAS(T *address, T expected,
     return old;
 }
 
-// No effect: blocks run one after another.
+// Does nothing, because blocks run one after another.
 static inline void __threadfence() {}
 
-// Not instrumented: earlier atomic operations order this load, and the race detector does not follow those.
-// volatile keeps the compiler from moving the load to the instrumented caller.
+// Not instrumented, because earlier atomic operations order this load and the race detector does not model
+// them. volatile keeps the compiler from moving the load to the instrumented caller.
 static EMULATED_ATOMIC float load_published(const float *address)
 {
     return *(const volatile float *)address;
@@ -358,8 +359,8 @@ static inline uint32_t bfloat2_make(float low, float high)
     return (uint32_t)emulate_bfloat(low) | (uint32_t)emulate_bfloat(high) << 16;
 }
 
-// In double, a product of two binary16 plus a binary16 is exact except for the last place: double rounding
-// could matter only if the exact sum is within 2^-53 of a midpoint between two binary16.
+// In double the product of two binary16 plus a third one has at most a rounding error in the last place.
+// Rounding twice could matter only if the exact sum is within 2^-53 of a midpoint between two binary16.
 static inline uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t result = 0;
@@ -435,7 +436,7 @@ static inline uint4 load_streaming(const void *address)
 
 static inline void prefetch_line(const void *) {}
 
-// Layouts: gpu/kernels/kernel_cuda.h. Sums: gpu/emulation/mma.c.
+// gpu/kernels/kernel_cuda.h describes the layouts, gpu/emulation/mma.c the sums.
 
 static inline void mma_half(float d[4], const uint32_t a[4], const uint32_t b[2])
 {

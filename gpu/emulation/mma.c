@@ -18,15 +18,15 @@ enum {
     WARPS_MAX = 4
 };
 
-// Exponents of zeros, infinities and NaNs, outside the range of products: the exponents of two other operands
-// add to +-254 at most.
+// Exponents of zeros, infinities and NaNs. They are outside the range of products, because the exponents of
+// two other operands add up to +-254 at most.
 enum {
     ZERO_EXPONENT = -4000,
-    SPECIAL_EXPONENT = 10000, // an infinity or NaN
+    SPECIAL_EXPONENT = 10000, // for infinities and NaNs
 };
 
-// Operands as doubles: products of two values are exact, at most 22 bits. A subnormal has the least exponent
-// and a significand below 1.
+// Operands as doubles, so that products of two values are exact (at most 22 bits). A subnormal has the lowest
+// exponent and a significand below 1.
 struct mma_row {
     double values[PRODUCTS];
     int16_t exponents[PRODUCTS];
@@ -35,18 +35,18 @@ struct mma_row {
 
 struct mma_columns {
     double values[PRODUCTS * COLUMNS];     // [16][8]
-    int16_t exponents[PRODUCTS * COLUMNS]; // columns with an infinity or NaN: all ZERO_EXPONENT
+    int16_t exponents[PRODUCTS * COLUMNS]; // all ZERO_EXPONENT in columns with an infinity or NaN
     bool is_special[COLUMNS], has_nan[COLUMNS];
-    double ordinary[PRODUCTS * COLUMNS]; // values, but 0 in those columns
-    bool are_zeros[COLUMNS / 4];         // whether all of four columns are 0
+    double ordinary[PRODUCTS * COLUMNS]; // copies of `values`, but 0 in such columns
+    bool are_zeros[COLUMNS / 4];         // true if all items of four columns are 0
 };
 
-// Vector types of the compiler, which splits them for older instruction sets.
+// The compiler's vector types; it splits them for older instruction sets.
 typedef double vector_doubles __attribute__((vector_size(4 * sizeof(double))));
 typedef int32_t vector_terms __attribute__((vector_size(4 * sizeof(int32_t))));
 typedef int16_t vector_exponents __attribute__((vector_size(COLUMNS * sizeof(int16_t))));
 
-// Inlined below into functions for two instruction sets.
+// Inlined into functions that are compiled for two instruction sets.
 #define INLINED static inline __attribute__((always_inline))
 
 static int capability_now = 90;
@@ -80,8 +80,9 @@ INLINED double power_of_two(int exponent)
     return double_of_bits((uint64_t)(exponent + 1023) << 52);
 }
 
-// Without branches, so that the compiler vectorizes it. A subnormal operand, its bits shifted to a double's
-// position, is a subnormal double. One multiplication by 2^(1023 - bias) gives both kinds their value.
+// Has no branches, so that the compiler can vectorize it. The bits of a subnormal operand, shifted to the
+// position of a double's fraction, are a subnormal double. One multiplication by 2^(1023 - bias) scales
+// normal and subnormal values alike.
 INLINED void decode_operands(const uint16_t *items, int n, int fraction_bits, double *values,
                              int16_t *exponents)
 {
@@ -110,7 +111,7 @@ INLINED void decode_either(const uint16_t *items, int n, bool bfloat, double *va
         decode_operands(items, n, HALF_FRACTION, values, exponents);
 }
 
-// sum * 2^unit, rounded toward zero.
+// Returns sum * 2^unit, rounded toward zero.
 static float truncate_sum(int64_t sum, int unit)
 {
     uint64_t magnitude = (uint64_t)(sum < 0 ? -sum : sum);
@@ -129,7 +130,8 @@ static float truncate_sum(int64_t sum, int unit)
     return sum < 0 ? -value : value;
 }
 
-// The largest exponent among the terms of each sum. If all terms are 0: -300, which is below any product's.
+// Finds the largest exponent among the terms of each sum. If all terms are 0 it is -300, below the exponent
+// of any product.
 INLINED void largest_exponents(const struct mma_row *row, const struct mma_columns *columns, int first, int n,
                                const float *addends, int16_t *largest)
 {
@@ -150,8 +152,8 @@ INLINED void largest_exponents(const struct mma_row *row, const struct mma_colum
     memcpy(largest, &most, sizeof most);
 }
 
-// Sums of 4 columns, scaled so that the last kept bit is 1. Each term is below 4 * 2^largest, so it has at
-// most 27 bits, and an int32_t holds the sum of 8 terms.
+// Sums 4 columns, scaled so that the last kept bit is 1. Each term is below 4 * 2^largest, so it has at most
+// 27 bits, and an int32_t holds the sum of 8 terms.
 INLINED void sum_terms(const struct mma_row *row, const struct mma_columns *columns, int column, int first,
                        int n, const vector_doubles *scales, vector_doubles *out)
 {
@@ -176,7 +178,7 @@ INLINED void add_ordinary(const struct mma_row *row, const struct mma_columns *c
     if (!row->is_zero)
         largest_exponents(row, columns, first, n, sums, largest);
     for (int column = 0; column < COLUMNS; column += 4) {
-        // zeros, as in padding: the addend has fewer bits than are kept, so it is not changed
+        // Padding is zeros, and the addend has fewer bits than are kept, so the addend does not change.
         if (row->is_zero || columns->are_zeros[column / 4]) {
             for (int i = 0; i < 4; i++)
                 sums[column + i] += 0.0f;
@@ -204,7 +206,7 @@ INLINED void add_ordinary(const struct mma_row *row, const struct mma_columns *c
     }
 }
 
-// A sum with infinities or NaNs, by double arithmetic.
+// Computes a sum with infinities or NaNs, in double arithmetic.
 static float special_sum(const struct mma_row *row, const struct mma_columns *columns, int column, int first,
                          int n, float addend)
 {
@@ -233,7 +235,7 @@ INLINED void add_products(const struct mma_row *row, const struct mma_columns *c
             sums[c] = special_sum(row, columns, c, first, n, addends[c]);
 }
 
-// Decodes operands k of items[16].
+// Decodes row operands `items` [16].
 INLINED void decode_row(const uint16_t *items, bool bfloat, struct mma_row *row)
 {
     row->is_zero = true;
@@ -273,7 +275,7 @@ INLINED void decode_columns(const uint16_t *items, bool bfloat, struct mma_colum
     }
 }
 
-// Per lane of each warp: its sums [n_rows / 2] and its a.
+// Multiplies the rows of each warp: every lane has its sums [n_rows / 2] and its part of a.
 INLINED void multiply_rows(float *const *sums, const uint32_t (*a)[4], int n_warps, const uint16_t *b,
                            int n_rows, bool bfloat)
 {
@@ -310,7 +312,7 @@ INLINED void multiply_rows(float *const *sums, const uint32_t (*a)[4], int n_war
     }
 }
 
-// Both instruction sets give the same sums.
+// Compiled for two instruction sets, which give the same sums.
 __attribute__((target("avx2"))) static void multiply_rows_avx2(float *const *sums, const uint32_t (*a)[4],
                                                                int n_warps, const uint16_t *b, int n_rows,
                                                                bool bfloat)

@@ -10,8 +10,8 @@ static bool is_kept;
 static unsigned n_block_threads;
 static bool is_block_watched;
 
-// All clocks ever created. When a block ends, its events still hold some of them, so the next block reclaims
-// every clock from this list. They are few.
+// List of all clocks ever created; there are few. When a block ends, its events still refer to some clocks,
+// so the next block reclaims all of them from this list.
 static struct emulate_clock **all;
 static size_t n_all, n_room;
 

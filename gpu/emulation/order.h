@@ -12,7 +12,7 @@
 #include "gpu/emulation/emulate.h"
 
 enum {
-    EMULATE_ACTOR_COPIES = EMULATE_THREADS_MAX, // of the first barrier
+    EMULATE_ACTOR_COPIES = EMULATE_THREADS_MAX, // the copies of the first barrier; other barriers follow
     EMULATE_ACTOR_WGMMA = EMULATE_ACTOR_COPIES + EMULATE_BARRIERS_MAX,
     EMULATE_ACTORS = EMULATE_ACTOR_WGMMA + EMULATE_THREADS_MAX / 128,
 };
@@ -22,13 +22,13 @@ struct emulate_clock {
     struct emulate_clock *next; // in the list of unused clocks
 };
 
-// A meeting of threads. gathered: joined clocks of the threads that have arrived; complete: of the last
-// complete meeting.
+// A meeting of threads. gathered: the joined clocks of threads that have arrived so far. complete: the joined
+// clocks of the last complete meeting.
 struct emulate_order {
     struct emulate_clock *gathered, *complete;
 };
 
-// Begins a block; all clocks of the previous block become invalid. is_watched: accesses are watched.
+// Begins a block. All clocks of the previous block become invalid. Clocks are kept only if is_watched.
 void emulate_order_begin(unsigned n_threads, bool is_watched);
 void emulate_order_start(void); // starts to keep clocks
 struct emulate_clock *emulate_order_now(unsigned thread);
@@ -36,7 +36,7 @@ struct emulate_clock *emulate_order_now(unsigned thread);
 struct emulate_clock *emulate_clock_create(void);
 void emulate_clock_destroy(struct emulate_clock *clock);
 void emulate_clock_join(struct emulate_clock *into, const struct emulate_clock *from);
-void emulate_clock_meet(struct emulate_clock *into, const struct emulate_clock *with); // what both have seen
+void emulate_clock_meet(struct emulate_clock *into, const struct emulate_clock *with); // what both saw
 // Everything the thread has done so far is ordered before accesses that acquire `into`.
 void emulate_clock_release(struct emulate_clock *into, unsigned thread);
 

@@ -11,10 +11,10 @@ struct touch {
     uint32_t launch; // 0: never
     uint32_t block, n_barriers, n_warp_syncs, time;
     union {
-        uint32_t n_fences;   // of a store
-        uint32_t other_time; // of loads: the time of `other`
+        uint32_t n_fences;   // of a store: n_fences of its thread
+        uint32_t other_time; // of a load: the time of actor `other`
     };
-    uint16_t thread, other; // actors (gpu/emulation/order.h); with clocks, two of several loading actors
+    uint16_t thread, other; // actors (gpu/emulation/order.h); with clocks, two actors that loaded
     uint8_t access;
     uint8_t crowd; // loads: 0 by one thread, 1 by one warp, 2 by several warps
 };
@@ -32,7 +32,7 @@ struct page {
     struct byte_touches *bytes;
 };
 
-static struct page *pages; // open addressing, a power of 2, half full at most
+static struct page *pages; // hash table with open addressing; its size is a power of 2, at most half full
 static size_t n_pages, n_places;
 static void (*receive_race)(const struct emulate_race *race);
 
@@ -64,7 +64,7 @@ static void grow_table(void)
 
 static struct byte_touches *touches_of(uintptr_t address)
 {
-    static struct page last; // most accesses are to the page of the previous one
+    static struct page last; // caches the last page found: accesses are mostly to the same page
     uintptr_t number = address / PAGE_BYTES;
     if (last.number == number)
         return &last.bytes[address % PAGE_BYTES];
@@ -82,8 +82,8 @@ static struct byte_touches *touches_of(uintptr_t address)
 
 enum { WARP = 32 };
 
-// For blocks that keep clocks: whether an actor's access at `time` happened before `now`. Accesses before the
-// clocks were kept have time 1; for these __syncwarp is known from its count.
+// For blocks that keep clocks: true if an actor's access at `time` happened before `now`. Accesses made
+// before the clocks started have time 1; the __syncwarp count orders these.
 static bool is_ordered(const struct touch *before, unsigned actor, uint32_t time, const struct touch *now,
                        const struct emulate_clock *clock)
 {
@@ -98,7 +98,7 @@ static bool is_race(const struct touch *before, const struct touch *now, const s
         (before->access == EMULATE_UPDATES && now->access == EMULATE_UPDATES))
         return false;
     if (before->block != now->block)
-        return !moment->shared; // shared memory: a later block's, at the same address
+        return !moment->shared; // a later block has other shared memory at the same address
     if (moment->clock && before->n_barriers >= moment->n_barriers_issued)
         return !is_ordered(before, before->thread, before->time, now, moment->clock) ||
                (before->other != NO_OTHER &&
@@ -109,8 +109,8 @@ static bool is_race(const struct touch *before, const struct touch *now, const s
     return !(one_warp && before->n_warp_syncs < now->n_warp_syncs);
 }
 
-// Whether an access comes too early: before its thread's launch_wait, earlier launches may still load what it
-// stores, or store what it loads.
+// True if an access comes before its thread's launch_wait and conflicts with an earlier launch, which may
+// still load what this access stores, or store what it loads.
 static bool is_early(const struct touch *store, const struct touch *now, const struct emulate_moment *moment)
 {
     return moment->early && !moment->shared &&
@@ -126,8 +126,8 @@ static void report_race(const struct touch *before, const struct touch *now, uin
     receive_race(&race);
 }
 
-// Keeps two loads that are not ordered: the first load that did not happen before a later one, and the last
-// of the other loads.
+// Keeps two loads that are not ordered: the first one that did not happen before a later one, and the last
+// one of the others.
 static void add_load_by_clock(struct touch *loads, const struct touch *now, const struct emulate_clock *clock)
 {
     bool has_other = loads->other != NO_OTHER && loads->other != now->thread &&
@@ -164,7 +164,8 @@ static void add_load(struct touch *loads, const struct touch *now, const struct 
         loads->n_warp_syncs = now->n_warp_syncs;
 }
 
-// Whether a wgmma loads what a thread stored ordinarily without a shared_fence_async() of that thread since.
+// True if a wgmma loads memory that a thread stored ordinarily, and the thread has not called
+// shared_fence_async() since.
 static bool is_unfenced(const struct touch *before, const struct touch *now,
                         const struct emulate_moment *moment)
 {

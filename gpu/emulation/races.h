@@ -46,10 +46,10 @@ struct emulate_race {
     const void *address;
     enum emulate_access before, now;
     unsigned thread_before, thread_now, block_before, block_now;
-    bool early; // reported for an access before the thread's launch_wait
+    bool early; // the access came before the thread's launch_wait
 };
 
-// Callback for races; NULL, the default: an assert fails.
+// Sets the callback for races. NULL, the default: a race fails an assert.
 void emulate_races_report_to(void (*receive)(const struct emulate_race *race));
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-// setmaxnreg of emulated kernels (PTX ISA 8): at a block's begin its threads have equal shares of the
-// multiprocessor's registers. Warps can take the registers that others release; a warp that requests more
-// than are free waits.
+// Emulates setmaxnreg (PTX ISA 8). At the begin of a block its threads have equal shares of the
+// multiprocessor's registers. A warp can take registers that others released; a warp that requests more
+// registers than are free waits.
 #include "gpu/emulation/run.h"
 
 #include <assert.h>

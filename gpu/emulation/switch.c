@@ -1,5 +1,5 @@
-// swapcontext makes two system calls, and one mma needs 32 switches. So the callee-saved registers are saved
-// by hand (System V ABI, AMD64 supplement, 3.2.1), on x86-64 only.
+// Saves the callee-saved registers by hand (System V ABI, AMD64 supplement, 3.2.1), on x86-64 only, because
+// swapcontext makes two system calls and one mma needs 32 switches.
 #include "gpu/emulation/switch.h"
 
 #include <stdint.h>
@@ -18,7 +18,7 @@
 #define __sanitizer_finish_switch_fiber(saved, bottom, size) ((void)(saved))
 #endif
 
-static struct emulate_switch *arrived, *left; // of the current switch: its target and its origin
+static struct emulate_switch *arrived, *left; // target and origin of the current switch
 
 // Called on the new stack after a switch. Stores the bounds of the stack that was left, because the bounds of
 // the caller's stack are not known before.
@@ -59,7 +59,7 @@ void emulate_switch_prepare(struct emulate_switch *state, void *stack, size_t st
                             void (*main)(void *argument), void *argument)
 {
     void **top = (void **)((char *)stack + stack_bytes);
-    *--top = NULL; // as a return address: functions begin with the stack 8 bytes off a multiple of 16
+    *--top = NULL; // stands for a return address: functions begin with the stack 8 bytes off a multiple of 16
     *--top = (void *)(uintptr_t)enter_fiber;
     top -= 6;
     *state = (struct emulate_switch){top, NULL, stack, stack_bytes, main, argument};
@@ -85,7 +85,7 @@ void emulate_switch_to(struct emulate_switch *from, struct emulate_switch *to)
 
 void emulate_switch_last(struct emulate_switch *to)
 {
-    static struct emulate_switch gone; // a stack that is not used again
+    static struct emulate_switch gone; // receives the state of a stack that is not used again
     arrived = to;
     left = &gone;
     __sanitizer_start_switch_fiber(NULL, to->stack, to->stack_bytes);

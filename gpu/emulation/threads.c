@@ -12,7 +12,7 @@
 enum {
     WARP = EMULATE_WARP,
     NAMED_BARRIERS = 16,     // 0 is __syncthreads
-    STACK_BYTES = 256 << 10, // an instrumented kernel without optimization uses a tenth
+    STACK_BYTES = 256 << 10, // an instrumented kernel without optimization uses a tenth of it
     // Stacks are 81 pages apart (256 + 68 KiB), and each begins 9 cache lines lower than the previous one.
     // With equal low address bits all stacks of a block would map to the same sets of the caches and of the
     // TLB.
@@ -21,19 +21,19 @@ enum {
     STACK_SHIFTS = 64,
 };
 
-// For functions that run at each switch and access only this file's memory: sanitizer checks there would find
-// nothing in a kernel, and cost time.
+// For functions that run at each switch and access only this file's memory. Sanitizer checks there could not
+// find a fault of a kernel, but would cost time.
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 struct warp {
     struct emulate_event meeting;
-    struct emulate_order order; // of __syncwarp
+    struct emulate_order order; // order of __syncwarp
     size_t size;                // bytes that each lane passes to the current exchange
-    _Alignas(16) unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // by the generation's last bit
+    _Alignas(16) unsigned char exchange[2][WARP][EMULATE_EXCHANGE_BYTES]; // index: generation & 1
 };
 
 struct fiber {
-    struct emulate_fiber seen; // first: kernels know this part only
+    struct emulate_fiber seen; // first member, the only part that kernels know
     struct emulate_switch state;
     const struct emulate_event *awaited; // NULL: can run
     unsigned awaited_generation;
@@ -41,7 +41,7 @@ struct fiber {
     uint32_t n_barriers, n_warp_syncs, n_fences;
 };
 
-// Global, because CUDA's threadIdx and the like are implicit.
+// Global, because CUDA's threadIdx and similar variables are implicit.
 static struct emulated_run {
     struct fiber fibers[EMULATE_THREADS_MAX];
     struct warp warps[EMULATE_THREADS_MAX / WARP];
@@ -66,7 +66,7 @@ static struct emulated_run {
     } shared;
     struct {
         void (*watcher)(const void *memory, size_t size, enum emulate_access access);
-        const struct emulate_asynchronous *asynchronous; // the access being watched; NULL: the thread's own
+        const struct emulate_asynchronous *asynchronous; // being watched; NULL: the thread's own access
     } watch;
 } run;
 
@@ -222,10 +222,10 @@ const struct emulate_event *emulate_awaited(unsigned thread)
 void emulate_fail_deadlock(void)
 {
     emulate_report("threads wait for others that ended or wait elsewhere");
-    __assert_fail(report.text, __FILE__, __LINE__, __func__); // prints it and aborts, as assert does
+    __assert_fail(report.text, __FILE__, __LINE__, __func__); // prints the text and aborts, as assert does
 }
 
-// The next thread that can run, round-robin from the current one, which is tried last.
+// Returns the next thread that can run, in round-robin order. The current thread is tried last.
 UNCHECKED static unsigned next_runnable(void)
 {
     unsigned index = run.current;
@@ -310,7 +310,7 @@ const void *emulate_warp_exchange(const void *mine, size_t size)
            "a warp's lanes meet in unlike operations");
     warp->size = size;
     unsigned char *own = warp->exchange[slot][run.current % WARP];
-    if (size == 4) // a shuffle; compiles to no call
+    if (size == 4) // a shuffle: a constant size compiles to no call
         memcpy(own, mine, 4);
     else if (size > 0)
         memcpy(own, mine, size);
@@ -324,8 +324,8 @@ const void *emulate_warp_gather(const void *mine, size_t size, bool *is_last)
     return emulate_warp_exchange(mine, size);
 }
 
-// Unchecked: before a call that does not return the address sanitizer clears the shadow of the whole stack,
-// which is slow.
+// Unchecked, because before a call that does not return the address sanitizer clears the shadow of the whole
+// stack, which is slow.
 UNCHECKED static void fiber_main(void *argument)
 {
     struct fiber *fiber = argument;

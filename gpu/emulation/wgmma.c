@@ -20,11 +20,11 @@ enum {
     GROUPS_MAX = EMULATE_THREADS_MAX / GROUP_THREADS,
     IN_FLIGHT_MAX = 64, // operations per warpgroup, and committed groups per thread
     ACCUMULATORS_MAX = 16,
-    SUMS_MAX = 128, // per thread and operation
-    ITEMS = 16,     // per row of b
+    SUMS_MAX = 128, // sums of a thread in one operation
+    ITEMS = 16,     // items in a row of b
 };
 
-// A thread's d, used by operations that it has not waited for yet.
+// A thread's d, as used by operations that the thread has not waited for.
 struct accumulator {
     float *d;
     int n, n_operations;
@@ -32,14 +32,14 @@ struct accumulator {
 };
 
 struct operation {
-    struct emulate_event done; // first
-    int n_issued;              // threads; 0: unused
+    struct emulate_event done; // first member
+    int n_issued;              // threads that issued it; 0: unused
     uint64_t rows;
     int n_rows;
     bool bfloat, performed;
     int n_left;                               // threads that have not waited for it
     struct emulate_clock *warps[GROUP_WARPS]; // joined clocks of each warp's threads at the issue
-    uint32_t n_barriers;                      // maximum that these threads had passed
+    uint32_t n_barriers;                      // the maximum number that these threads had passed
     struct {
         uint32_t a[4];
         struct accumulator *accumulator;
@@ -56,7 +56,7 @@ struct issuer {
 static struct issuer issuers[EMULATE_THREADS_MAX];
 static struct operation operations[GROUPS_MAX][IN_FLIGHT_MAX];
 static uint32_t times[GROUPS_MAX]; // actor time of the warpgroup's last performed operation
-static bool is_used;               // by the running block
+static bool is_used;               // the running block uses wgmma
 
 void emulate_wgmma_begin(void)
 {
@@ -164,8 +164,8 @@ static void load_rows(const struct operation *operation, const struct emulate_as
         }
 }
 
-// The load is ordered after what all four warps had seen at the issue. Accesses after a wait are ordered
-// after the load.
+// Orders the load after everything that the four warps had seen at the issue. Accesses after a wait are
+// ordered after the load.
 static void watch_and_load_rows(struct operation *operation, uint16_t *b)
 {
     unsigned group = (unsigned)((operation - &operations[0][0]) / IN_FLIGHT_MAX);

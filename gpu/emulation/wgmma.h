@@ -1,10 +1,10 @@
-// mbarriers, bulk copies and wgmma (compute capability 9.0) for kernels on the CPU. Contracts of the
-// functions: gpu/kernels/wgmma_cuda.h.
+// mbarriers, bulk copies and wgmma (compute capability 9.0) for kernels on the CPU. gpu/kernels/wgmma_cuda.h
+// has the contracts of the functions.
 #pragma once
 
 #include "gpu/emulation/emulate.h"
 
-static inline uint32_t shared_address(const void *shared) // its last bits
+static inline uint32_t shared_address(const void *shared) // the last bits of the address
 {
     return (uint32_t)(uintptr_t)shared;
 }
@@ -39,7 +39,7 @@ static inline void barrier_wait(uint64_t *barrier, uint32_t parity)
     emulate_barrier_wait(barrier, parity);
 }
 
-// Without a timeout: the emulation finds a deadlock at once.
+// Needs no timeout, because the emulation detects a deadlock at once.
 static inline void barrier_wait_timed(uint64_t *barrier, uint32_t parity, const uint32_t *)
 {
     emulate_barrier_wait(barrier, parity);

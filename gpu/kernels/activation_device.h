@@ -1,4 +1,5 @@
-// For kernels: activations (enum activation_kind), with the same operations as engine/cpu/rows_body.h.
+// For kernels: activations (enum activation_kind), computed with the same operations as in
+// engine/cpu/rows_body.h.
 #pragma once
 
 #include "engine/model/model.h"
@@ -34,7 +35,7 @@ static __device__ inline float activation_value(float x, enum activation_kind ki
     }
 }
 
-// activation_value(gate) * up
+// Returns activation_value(gate) * up.
 static __device__ inline float activate_gated(float gate, float up, enum activation_kind kind)
 {
     float y = activation_value(gate, kind);

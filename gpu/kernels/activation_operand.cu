@@ -1,10 +1,10 @@
 // Converts rows to the activation operand of GEMMs (gpu/kernels/kernels.h): one block per row.
 #include "gpu/kernels/operand_rows.h"
 
-// A thread holds this many pieces in registers (rows of up to 16,384 inputs).
+// A thread holds up to PIECES_HELD pieces in registers, which suffices for rows of up to 16,384 inputs.
 enum { THREADS = 256, WARPS = THREADS / 32, PIECES_HELD = 8 };
 
-// Maximum over the block.
+// Returns the maximum of `value` over the block.
 static __device__ uint32_t block_max(uint32_t value)
 {
     __shared__ uint32_t parts[WARPS];

@@ -4,9 +4,9 @@
 
 #include "gpu/kernels/kernel.h"
 
-// Called by one thread, after a barrier with the threads that stored. After it comes another barrier, then
-// threads read by load_published. Adds `n` arrivals; true: all `n_all` are complete, and the counter is 0
-// again.
+// Counts `n` arrivals. Returns true if all `n_all` arrivals are complete; the counter is then 0 again. One
+// thread calls it, after a barrier with the threads that stored. Another barrier must follow; then threads
+// may read the parts by load_published.
 static __device__ __forceinline__ bool arrive_last(int32_t *arrivals, int32_t n, int32_t n_all)
 {
     __threadfence();

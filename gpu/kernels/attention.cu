@@ -7,8 +7,8 @@
 
 enum { MERGE_THREADS = 128 };
 
-// Merges the partial results of split-KV in order of segments: blocks are [sequences, heads], threads are
-// dimensions.
+// Merges the partial results of split-KV in order of segments. The grid is [sequences, heads]; a thread
+// computes one dimension.
 static __global__ void __launch_bounds__(MERGE_THREADS)
     merge_segments(const struct attention_arguments arguments)
 {
@@ -47,10 +47,10 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
 
 // ---- sizes ----
 
-enum { BLOCKS_WANTED = 2 }; // small tiles per multiprocessor; if fewer, segments are split over blocks
+enum { BLOCKS_WANTED = 2 }; // wanted small tiles per multiprocessor; with fewer, split-KV is used
 
-// More scratch would help only many sequences that share prefixes of tens of thousands of positions. Segments
-// that do not fit are computed per sequence.
+// More scratch would help only steps in which many sequences share prefixes of tens of thousands of
+// positions. Segments that do not fit are computed per sequence.
 static const uint64_t scratch_bytes_max = 256ull << 20;
 
 uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows, int64_t n_positions_most)
@@ -62,8 +62,8 @@ uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_r
     return bytes < scratch_bytes_max ? bytes : scratch_bytes_max;
 }
 
-// The number of strips is limited by registers (value dimensions) and by shared memory (key dimensions).
-// Without room for a ring, a tile of at most 256 value dimensions has one strip.
+// Registers limit the number of strips (value dimensions), and so does shared memory (key dimensions). If a
+// ring does not fit, a tile of at most 256 value dimensions has one strip.
 static struct tile_choice choose_tile(const struct attention_pages *pages, uint64_t shared_bytes_max,
                                       int n_strips_wanted)
 {
@@ -85,8 +85,8 @@ static struct tile_choice choose_tile(const struct attention_pages *pages, uint6
     return choice;
 }
 
-// Two strips if a key-value head has more than STRIP query heads (grouped-query attention): one strip would
-// read the keys twice.
+// Chooses two strips if a key-value head has more than STRIP query heads (grouped-query attention), because
+// with one strip the keys would be read twice.
 static struct tile_choice choose_small(const struct attention_pages *pages, int32_t n_heads,
                                        uint64_t shared_bytes_max)
 {

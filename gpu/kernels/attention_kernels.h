@@ -11,9 +11,9 @@ enum tile_way {
 
 enum { N_TILE_WIDTHS = 5, TILE_STRIPS_MAX = 4 };
 
-// The number of value dimensions selects the number of warps and their dimensions; `n_strips` is 1, 2 or 4.
-// `ring`: keys and values are copied asynchronously (gpu/kernels/attention_ring.h), at the first RING_WIDTHS
-// widths if a block has the shared memory.
+// The shape of a tile. The number of value dimensions determines the number of warps and of dimensions per
+// warp; `n_strips` is 1, 2 or 4. With `ring`, keys and values are copied asynchronously
+// (gpu/kernels/attention_ring.h); this requires one of the first RING_WIDTHS widths and enough shared memory.
 struct tile_choice {
     int width, n_strips;
     bool ring;

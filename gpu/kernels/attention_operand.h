@@ -8,17 +8,17 @@
 #include "gpu/kernels/operand_rows.h"
 
 enum {
-    ROWS_TILE_MAX = 64,   // rows of a tile: one per query, if each query is of another row
-    ROWS_PIECES_HELD = 2, // in registers: 4,096 inputs of a row by 256 threads
+    ROWS_TILE_MAX = 64,   // rows of a tile, if each query belongs to another row
+    ROWS_PIECES_HELD = 2, // pieces in registers: 4,096 inputs of a row by 256 threads
 };
 
-// In shared memory.
+// The arrived rows of a tile, in shared memory.
 struct arrived_rows {
     uint32_t maxima[32];
     int32_t complete[ROWS_TILE_MAX];
 };
 
-// Converts the complete rows. Not inlined: the attention kernels have no registers left for it.
+// Converts the complete rows. Not inlined, because the attention kernels have no registers left.
 static __device__ __noinline__ void convert_arrived(const struct activation_operand out,
                                                     const struct complete_rows rows, uint32_t *maxima)
 {
@@ -27,14 +27,14 @@ static __device__ __noinline__ void convert_arrived(const struct activation_oper
     for (int32_t i = lane; i < rows.n; i += 32)
         any = any || rows.complete[i];
     if (!__any_sync(0xFFFFFFFFu, any))
-        return; // the whole block
+        return; // the whole block returns
     if (out.swizzled)
         convert_rows<true, ROWS_PIECES_HELD>(out, rows, maxima);
     else
         convert_rows<false, ROWS_PIECES_HELD>(out, rows, maxima);
 }
 
-// Called by all threads of a block when they have stored the results of a tile of one sequence; uses the
+// Called by all threads of a block after they have stored the results of a tile of one sequence. Uses the
 // tile's shared memory.
 static __device__ __forceinline__ void finish_rows(const struct attention_launch &call,
                                                    const tile_place &place)

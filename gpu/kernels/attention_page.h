@@ -1,6 +1,6 @@
 // For kernels: addresses of keys and values in the pages (gpu/kernels/kernels_attention.h draws the layout),
-// and their conversion to mma fragments. binary16 is unchanged; 8-bit integers are converted in pairs, by an
-// addition and a multiplication.
+// and their conversion to mma fragments. binary16 needs no conversion. 8-bit integers are converted in pairs,
+// by an addition and a multiplication.
 #pragma once
 
 #include "gpu/kernels/kernel.h"
@@ -8,7 +8,7 @@
 
 // Sizes and byte offsets within a head's block of 16 positions.
 struct page_shape {
-    int32_t key_steps, value_blocks; // of 32 and 16 dimensions
+    int32_t key_steps, value_blocks; // numbers of units of 32 key dimensions and of 16 value dimensions
     int64_t key_scales, values, value_scales, block_bytes;
 };
 
@@ -25,7 +25,7 @@ static __host__ __device__ __forceinline__ page_shape page_shape_of(const struct
     return shape;
 }
 
-// Address of block `block` of a head in a page.
+// Address of block number `block` of a head, within a page.
 static __device__ __forceinline__ unsigned char *page_block(const struct attention_pages &pages,
                                                             const page_shape &shape, int32_t layer,
                                                             int64_t page, int32_t kv_head, int32_t block)
@@ -35,14 +35,14 @@ static __device__ __forceinline__ unsigned char *page_block(const struct attenti
            (head * (pages.page_positions / ATTENTION_BLOCK) + block) * shape.block_bytes;
 }
 
-// Converts bytes 0, 1 (or 2, 3), stored with an offset of 128, to a pair of binary16: 1024 + byte - 1152,
-// both exact.
+// Converts bytes 0 and 1 (or 2 and 3), stored with an offset of 128, to a pair of binary16 by computing 1024
+// + byte - 1152. Both operations are exact.
 template <int pair> static __device__ __forceinline__ uint32_t widen_bytes(uint32_t bytes)
 {
     return half2_add(bytes_pick(bytes, 0x64646464u, pair ? 0x4342u : 0x4140u), 0xE480E480u);
 }
 
-// 8 keys of one byte, times the scale of their position.
+// Converts 8 keys of one byte each and multiplies them by the scale of their position.
 static __device__ __forceinline__ uint4 widen_keys(uint2 bytes, uint32_t scale)
 {
     return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scale),
@@ -51,7 +51,7 @@ static __device__ __forceinline__ uint4 widen_keys(uint2 bytes, uint32_t scale)
                       half2_multiply(widen_bytes<1>(bytes.y), scale));
 }
 
-// Values of 2 dimensions x 4 positions, times the scales of the positions.
+// Converts values of 2 dimensions x 4 positions and multiplies them by the scales of the positions.
 static __device__ __forceinline__ uint4 widen_values(uint2 bytes, uint2 scales)
 {
     return make_uint4(half2_multiply(widen_bytes<0>(bytes.x), scales.x),
@@ -60,7 +60,7 @@ static __device__ __forceinline__ uint4 widen_values(uint2 bytes, uint2 scales)
                       half2_multiply(widen_bytes<1>(bytes.y), scales.y));
 }
 
-// A lane's part of the keys of 8 positions x 32 dimensions: 8 dimensions of position g.
+// Loads a lane's part of the keys of 8 positions x 32 dimensions: 8 dimensions of position g.
 template <enum kv_type type>
 static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, const page_shape &shape,
                                                   int half, int32_t step)
@@ -72,8 +72,8 @@ static __device__ __forceinline__ uint4 load_keys(const unsigned char *block, co
     return widen_keys(bytes, half2_low(((const uint16_t *)(block + shape.key_scales))[place * 8 + lane / 4]));
 }
 
-// A lane's part of the values of 16 positions x 16 dimensions: positions 4 t + 0..3 of dimension g, then of g
-// + 8.
+// Loads a lane's part of the values of 16 positions x 16 dimensions: positions 4 t + 0..3 of dimension g,
+// then of dimension g + 8.
 template <enum kv_type type>
 static __device__ __forceinline__ uint4 load_values(const unsigned char *block, const page_shape &shape,
                                                     int32_t value_block)

@@ -10,9 +10,9 @@
 #include "gpu/kernels/attention_walk.h"
 
 enum {
-    RING_CHUNKS = 4, // per group, the unit of waiting
-    RING_GROUPS = 4, // per warp: all keys of 32 positions x 128 dimensions
-    RING_WIDTHS = 3, // only the first values of tile_choice.width: at most 256 value dimensions
+    RING_CHUNKS = 4, // chunks per group, the unit of waiting
+    RING_GROUPS = 4, // groups per warp, enough for the keys of 32 positions x 128 dimensions
+    RING_WIDTHS = 3, // number of values of tile_choice.width that allow a ring: at most 256 value dimensions
 };
 
 static constexpr int ring_chunk_bytes(enum kv_type type)
@@ -20,18 +20,18 @@ static constexpr int ring_chunk_bytes(enum kv_type type)
     return type == KV_Q8_0 ? 256 + 32 : 512;
 }
 
-// Shared memory of a block.
+// Size of the shared memory of a block.
 static constexpr size_t ring_shared_bytes(enum kv_type type, int n_strips, int32_t key_steps)
 {
     return (size_t)(SEGMENT / 32 * RING_GROUPS * RING_CHUNKS * ring_chunk_bytes(type)) +
            tile_memory::size_bytes(n_strips, key_steps);
 }
 
-// A chunk is one register of each lane of a warp: keys of 8 positions x 32 dimensions or values of 16
-// positions x 16 dimensions; for KV_Q8_0 with their scales.
+// The ring's units. A chunk is one register of each lane of a warp: keys of 8 positions x 32 dimensions, or
+// values of 16 positions x 16 dimensions; for KV_Q8_0 with their scales.
 template <enum kv_type type, int n_strips, int n_blocks>
 struct ring_shape : tile_shape<type, SEGMENT / 32, n_strips, n_blocks> {
-    // Two strips leave shared memory for one block.
+    // A tile of two strips uses so much shared memory that only one block fits.
     static constexpr int n_blocks_resident = n_strips == 1 ? ATTENTION_BLOCKS_RESIDENT : 1;
     static constexpr int n_groups = RING_GROUPS;
     static constexpr int data_bytes = type == KV_Q8_0 ? 256 : 512;
@@ -40,11 +40,11 @@ struct ring_shape : tile_shape<type, SEGMENT / 32, n_strips, n_blocks> {
     static constexpr int group_bytes = RING_CHUNKS * chunk_bytes, warp_bytes = n_groups * group_bytes;
 };
 
-// The segments and the positions that any query of a tile sees. from(), to(): the part of a segment within
-// them.
+// The segments and the positions that any query of a tile sees. from() and to() give the part of a segment
+// that lies within them.
 struct tile_span {
     int32_t first, last, begin, end; // segments [first, last], positions [begin, end)
-    bool parts;                      // each segment's partial result is stored in the scratch
+    bool parts;                      // store each segment's partial result in the scratch
 
     __device__ __forceinline__ int32_t from(int32_t segment) const // position within the segment
     {
@@ -66,34 +66,35 @@ static __device__ __forceinline__ tile_span span_of(const struct attention_launc
     return span;
 }
 
-// Whether the tile reads the keys and values of a segment, instead of a shared tile's partial result.
+// True if the tile reads the keys and values of the segment; false if it uses the partial result of a shared
+// tile.
 static __device__ __forceinline__ bool is_copied(const struct attention_launch &call, const tile_place &place,
                                                  const tile_span &span, int32_t segment)
 {
     return span.parts || !is_shared(call, place.sequence, place.position_most, segment);
 }
 
-// A bit for each block of 16 positions of a segment that overlaps [from, to).
+// Returns a mask with one bit for each block of 16 positions of a segment that overlaps [from, to).
 static __device__ __forceinline__ uint32_t seen_blocks(int32_t from, int32_t to)
 {
     return ((1u << (to + 15) / 16) - 1) & ~((1u << from / 16) - 1);
 }
 
-// A warp's ring. `Tiles` iterates over the tiles of the thread block: next(place, span) finds the next tile;
-// false: none is left.
+// A warp's ring. `Tiles` iterates over the tiles of the thread block: next(place, span) finds the next tile,
+// or returns false at the end.
 template <class shape, class Tiles> struct kv_ring {
     const struct attention_arguments &arguments;
     const page_shape &pages;
-    unsigned char *memory; // the warp's
+    unsigned char *memory; // the warp's part of the shared memory
     int32_t lane, warp;
-    unsigned char *slot; // slot of the next group in the ring: read, then overwritten by a copy
-    // The segment being copied: its next group, a bit for each visible block of 16 positions, and the address
-    // of block lane % 16.
+    unsigned char *slot; // next group's slot: read first, then overwritten by a copy
+    // State of the segment being copied: its next group, a mask of the visible blocks of 16 positions, and
+    // the address of block lane % 16.
     bool copies;
     int32_t group;
     uint32_t seen;
     uint64_t block;
-    // The following segment: its block table entry is read a segment ahead.
+    // State of the following segment. Its block table entry is read one segment ahead.
     Tiles tiles;
     tile_place place;
     tile_span span;
@@ -132,7 +133,7 @@ template <class shape, class Tiles> struct kv_ring {
             }
         } while (!is_copied(arguments.call, place, span, segment));
         int32_t at = segment * (SEGMENT / 16) + lane % 16;
-        block_after = (uint64_t)arguments.call.pages.memory; // any address: not read
+        block_after = (uint64_t)arguments.call.pages.memory; // any valid address; it is not read
         if (at * 16 + 16 > span.begin && at * 16 < span.end)
             block_after = (uint64_t)find_block(arguments.call, place, pages, at);
     }
@@ -150,14 +151,14 @@ template <class shape, class Tiles> struct kv_ring {
         return slot + n * shape::chunk_bytes;
     }
 
-    // The address of block `index` of the segment, from the lane that has it.
+    // Gets the address of block `index` of the segment from the lane that has it.
     __device__ __forceinline__ const unsigned char *address_of(int32_t index) const
     {
         return (const unsigned char *)__shfl_sync(0xFFFFFFFFu, block, index);
     }
 
-    // Copies chunk n from the block of 16 positions at `at`: items, and for KV_Q8_0 `scale_bytes` of scales.
-    // Not `wanted`: zeros.
+    // Copies chunk n of the block of 16 positions at `at`: the items, and for KV_Q8_0 `scale_bytes` of
+    // scales. Writes zeros if not `wanted`.
     __device__ __forceinline__ void copy_chunk(int n, const unsigned char *at, int32_t items, int32_t scales,
                                                int scale_bytes, bool wanted)
     {
@@ -200,7 +201,8 @@ template <class shape, class Tiles> struct kv_ring {
         }
     }
 
-    // Copies the next group to the slot of the group just read. A segment has more groups than the ring.
+    // Copies the next group to the slot of the group that was just read. A segment has more groups than the
+    // ring.
     __device__ __forceinline__ void copy_next()
     {
         if (copies) {
@@ -223,7 +225,7 @@ template <class shape, class Tiles> struct kv_ring {
             __syncwarp();
     }
 
-    // Called when the warp has read the group in the next slot.
+    // Called after the warp has read the group in the next slot.
     __device__ __forceinline__ void release()
     {
         if (shape::type == KV_Q8_0)
@@ -249,7 +251,8 @@ template <class shape, class Tiles> struct kv_ring {
     }
 };
 
-// Computes the scores of a segment. Stores them after a barrier, when no warp reads the previous segment's.
+// Computes the scores of a segment. Stores them after a barrier, once no warp reads the scores of the
+// previous segment.
 template <class shape, class Ring>
 static __device__ __forceinline__ void score_segment(Ring &ring, const tile_memory &memory, uint32_t seen,
                                                      int32_t n_queries)
@@ -273,13 +276,13 @@ static __device__ __forceinline__ void score_segment(Ring &ring, const tile_memo
         store_scores<shape>(memory, ring.warp * 32, n_queries, acc);
 }
 
-// Adds weights times values of the first `to` positions of a segment. Blocks that no query sees add zeros
-// times zeros.
+// Adds weights times values for the first `to` positions of a segment. For blocks that no query sees, adds
+// zeros times zeros.
 template <class shape, class Ring>
 static __device__ __forceinline__ void add_segment(Ring &ring, const tile_memory &memory, int32_t to,
                                                    float acc[shape::n_strips][shape::n_blocks][2][4])
 {
-    constexpr int n_blocks = shape::n_blocks, blocks = RING_CHUNKS / n_blocks; // blocks: per group
+    constexpr int n_blocks = shape::n_blocks, blocks = RING_CHUNKS / n_blocks; // blocks in a group
 #pragma unroll 1
     for (int32_t group = 0; group < shape::value_groups; group++) {
         ring.wait();
@@ -307,7 +310,7 @@ static __device__ __forceinline__ void add_segment(Ring &ring, const tile_memory
     }
 }
 
-// Computes one tile. Tiles come in the order of the ring.
+// Computes one tile. Tiles must be computed in the order in which the ring copies them.
 template <class shape, class Ring>
 static __device__ __forceinline__ void attend_ring(const struct attention_arguments &arguments,
                                                    const tile_place &place, const tile_span &span, Ring &ring,

@@ -1,7 +1,7 @@
 // Rotates queries; rotates keys and stores them and the values in their pages
-// (gpu/kernels/kernels_attention.h draws the layout). Blocks are [rows, queries and then groups of 32
-// dimensions of keys and values]. A thread has a few pairs of queries or one item, so its only latency is the
-// chain of loads that finds its address.
+// (gpu/kernels/kernels_attention.h draws the layout). The grid is [rows, units of work]: first the queries,
+// then groups of 32 dimensions of keys and values. A thread computes a few pairs of queries, or one item, so
+// its only latency is the chain of loads that finds its address.
 #include "gpu/kernels/attention_page.h"
 
 enum { THREADS = 256, WARPS = THREADS / 32 };
@@ -24,7 +24,7 @@ static __device__ row_place find_row(const struct attention_store &store, int32_
             position % page_positions / ATTENTION_BLOCK, position % ATTENTION_BLOCK};
 }
 
-// Index of an item among a block's keys, the same for both types.
+// Index of an item within a block's keys. It is the same for both types of pages.
 static __device__ int32_t key_place(const page_shape &shape, int32_t at, int32_t d)
 {
     return ((at / 8 * shape.key_steps + d / 32) * 32 + at % 8 * 4 + d % 32 / 8) * 8 + d % 8;
@@ -35,7 +35,7 @@ static __device__ int32_t value_place(int32_t at, int32_t d)
     return ((d / 16 * 32 + d % 8 * 4 + at / 4) * 2 + d % 16 / 8) * 4 + at % 4;
 }
 
-// A pair (a, b) becomes (a cos - b sin, a sin + b cos).
+// Rotates a pair: (a, b) becomes (a cos - b sin, a sin + b cos).
 static __device__ float2 rotate_pair(float a, float b, float2 angle)
 {
     return make_float2(a * angle.x - b * angle.y, a * angle.y + b * angle.x);
@@ -46,7 +46,8 @@ static __device__ float2 pair_angle(const struct attention_rotation &rotation, i
     return ((const float2 *)rotation.cos_sin)[(row * rotation.n_dims) / 2 + pair];
 }
 
-// Item `d` of a head's keys, rotated. The threads of both items of a pair read both of them.
+// Returns item `d` of a head's keys, rotated. Rotation mixes the two items of a pair, so both threads of a
+// pair read both items.
 static __device__ float key_item(const struct attention_store &store, int64_t row, int32_t head, int32_t d)
 {
     const struct attention_rotation &rotation = store.rotation;
@@ -91,7 +92,7 @@ static __device__ void rotate_four(float *head, int32_t pair, const struct atten
     }
 }
 
-// Pairs per thread: four if heads and rows are aligned for vector loads, else one.
+// Number of pairs per thread: four if heads and rows are aligned for vector loads, else one.
 static __host__ __device__ int32_t thread_pairs(const struct attention_queries &queries)
 {
     bool aligned = queries.rotation.n_dims % 8 == 0 && queries.head_dim % 4 == 0 && queries.stride % 4 == 0 &&
@@ -118,8 +119,8 @@ static __device__ void rotate_queries(const struct attention_queries &queries, i
     *second = rotated.y;
 }
 
-// The scale of a group of 32 items, one per lane. Absolute values compare like their bits; NaN is the
-// largest.
+// Computes the scale of a group of 32 items, one per lane. Absolute values compare like their bits; NaN is
+// the largest.
 static __device__ uint16_t group_scale(float item)
 {
     uint32_t largest = __float_as_uint(item) & 0x7FFFFFFFu;
@@ -128,11 +129,11 @@ static __device__ uint16_t group_scale(float item)
         largest = other > largest ? other : largest;
     }
     if (largest >= 0x7F800000u)
-        return 0x7E00u; // NaN for the whole group
+        return 0x7E00u; // the whole group becomes NaN
     return (uint16_t)half2_make(__uint_as_float(largest) / 127.0f, 0.0f);
 }
 
-// 128 + item / scale, rounded to the nearest integer.
+// Returns 128 + item / scale, rounded to the nearest integer.
 static __device__ unsigned char quantize_item(float item, uint16_t scale)
 {
     float unit = half_float(scale);
@@ -143,7 +144,7 @@ static __device__ unsigned char quantize_item(float item, uint16_t scale)
     return (unsigned char)((int)integer + 128);
 }
 
-// Stores one item of a key or a value. The warp has the group's 32 dimensions, one per lane.
+// Stores one item of a key or a value. The warp holds the 32 dimensions of the group, one per lane.
 template <enum kv_type type>
 static __device__ __forceinline__ void store_item(unsigned char *block, const page_shape &shape, int32_t at,
                                                   int32_t group, bool key, float item)

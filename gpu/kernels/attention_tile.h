@@ -13,11 +13,12 @@
 enum {
     STRIP = 16,
     SEGMENT = ATTENTION_SEGMENT,
-    // floats, padded against bank conflicts; binary16 weights overwrite the scores
+    // In floats, padded against bank conflicts. The binary16 weights overwrite the scores.
     SCORE_STRIDE = SEGMENT + 8,
 };
 
-// A warp computes n_blocks blocks of 16 value dimensions: value_dim is at most 16 n_warps n_blocks.
+// Shape of a tile. A warp computes n_blocks blocks of 16 value dimensions, so value_dim is at most 16 n_warps
+// n_blocks.
 template <enum kv_type type_, int n_warps_, int n_strips_, int n_blocks_> struct tile_shape {
     static constexpr enum kv_type type = type_;
     static constexpr int n_warps = n_warps_, n_strips = n_strips_, n_blocks = n_blocks_;
@@ -36,7 +37,8 @@ struct query_state {
     float largest, sum;
 };
 
-// Factors for the old and the new sums in a merge. `seen` false: no visible position, the sums are unchanged.
+// Factors by which a merge multiplies the old and the new sums. If `seen` is false, no position is visible
+// and the sums do not change.
 struct merge_factors {
     float old_factor, new_factor;
     bool seen;
@@ -74,7 +76,7 @@ static __device__ __forceinline__ float bias_slope(int32_t head, int32_t n_heads
     return head < n ? exp2f(-step * (float)(head + 1)) : exp2f(-0.5f * step * (float)(2 * (head - n) + 1));
 }
 
-// Division of n by d as a multiplication, exact for n d < 2^32.
+// Computes a factor that replaces the division of n by d by a multiplication; exact for n d < 2^32.
 static inline uint64_t division_magic(int32_t divisor)
 {
     return (1ull << 32) / (uint64_t)divisor + 1;
@@ -87,14 +89,14 @@ static __device__ __forceinline__ int32_t divide_by(int32_t n, uint64_t magic)
 
 // One tile of the launch.
 struct tile_place {
-    struct attention_sequence sequence; // shared tile: any member, for its block table
-    const int32_t *members;             // shared tile: its rows; else NULL
+    struct attention_sequence sequence; // for a shared tile any member, for its block table
+    const int32_t *members;             // the rows of a shared tile; else NULL
     int32_t kv_head, group;             // group: query heads per key-value head
-    int32_t first_query;                // in the sequence or the members: row * group + head in group
+    int32_t first_query;                // index in the sequence or the members: row * group + head in group
     int32_t n_queries;                  // 0: empty
-    int32_t only_segment;               // its partial result goes to the scratch; negative: all segments
+    int32_t only_segment;               // if not negative: the only one; its result goes to the scratch
     int32_t position_least, position_most;
-    uint64_t group_magic, page_magic; // for divide_by: `group` and a page's blocks
+    uint64_t group_magic, page_magic; // factors of divide_by for `group` and for a page's blocks
 };
 
 static __device__ __forceinline__ int64_t query_row(const tile_place &place, int32_t query)
@@ -122,7 +124,7 @@ static __device__ __forceinline__ int32_t first_seen(const struct attention_laun
                                                                       : 0;
 }
 
-// Address of the keys and values of the 16 positions from 16 * `block` on.
+// Address of the keys and values of 16 positions, the first of which is 16 * `block`.
 static __device__ __forceinline__ const unsigned char *find_block(const struct attention_launch &call,
                                                                   const tile_place &place,
                                                                   const page_shape &pages, int32_t block)
@@ -157,12 +159,13 @@ struct tile_memory {
     }
 };
 
-// A tile of one strip fits every device: the smallest shared memory of a block is 99 KiB (8.6 and 8.9).
+// A tile of one strip fits every device: the smallest shared memory of a block is 99 KiB (compute capability
+// 8.6 and 8.9).
 static_assert(tile_memory::size_bytes(1, ATTENTION_DIM_MAX / 32) <= 99 * 1024,
               "the smallest tile fits everywhere");
 
-// Loads 8 dimensions of a query, from `dim` on, times the scale; 0 beyond the end. `vectors`: rows and heads
-// are aligned to 16 bytes.
+// Loads 8 dimensions of a query, from `dim` on, and multiplies them by the scale; 0 beyond the end. With
+// `vectors`, rows and heads are aligned to 16 bytes.
 static __device__ __forceinline__ void query_items(const struct attention_launch &call,
                                                    const tile_place &place, int32_t query, int32_t dim,
                                                    bool vectors, float items[8])
@@ -227,7 +230,7 @@ static __device__ __forceinline__ void load_queries(const struct attention_launc
     }
 }
 
-// Adds the products of one step of 32 dimensions: queries times keys of four groups of 8 positions.
+// Adds the products of one step of 32 dimensions: queries times the keys of four groups of 8 positions.
 template <class shape>
 static __device__ __forceinline__ void score_step(const tile_memory &memory, int32_t key_steps, int32_t step,
                                                   const uint4 key[4], float acc[shape::n_strips][4][4])
@@ -269,8 +272,8 @@ static __device__ __forceinline__ void store_scores(const tile_memory &memory, i
             }
 }
 
-// Computes the scores of 32 positions from `first` (a multiple of 32) for all strips. Does not read positions
-// from `end` on.
+// Computes the scores of 32 positions from `first` (a multiple of 32) for all strips. Positions from `end` on
+// are not read.
 template <class shape>
 static __device__ __forceinline__ void score_positions(const struct attention_launch &call,
                                                        const tile_place &place, const page_shape &pages,
@@ -293,8 +296,8 @@ static __device__ __forceinline__ void score_positions(const struct attention_la
     store_scores<shape>(memory, first % SEGMENT, place.n_queries, acc);
 }
 
-// Applies soft cap and linear bias to scores 32 positions apart. `distance`: first position minus the
-// query's.
+// Applies the soft cap and the linear bias to scores that are 32 positions apart. `distance` is the first
+// position minus the query's position.
 static __device__ __forceinline__ void adjust_scores(const struct attention_launch &call, float slope,
                                                      int32_t distance, float items[SEGMENT / 32])
 {
@@ -308,9 +311,9 @@ static __device__ __forceinline__ void adjust_scores(const struct attention_laun
             items[i] = fmaf(slope, (float)(distance + i * 32), items[i]);
 }
 
-// Converts the scores of queries `query`, `query` + `step`, .. (n of them) to weights, and merges their
-// states. Lane l has positions l, l + 32, .. Computing n queries together hides latency. Padding queries see
-// no position, so their weights are 0. `first`: this is the tile's first segment.
+// Converts the scores of n queries, `query`, `query` + `step` and so on, to weights, and merges their states.
+// Lane l holds positions l, l + 32, .. Computing several queries together hides latency. Padding queries see
+// no position, so their weights are 0. `first` is true for the tile's first segment.
 template <int n>
 static __device__ __forceinline__ void
 weigh_queries_of(const struct attention_launch &call, const tile_place &place, int32_t query, int32_t step,
@@ -318,7 +321,7 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
 {
     int32_t lane = (int32_t)threadIdx.x % 32;
     float items[n][SEGMENT / 32], largest[n], sum[n];
-    bool seen[n]; // a position of the segment is visible
+    bool seen[n]; // true if a position of the segment is visible
 #pragma unroll
     for (int j = 0; j < n; j++) {
         int32_t index = query + j * step;
@@ -381,8 +384,8 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
     }
 }
 
-// Sets the values of positions that were never written to 0. They may be NaN, which a weight of 0 does not
-// cancel. `n`: number of written positions, counted from the lane's first position.
+// Sets the values of positions that were never written to 0: they may be NaN, which a weight of 0 would not
+// cancel. `n` is the number of written positions, counted from the lane's first position.
 static __device__ __forceinline__ uint4 clear_values(uint4 value, int32_t n)
 {
     uint32_t first = n <= 0 ? 0u : n == 1 ? 0xFFFFu : 0xFFFFFFFFu;
@@ -390,7 +393,7 @@ static __device__ __forceinline__ uint4 clear_values(uint4 value, int32_t n)
     return make_uint4(value.x & first, value.y & second, value.z & first, value.w & second);
 }
 
-// Loads a lane's weights of the 16 positions of block `block` of the segment, for the queries of a strip.
+// Loads a lane's weights for the 16 positions of block `block` of the segment and the queries of a strip.
 static __device__ __forceinline__ void load_weights(const tile_memory &memory, int strip, int32_t block,
                                                     uint32_t a[4])
 {
@@ -404,8 +407,8 @@ static __device__ __forceinline__ void load_weights(const tile_memory &memory, i
     a[3] = lower.y;
 }
 
-// Adds weights times values of positions [begin, end), for the warp's blocks of 16 dimensions: warp, warp +
-// n_warps, ..
+// Adds weights times values of positions [begin, end) for the warp's blocks of 16 dimensions: warp, warp +
+// n_warps and so on.
 template <class shape>
 static __device__ __forceinline__ void add_values(const struct attention_launch &call,
                                                   const tile_place &place, const page_shape &pages,

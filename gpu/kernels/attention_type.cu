@@ -1,4 +1,4 @@
-// The attention kernels for one type of pages, KV_TYPE. The build compiles this file for each type. The
+// The attention kernels for one type of pages, KV_TYPE. The build compiles this file once for each type. The
 // kernels differ in their tiles; the arithmetic is the same (gpu/kernels/kernels_attention.h).
 #include "gpu/kernels/attention_kernels.h"
 #include "gpu/kernels/attention_ring.h"
@@ -13,8 +13,8 @@ static __device__ __forceinline__ void set_positions(tile_place &place)
         place.sequence.position + divide_by(place.first_query + place.n_queries - 1, place.group_magic);
 }
 
-// Tile of a decode block (small sequences). Blocks are [sequences or runs, key-value heads x tiles, segments
-// or 1].
+// Finds the tile of a decode block, which computes small sequences. The grid is [sequences or runs, key-value
+// heads x tiles, segments or 1].
 template <class shape>
 static __device__ __forceinline__ bool find_small(const struct attention_arguments &arguments,
                                                   tile_place &place)
@@ -33,15 +33,15 @@ static __device__ __forceinline__ bool find_small(const struct attention_argumen
            !is_shared(arguments.call, place.sequence, place.position_most, place.only_segment);
 }
 
-// Tile of a prefill block (other sequences). Blocks are [tiles, key-value heads]; tiles of all sequences are
-// numbered consecutively.
+// Finds the tile of a prefill block, which computes the other sequences. The grid is [tiles, key-value
+// heads]; tiles of all sequences are numbered consecutively.
 template <class shape>
 static __device__ __forceinline__ bool find_large(const struct attention_arguments &arguments,
                                                   tile_place &place)
 {
     const struct attention_launch &call = arguments.call;
     int32_t lane = (int32_t)threadIdx.x % 32;
-    int32_t index = (int32_t)(gridDim.x - 1 - blockIdx.x); // last tiles first: they see the most positions
+    int32_t index = (int32_t)(gridDim.x - 1 - blockIdx.x); // last tiles first: they see most
     place.kv_head = (int32_t)blockIdx.y;
     for (int32_t base = 0; base < call.extent.n_sequences; base += 32) {
         int32_t n =
@@ -70,7 +70,7 @@ static __device__ __forceinline__ bool find_large(const struct attention_argumen
     return false;
 }
 
-// Tile of a shared-prefix block. Blocks are [tiles, key-value heads].
+// Finds the tile of a shared-prefix block. The grid is [tiles, key-value heads].
 static __device__ __forceinline__ bool find_shared(const struct attention_arguments &arguments,
                                                    tile_place &place)
 {
@@ -116,7 +116,8 @@ static __device__ __forceinline__ void select_segment(const tile_place &place, t
         span.last = place.only_segment;
 }
 
-// The tiles of a run, one sequence after another; without assigned runs, the tile of one sequence.
+// Iterates over the tiles of a run, one sequence after another. Without assigned runs, there is the tile of
+// one sequence.
 template <class shape> struct run_tiles {
     const struct attention_arguments &arguments;
     struct attention_run begin, end;
@@ -138,13 +139,14 @@ template <class shape> struct run_tiles {
         return begin.sequence == end.sequence && begin.segment == end.segment;
     }
 
-    // Whether the tile is divided between the blocks of several runs.
+    // True if the tile is divided between the blocks of several runs.
     __device__ __forceinline__ bool is_cut(const tile_place &place) const
     {
         return arguments.assigned && place.sequence.n_runs > 1;
     }
 
-    // Finds the next tile. Its span is empty if the run has none of its segments. False: none is left.
+    // Finds the next tile. Its span is empty if the run has none of the tile's segments. False: no tile is
+    // left.
     __device__ __forceinline__ bool next(tile_place &place, tile_span &span)
     {
         int32_t last = end.segment > 0 ? end.sequence : end.sequence - 1;
@@ -219,7 +221,7 @@ struct one_tile {
     }
 };
 
-// Prefill and shared prefixes.
+// The kernel for prefill and for shared prefixes.
 template <class shape>
 static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resident)
     prefill(const struct attention_arguments arguments, enum tile_way way)
@@ -243,7 +245,7 @@ static __global__ void __launch_bounds__(shape::n_threads, shape::n_blocks_resid
         finish_rows(arguments.call, tile.place);
 }
 
-// Number of blocks for the tiles of `way`; n_threads and shared_bytes are left 0.
+// Computes the grid for the tiles of `way`. Leaves n_threads and shared_bytes 0.
 static struct launch_shape blocks_of(const struct attention_arguments &arguments, enum tile_way way,
                                      int32_t n_strips)
 {

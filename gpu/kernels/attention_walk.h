@@ -16,7 +16,7 @@ struct attention_arguments {
     uint64_t group_magic, page_magic;
 };
 
-// The fields that tiles of all ways have in common.
+// Sets the fields that all kinds of tiles have in common.
 static __device__ __forceinline__ tile_place start_place(const struct attention_arguments &arguments)
 {
     tile_place place = {};
@@ -32,7 +32,7 @@ static __device__ __forceinline__ float *find_part(const struct attention_argume
 {
     const struct attention_launch &call = arguments.call;
     int64_t index = (part * call.n_heads + head) * arguments.n_segments + segment;
-    return arguments.parts + index * (call.pages.value_dim + 4); // as attention_part_bytes
+    return arguments.parts + index * (call.pages.value_dim + 4); // the size is attention_part_bytes
 }
 
 static __device__ __forceinline__ float *query_part(const struct attention_arguments &arguments,
@@ -44,7 +44,7 @@ static __device__ __forceinline__ float *query_part(const struct attention_argum
 
 enum { MERGE_LOADED = 8 }; // segments whose loads a thread has in flight
 
-// Merges the partial results of segments [first, last]: n_items items, from dimension `d` on.
+// Merges the partial results of segments [first, last] for n_items dimensions from `d` on.
 template <int n_items>
 static __device__ __forceinline__ void merge_parts(const struct attention_arguments &arguments, int64_t row,
                                                    int32_t head, int32_t first, int32_t last, int32_t d,
@@ -61,7 +61,7 @@ static __device__ __forceinline__ void merge_parts(const struct attention_argume
             for (int j = 0; j < n_items; j++)
                 items[i][j] = there && d + j < dim ? load_published(part + d + j) : 0.0f;
 #pragma unroll
-            for (int j = 0; j < 3; j++) // beyond `last`: not seen, so the merge changes nothing
+            for (int j = 0; j < 3; j++) // segments beyond `last` count as not seen, so the merge ignores them
                 states[i][j] = there ? load_published(part + dim + j) : 0.0f;
         }
 #pragma unroll
@@ -74,7 +74,7 @@ static __device__ __forceinline__ void merge_parts(const struct attention_argume
     }
 }
 
-// Query and dimension of accumulator i of a lane in a tile of 16 queries x 8 dimensions.
+// The query and the dimension of accumulator i of a lane, in a tile of 16 queries x 8 dimensions.
 struct item_place {
     int32_t query, dim;
 };
@@ -108,8 +108,8 @@ static __device__ __forceinline__ void clear_padding(const tile_place &place, co
         memory.scores[i] = 0.0f;
 }
 
-// Each warp converts the scores of its queries to weights. In a tile of one strip, which often has only a few
-// queries, it converts one query at a time.
+// Converts scores to weights; each warp converts the scores of its queries. In a tile of one strip, which
+// often has only a few queries, a warp converts one query at a time.
 template <class shape>
 static __device__ __forceinline__ void weigh_queries(const struct attention_launch &call,
                                                      const tile_place &place, int32_t segment,
@@ -143,7 +143,7 @@ compute_segment(const struct attention_launch &call, const tile_place &place, co
     add_values<shape>(call, place, pages, memory, from, to, sums);
 }
 
-// Like compute_segment, from the partial result of a shared tile.
+// Like compute_segment, but uses the partial result of a shared tile.
 template <class shape>
 static __device__ __forceinline__ void
 take_part(const struct attention_arguments &arguments, const tile_place &place, const tile_memory &memory,
@@ -206,8 +206,8 @@ static __device__ __forceinline__ void finish_tile(const struct attention_argume
     });
 }
 
-// Whether a shared tile computed the segment: only if all its queries see the whole segment, so that a result
-// never depends on positions visible to other sequences only.
+// True if a shared tile computed the segment. A shared tile does so only if all its queries see the whole
+// segment, so that a result never depends on positions that only other sequences see.
 static __device__ __forceinline__ bool is_shared(const struct attention_launch &call,
                                                  const struct attention_sequence &sequence,
                                                  int32_t position_most, int32_t segment)

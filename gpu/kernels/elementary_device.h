@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-// lanes_exp: 0 below 2^-126.
+// Same as lanes_exp: results below 2^-126 are 0.
 static __device__ __forceinline__ float device_exp(float x)
 {
     float shifted = fmaf(x, 0x1.715476p0f, 0x1.8p23f), n = shifted - 0x1.8p23f;
@@ -25,7 +25,7 @@ static __device__ __forceinline__ float device_exp(float x)
     return x == x ? result : x;
 }
 
-// lanes_tanh
+// Same as lanes_tanh.
 static __device__ __forceinline__ float device_tanh(float x)
 {
     float absolute = fabsf(x), z = x * x;
@@ -40,7 +40,7 @@ static __device__ __forceinline__ float device_tanh(float x)
     return x == x ? copysignf(large, x) : x;
 }
 
-// lanes_normal_tail: the probability of a standard normal above |x|.
+// Same as lanes_normal_tail: the probability that a standard normal variable exceeds |x|.
 static __device__ __forceinline__ float device_normal_tail(float x)
 {
     float t = 1.0f / fmaf(0.3f, fabsf(x), 1.0f);
@@ -55,7 +55,7 @@ static __device__ __forceinline__ float device_normal_tail(float x)
     return device_exp(x * -0.5f * x) * p;
 }
 
-// elementary_exp_negative
+// Same as elementary_exp_negative.
 static __device__ inline float device_exp_negative(float x)
 {
     float clamped = x > -87.0f ? x : -87.0f;
@@ -94,7 +94,7 @@ static __device__ inline double device_log(double x)
     return n * 0x1.62e42fefap-1 + (n * 0x1.cf79abc9e3b3ap-40 + (2.0 * s + 2.0 * s * (s2 * p)));
 }
 
-// The first two words of philox4x32 as a multiple of 2^-53 in [0, 1).
+// Returns the first two words of philox4x32 as a multiple of 2^-53 in [0, 1).
 static __device__ inline double device_uniform(uint32_t index, uint32_t choice, uint64_t key)
 {
     uint32_t c0 = index, c1 = choice, c2 = 0, c3 = 0;

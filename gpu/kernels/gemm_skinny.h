@@ -17,8 +17,8 @@
 
 enum {
     SKINNY_WARPS_MAX = 8,
-    SKINNY_RING_BYTES_MAX = 74 << 10, // per block: two blocks fit the 163 KiB of compute capability 8.0
-    SKINNY_PIECES_HELD = 8,           // in registers: 16,384 inputs of a row by 256 threads
+    SKINNY_RING_BYTES_MAX = 74 << 10, // per block: two fit the 163 KiB of compute capability 8.0
+    SKINNY_PIECES_HELD = 8,           // pieces in registers: 16,384 inputs of a row by 256 threads
 };
 
 template <enum tensor_type type>
@@ -30,13 +30,13 @@ static __device__ __forceinline__ void multiply_tile(float d[4], const uint32_t 
         mma_half(d, a, b);
 }
 
-// A stage has whole tiles of each panel of a strip.
+// Shape of a skinny GEMM. A stage has whole tiles of each panel of a strip.
 template <enum tensor_type type_, int n_panels_, int n_columns_, int n_held_, int n_blocks_>
 struct skinny_shape {
     static constexpr enum tensor_type type = type_;
     static constexpr int n_panels = n_panels_, n_columns = n_columns_; // a column is 8 rows
     static constexpr int n_held = n_held_;                             // groups of x in registers
-    static constexpr int n_blocks = n_blocks_; // of SKINNY_WARPS_MAX warps, per multiprocessor
+    static constexpr int n_blocks = n_blocks_; // blocks of SKINNY_WARPS_MAX warps per multiprocessor
     static constexpr struct tile_format format = tile_format(type);
     static constexpr int stage_groups = tile_bytes(format) < 2048 ? 2 : format.n_groups;
     static constexpr int stage_bytes = stage_groups / format.n_groups * tile_bytes(format); // per panel
@@ -65,18 +65,20 @@ struct skinny_shape {
                   "fits on every device");
 };
 
-// Panels of a set. One block computes all strips of a set, to combine their results: gate and up, if gated.
+// Number of panels of a set. One block computes all strips of a set, because it combines their results: gate
+// and up, if gated.
 template <class shape>
 static __host__ __device__ __forceinline__ int32_t skinny_set_panels(const struct product_plan &plan)
 {
     return plan.call.gated ? 2 : shape::n_panels;
 }
 
-// Addresses of a strip's panels. If the previous strip is in the same part, an addition finds them.
+// Addresses of a strip's panels. If the previous strip belongs to the same part, they are found by an
+// addition.
 template <class shape> struct skinny_strip {
     int32_t panel; // first panel
-    // Weight tiles of the strip's one or two panels. In a gated product with strips of one panel: of the
-    // gate's and the up projection's panel.
+    // Weight tiles of the strip's one or two panels. In a gated product whose strips have one panel, they
+    // belong to the panels of gate and up.
     const unsigned char *tiles[2];
     int32_t part_end;
 
@@ -110,14 +112,14 @@ template <class shape> struct skinny_strip {
         tiles[1] += bytes;
     }
 
-    // Address of panel m of the strip.
+    // Returns the address of panel m of the strip.
     __device__ __forceinline__ const unsigned char *place(const struct product_plan &plan, int m) const
     {
         return shape::n_panels == 2 ? tiles[m] : plan.call.gated && panel % 2 != 0 ? tiles[1] : tiles[0];
     }
 };
 
-// A warp's chunk in a round of a strip.
+// The chunk that a warp computes in a round of a strip.
 template <class shape> struct skinny_chunk {
     const unsigned char *tiles[shape::n_panels]; // the lane's first piece
     int32_t n_groups;                            // 0 or less: none
@@ -132,8 +134,8 @@ template <class shape> struct skinny_chunk {
             tiles[m] = kept_value(strip.place(plan, m) + (int64_t)index * shape::chunk_bytes + lane * 16);
     }
 
-    // Issues the copies of a stage, if the chunk has it, and commits one group in any case. `ring`: place of
-    // the lane's first piece.
+    // Issues the copies of a stage, if the chunk has the stage, and commits one group in any case. `ring` is
+    // the place of the lane's first piece.
     __device__ __forceinline__ void copy_stage(int stage, unsigned char *ring, int lane) const
     {
         constexpr int n_pieces = shape::stage_bytes / 16;
@@ -154,7 +156,8 @@ template <class shape> struct skinny_chunk {
     }
 };
 
-// The lane's rows of x. Lanes beyond the last row read the first row; their sums are not stored.
+// The rows of x that a lane multiplies. Lanes beyond the last row read the first row; their sums are not
+// stored.
 template <class shape> struct skinny_x {
     const unsigned char *items[shape::n_columns]; // step 0
     int32_t step_bytes;
@@ -207,9 +210,9 @@ static __device__ __forceinline__ void skinny_group(struct tile_group<shape::typ
         }
 }
 
-// Computes a warp's chunk from its ring, and issues the copies of the next chunk. After the use of a group's
-// x, its registers get the x that is needed next: of this chunk, which begins at group `first`, or of the
-// next chunk, which begins at `next_first` and has n_next_groups groups (0: keep x).
+// Computes a warp's chunk from its ring, and issues the copies of the next chunk. When x of a group has been
+// used, its registers are reloaded: with x of a later group of this chunk, which begins at group `first`, or
+// of the next chunk, which begins at `next_first` and has n_next_groups groups (0: keep x).
 template <class shape>
 static __device__ __forceinline__ void
 skinny_multiply(const skinny_chunk<shape> &chunk, const skinny_chunk<shape> &next_chunk, unsigned char *ring,
@@ -254,7 +257,8 @@ skinny_multiply(const skinny_chunk<shape> &chunk, const skinny_chunk<shape> &nex
     }
 }
 
-// How a launch is distributed: each block computes `each` sets of panels, the first `more` blocks one more.
+// How a launch is distributed: each block computes `each` sets of panels; the first `more` blocks compute one
+// more.
 struct skinny_split {
     int32_t n_blocks, each, more;
     int32_t n_chunks, n_rounds; // per strip
@@ -279,7 +283,7 @@ skinny_add(const struct product_plan &plan, const struct skinny_split &split, co
 {
     int n_warps = (int)(blockDim.x / 32), set_panels = skinny_set_panels<shape>(plan);
     int set_offset = split.whole_sets || shape::n_panels == 2 ? 0 : plan.call.gated ? batch.panel % 2 : 0;
-    // the batch has panels [begin, end) of each set
+    // The batch covers panels [begin, end) of each set.
     int begin = set_offset, end = split.whole_sets ? set_panels : begin + shape::n_panels;
     int n_chunks_left = split.n_chunks - batch.first_round * n_warps;
     int n_strip_rounds = split.whole_sets ? split.n_rounds : batch.n_rounds;
@@ -323,7 +327,8 @@ skinny_add(const struct product_plan &plan, const struct skinny_split &split, co
     }
 }
 
-// Counts the block's arrival. The last block of a row tile converts the tile's results to the next operand.
+// Counts the block's arrival. The last block of a row tile converts the results of the tile to the next
+// operand.
 static __device__ __forceinline__ void skinny_convert(const struct product_plan &plan, const row_tile &rows)
 {
     const struct product_launch &call = plan.call;
@@ -387,7 +392,7 @@ static __device__ __forceinline__ void skinny_block(const struct product_plan &p
         skinny_chunk<shape> next_chunk;
         next_chunk.find(plan, strip, next_index, lane);
         next_chunk.n_groups = kept_value(strip.panel < end ? next_chunk.n_groups : 0);
-        // If x of a whole chunk is held and there is one round, the next strip uses the same x.
+        // If x of a whole chunk is held and there is only one round, the next strip uses the same x.
         int32_t n_next_groups =
             shape::n_held < SPLIT_K_GROUPS || split.n_rounds > 1 ? next_chunk.n_groups : 0;
         float acc[shape::n_panels][shape::n_columns][4] = {};
@@ -431,7 +436,8 @@ static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX, shape::n_blocks)
     skinny_block<shape>(plan, split, (int32_t)blockIdx.x);
 }
 
-// GEMMs with weights of two types in one launch: the first blocks for one, the others for the other.
+// Computes GEMMs with weights of two types in one launch: the first blocks compute one type, the others the
+// other.
 template <class shape, class other_shape>
 static __global__ void __launch_bounds__(32 * SKINNY_WARPS_MAX, shape::n_blocks)
     gemm_skinny_pair(const struct product_plan plan, const struct skinny_split split,

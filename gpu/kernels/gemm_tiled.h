@@ -12,8 +12,8 @@
 
 #include "gpu/kernels/gemm_skinny.h"
 
-// Dynamic shared memory per block (all minus static arrays), for the 163 KiB of compute capability 8.0 and
-// for the smallest supported size.
+// Dynamic shared memory per block (all shared memory minus static arrays): for the 163 KiB of compute
+// capability 8.0, and for the smallest supported size.
 enum {
     TILED_BYTES_STATIC = 1 << 10,
     TILED_BYTES_LARGE = (163 << 10) - TILED_BYTES_STATIC,
@@ -42,8 +42,8 @@ struct tiled_shape {
     static_assert(n_columns % over_chunks == 0, "sums are distributed by columns");
 };
 
-// What a thread copies for every stage: 16-byte pieces, n_threads pieces apart. The base addresses do not
-// depend on the stage, so a copy needs one addition.
+// The copies of one thread, for every stage: 16-byte pieces that are n_threads pieces apart. The base
+// addresses do not depend on the stage, so a copy needs one addition.
 template <class shape> struct tiled_source {
     static constexpr struct tile_format format = shape::format;
     static constexpr int panel_pieces = shape::panel_bytes / 16;
@@ -56,7 +56,7 @@ template <class shape> struct tiled_source {
                   "a piece's step is known at compile time");
 
     const unsigned char *x; // the thread's first piece, in group 0
-    int64_t x_step_bytes;   // of the activation operand, from one step to the next
+    int64_t x_step_bytes;   // bytes from one step of the activation operand to the next
     int32_t n_rows_left;    // valid rows from the thread's first one on
     const unsigned char *panels[n_of_panels];
     int32_t part_bytes[n_of_panels]; // from a group of a tile to the next one
@@ -96,7 +96,7 @@ template <class shape> struct tiled_source {
             const unsigned char *from = x + group * GROUP_STEPS * x_step_bytes;
 #pragma unroll
             for (int k = 0; k < n_of_x; k++) {
-                // turns of all threads per step, or steps per turn
+                // Number of turns of all threads per step, or number of steps per turn.
                 constexpr int turns =
                     pieces_of_step > shape::n_threads ? pieces_of_step / shape::n_threads : 1;
                 constexpr int steps =
@@ -118,7 +118,7 @@ template <class shape> struct tiled_source {
     }
 };
 
-// Multiplies one group in shared memory by one warp.
+// Multiplies one group in shared memory; called by each warp.
 template <class shape>
 static __device__ __forceinline__ void tiled_group(const unsigned char *slice, int output_warp, int row_warp,
                                                    int part, int lane, float acc[2][shape::n_columns][4])
@@ -154,8 +154,8 @@ static __device__ __forceinline__ void tiled_group(const unsigned char *slice, i
     }
 }
 
-// Ends a round of split-K chunks: adds their partial sums in order to the totals, which are distributed over
-// the warps.
+// Ends a round of split-K chunks: adds their partial sums in order to the totals. The totals are distributed
+// over the warps.
 template <class shape>
 static __device__ __forceinline__ void
 tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns / shape::over_chunks][4],
@@ -198,8 +198,8 @@ tiled_total(float acc[2][shape::n_columns][4], float totals[2][shape::n_columns 
     __syncthreads();
 }
 
-// Computes the tile of `rows` and the panels from first_panel on. `tiles`: in shared memory, one entry per
-// panel.
+// Computes the tile of `rows` and of the panels from first_panel on. `tiles` is in shared memory, with one
+// entry per panel.
 template <class shape>
 static __device__ __forceinline__ void tiled_block(const struct product_plan &plan, const row_tile &rows,
                                                    int32_t first_panel,
@@ -287,8 +287,8 @@ static __global__ void __launch_bounds__(shape::n_threads) gemm_tiled(const stru
 // ---- experts ----
 
 // Four shapes with the same number of threads, for up to 128, 64, 32 and 16 rows; with little shared memory
-// for up to 64, 32, 16 and 16. With enough shared memory the three smaller ones have twice the outputs of the
-// largest, so that no two of their warps dequantize the same weights.
+// for up to 64, 32, 16 and 16. If shared memory suffices, the three smaller shapes have twice the outputs of
+// the largest one, so that no two of their warps dequantize the same weights.
 template <enum tensor_type type, int shared_bytes_most> struct expert_shapes {
     static constexpr bool is_little = shared_bytes_most == TILED_BYTES_SMALL;
     static constexpr int over_outputs = is_little ? 4 : 8;
@@ -316,7 +316,8 @@ template <enum tensor_type type, int shared_bytes_most> struct expert_shapes {
                   "from many rows to few");
 };
 
-// A tile of this shape covers the outputs of one or more blocks. The first of these blocks computes it.
+// True if the block computes a tile of this shape. Such a tile covers the outputs of one or more blocks, and
+// the first of these blocks computes it.
 template <class shapes, class shape>
 static __device__ __forceinline__ void expert_block(const struct product_plan &plan, const row_tile &rows,
                                                     const unsigned char **tiles)

@@ -28,7 +28,7 @@ enum {
     WARPGROUP = 128,
     WARPGROUP_PANELS = 4,
     WGMMA_BYTES_MAX = PRODUCT_SHARED_BYTES_WGMMA,
-    WGMMA_BYTES_ALIGNMENT = 1024, // of a stage of x
+    WGMMA_BYTES_ALIGNMENT = 1024, // alignment of a stage of x
     WGMMA_BYTES_BARRIERS = 1024,
     X_STAGES_MAX = 8,
     TILE_STAGES_MAX = 4,
@@ -38,16 +38,16 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr enum tensor_type type = type_;
     static constexpr int n_rows = n_rows_, over_outputs = over_outputs_, over_chunks = over_chunks_;
     static constexpr struct tile_format format = tile_format(type);
-    static constexpr int n_columns = n_rows / 8; // of 8 rows
+    static constexpr int n_columns = n_rows / 8; // a column has 8 rows
     static constexpr int n_panels = WARPGROUP_PANELS * over_outputs;
     static constexpr int n_consumers = WARPGROUP * over_outputs * over_chunks;
     static constexpr int n_threads = n_consumers + WARPGROUP; // the last warpgroup: a producer of each slice
     static_assert(over_chunks <= 4, "a warpgroup has four producers");
     // Registers per thread. A block starts with equal parts of the multiprocessor's 65,536 registers, in
-    // multiples of 8. Producers then release registers for the consumers. If consumers requested more than
-    // there are, the last warpgroup would never get its registers.
+    // multiples of 8. Then producers release registers and consumers take them. If consumers requested more
+    // than were released, the last warpgroup would wait forever.
     static constexpr int registers_start = 65536 / n_threads / 8 * 8;
-    static constexpr int registers_producer = 32; // with 24, consumers would get no more: multiples of 8
+    static constexpr int registers_producer = 32; // 24 would give consumers no more: multiples of 8
     static constexpr int registers_left =
         (n_threads * registers_start - WARPGROUP * registers_producer) / n_consumers / 8 * 8;
     static constexpr int registers_consumer = registers_left < 232 ? registers_left : 232;
@@ -58,7 +58,8 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr int slice_bytes_most =
         (WGMMA_BYTES_MAX - WGMMA_BYTES_ALIGNMENT - WGMMA_BYTES_BARRIERS - total_bytes) / over_chunks /
         WGMMA_BYTES_ALIGNMENT * WGMMA_BYTES_ALIGNMENT;
-    // The most stages of weights that leave room for stages of x with as many inputs, at least 2.
+    // The highest number of stages of weights (at least 2) that leaves room for stages of x with the same
+    // number of inputs.
     static constexpr int n_tile_stages_fit =
         slice_bytes_most / (tile_stage_bytes + 2 * format.n_groups * x_stage_bytes);
     static constexpr int n_tile_stages = n_tile_stages_fit < 2                 ? 2
@@ -73,19 +74,19 @@ template <enum tensor_type type_, int n_rows_, int over_outputs_, int over_chunk
     static constexpr int totals_at = over_chunks * slice_bytes;
     static constexpr int barriers_at = totals_at + total_bytes;
     static constexpr int slice_barriers = 2 * (n_x_stages + n_tile_stages) + n_panels;
-    static constexpr int done_at = barriers_at + over_chunks * slice_barriers * 8; // a barrier of the block
+    static constexpr int done_at = barriers_at + over_chunks * slice_barriers * 8; // one for the block
     static constexpr int is_last_at = done_at + 8;
     static constexpr int shared_bytes = WGMMA_BYTES_ALIGNMENT + is_last_at + 8;
     // The last word. The data before it starts at a multiple of 1024 and never reaches it: dynamic_shared()
     // is aligned to 128 bytes, so aligning it to 1024 skips at most 896.
     static constexpr int began_at = shared_bytes - 4;
-    // False: no kernel is compiled for this shape.
+    // If false, no kernel is compiled for this shape.
     static constexpr bool fits = n_x_stages >= 2 && shared_bytes <= WGMMA_BYTES_MAX &&
                                  is_last_at + 8 - barriers_at <= WGMMA_BYTES_BARRIERS;
     static constexpr bool is_divisible = total_bytes <= PRODUCT_PARTIAL_TILE_BYTES;
 };
 
-// Tiles that two blocks compute: blocks t and n_tiles + t along the outputs compute tile t.
+// How tiles are divided between two blocks: blocks t and n_tiles + t along the outputs compute tile t.
 struct wgmma_division {
     int32_t n_tiles;                  // along the outputs; 0: one block computes a tile
     int32_t n_first_chunks, n_chunks; // chunks of the first block, and of both
@@ -103,7 +104,7 @@ static __device__ __forceinline__ product_place find_place(const struct product_
                             product_group_tiles(n_rows, plan.call.x.n_inputs, n_row_tiles));
 }
 
-// A block's part of a tile.
+// The part of a tile that a block computes.
 struct wgmma_part {
     int32_t tile, row_tile, first_chunk, end_chunk;
     bool divided, second;
@@ -128,7 +129,7 @@ static __device__ __forceinline__ wgmma_part find_part(const struct product_plan
     return part;
 }
 
-// The time at which the block began, for barrier_wait_timed. Its address is constant, so it needs no
+// Address of the time at which the block began, for barrier_wait_timed. It is constant, so it needs no
 // register.
 template <int began_at> static __device__ __forceinline__ uint32_t *block_began()
 {
@@ -156,19 +157,19 @@ template <int n_stages, int stage_bytes, int began_at> struct stage_ring {
         barrier_wait(full + i % n_stages, i / n_stages % 2);
     }
 
-    __device__ __forceinline__ void wait_empty(uint32_t i) const // a slot is empty before its first use
+    __device__ __forceinline__ void wait_empty(uint32_t i) const // at once before the first use
     {
         if (i >= n_stages)
             barrier_wait_timed(empty + i % n_stages, i / n_stages % 2 ^ 1, block_began<began_at>());
     }
 
-    __device__ __forceinline__ void release(uint32_t i) const // by each consumer warp
+    __device__ __forceinline__ void release(uint32_t i) const // called by each consumer warp
     {
         if (threadIdx.x % 32 == 0)
             barrier_arrive(empty + i % n_stages);
     }
 
-    __device__ __forceinline__ void init(uint32_t n_consumer_warps) const // by one thread
+    __device__ __forceinline__ void init(uint32_t n_consumer_warps) const // called by one thread
     {
         for (int i = 0; i < n_stages; i++) {
             barrier_init(full + i, 1);
@@ -193,7 +194,7 @@ template <class shape> struct wgmma_slice {
         turns = barriers + 2 * shape::n_tile_stages;
     }
 
-    __device__ __forceinline__ void init() const // by one thread
+    __device__ __forceinline__ void init() const // called by one thread
     {
         x.init(shape::n_panels);
         tiles.init(shape::n_panels);
@@ -250,8 +251,8 @@ struct wgmma_progress {
     uint32_t n_tiles, n_x;
 };
 
-// The fragments of the last two halves of groups. A wgmma reads its registers until the wait for it, which
-// the compiler does not know. hold() keeps them in their registers until then.
+// Holds the fragments of the last two halves of groups. A wgmma reads its registers until it has been waited
+// for; the compiler does not know that. hold() keeps the fragments in their registers until then.
 struct wgmma_fragments {
     uint32_t halves[2][4][4];
 
@@ -351,7 +352,7 @@ wgmma_chunk(const wgmma_slice<shape> &slice, int32_t begin, int32_t end, int pan
     slice.x.release(progress.n_x - 1);
 }
 
-// Adds a chunk's partial sums to the totals, after the previous chunk's.
+// Adds a chunk's partial sums to the totals, after the previous chunk's partial sums.
 template <class shape>
 static __device__ __forceinline__ void wgmma_add(unsigned char *memory, const wgmma_slice<shape> &slice,
                                                  int slice_index, int32_t chunk, int panel, int lane,
@@ -378,8 +379,9 @@ static __device__ __forceinline__ void wgmma_add(unsigned char *memory, const wg
     }
 }
 
-// Address of a divided tile's sums in device memory. Slot 0 has the first block's totals, slot 1 + k the
-// partial sums of the second block's chunk k. The layout is the same as of the totals in shared memory.
+// Address of the sums of a divided tile in device memory. Slot 0 has the totals of the first block, slot 1 +
+// k the partial sums of chunk k of the second block. Their layout is the layout of the totals in shared
+// memory.
 template <class shape>
 static __device__ __forceinline__ float4 *partial_place(const struct wgmma_division &division,
                                                         const wgmma_part &part, int32_t slot)
@@ -495,13 +497,13 @@ static __device__ __forceinline__ void put_results(const struct product_plan &pl
             y[k] = plan.call.add ? fmaf(plan.call.factor, results.at[k], y[k]) : results.at[k];
 }
 
-// Not inlined: with many inlined copies a multiprocessor would mostly wait for instruction fetches.
+// Not inlined, because with many inlined copies a multiprocessor would mostly wait for instruction fetches.
 static __device__ __noinline__ float gate_result(float gate, float up, enum activation_kind kind)
 {
     return activate_gated(gate, up, kind);
 }
 
-// The gated result of one output of the tile and a row.
+// The gated result of one output of the tile for one row.
 template <class shape>
 static __device__ __forceinline__ float
 find_gated(const struct product_plan &plan, const unsigned char *memory, const panel_place &gate,
@@ -515,7 +517,7 @@ find_gated(const struct product_plan &plan, const unsigned char *memory, const p
     return gate_result(result, factor, plan.call.activation);
 }
 
-// Address of two inputs of a row of the operand: 32 index + 16 half + 2 piece, and the next one.
+// Address of two adjacent inputs of a row of the operand; the first is input 32 index + 16 half + 2 piece.
 static __device__ __forceinline__ uint32_t *word_place(const struct activation_operand &out, int32_t row,
                                                        int32_t index, int half, int piece)
 {
@@ -532,7 +534,7 @@ static __device__ __forceinline__ void wgmma_store_next(const struct product_pla
                                                         int lane)
 {
     constexpr int n_warps = shape::n_consumers / 32, n_words = shape::n_panels / 4;
-    constexpr bool are_whole = OPERAND_ALIGNMENT / SWIZZLED_STEP % n_words == 0; // tiles
+    constexpr bool are_whole = OPERAND_ALIGNMENT / SWIZZLED_STEP % n_words == 0; // tiles are whole
     const struct activation_operand &out = plan.call.next.out;
     int piece = lane % 8;
 #pragma unroll 1
@@ -551,7 +553,7 @@ static __device__ __forceinline__ void wgmma_store_next(const struct product_pla
                         up = find_panel(plan, tile * shape::n_panels + panel + 1, 0);
             float items[2];
 #pragma unroll
-            for (int j = 0; j < 2; j++) { // odd pieces begin with the odd output: half the bank conflicts
+            for (int j = 0; j < 2; j++) { // odd lanes begin with the odd output: half the bank conflicts
                 int output = 2 * piece + (j ^ piece % 2);
                 items[j] = find_gated<shape>(plan, memory, gate, up, panel, n, row_in_column, output, scale);
             }
@@ -568,7 +570,8 @@ static __device__ __forceinline__ void wgmma_store_next(const struct product_pla
     }
 }
 
-// The epilogue: a warp stores 8 rows of a panel's outputs at a time; if gated, of a gate panel's.
+// The epilogue. A warp stores 8 rows of the outputs of a panel at a time; of a gate panel if the GEMM is
+// gated.
 template <class shape>
 static __device__ __forceinline__ void wgmma_store(const struct product_plan &plan, const row_tile &rows,
                                                    const unsigned char *memory, int32_t tile, int warp,
@@ -634,7 +637,8 @@ static __device__ __forceinline__ void wgmma_block(const struct product_plan &pl
         int slice = warp - shape::n_consumers / 32;
         if (slice < shape::over_chunks) {
             wgmma_produce<shape>(plan, rows, part, wgmma_slice<shape>(memory, slice), slice);
-            // Consumers have no registers left for a timeout, so the producer waits for their end with one.
+            // Consumers have no registers left for a timeout. So the producer waits, with a timeout, until
+            // they have ended.
             barrier_wait_timed(done, 0, block_began<shape::began_at>());
         }
         return;
@@ -680,8 +684,8 @@ static __global__ void __launch_bounds__(shape::n_threads, 1)
         wgmma_block<shape>(plan, division, place);
 }
 
-// GEMMs with weights of two types: the first n_blocks tiles of outputs are for `plan`, the others for
-// other_plan.
+// Computes GEMMs with weights of two types: the first n_blocks tiles of outputs belong to `plan`, the others
+// to other_plan.
 template <class shape, class other_shape>
 static __global__ void __launch_bounds__(shape::n_threads, 1)
     gemm_wgmma_pair(const struct product_plan plan, const struct product_plan other_plan, int32_t n_blocks)

@@ -72,8 +72,8 @@ __device__ __forceinline__ void barrier_named(int id, int n_threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(n_threads) : "memory");
 }
 
-// Returns the value, or the address in device memory, so that the compiler keeps it in a register. Otherwise
-// it computes addresses again at each use.
+// Returns the value, or an address in device memory, and makes the compiler keep it in a register. Otherwise
+// the compiler would recompute addresses at each use.
 __device__ __forceinline__ int32_t kept_value(int32_t value)
 {
     asm volatile("" : "+r"(value));
@@ -87,7 +87,8 @@ template <typename T> __device__ __forceinline__ T *kept_value(T *address)
     return address;
 }
 
-// Pairs of binary16 or bfloat16 in a word, the first in the lower half. All round to nearest even.
+// Pairs of binary16 or bfloat16 in one word; the first is in the lower half. All operations round to nearest
+// even.
 
 __device__ __forceinline__ uint32_t half2_make(float low, float high)
 {
@@ -141,13 +142,14 @@ __device__ __forceinline__ uint32_t half2_high(uint32_t pair)
     return __byte_perm(pair, 0, 0x3232);
 }
 
-// Byte permute: the four nibbles of `selector` select bytes 0..3 of a, 4..7 of b.
+// Selects four bytes: each of the four nibbles of `selector` selects byte 0..3 of a, or 4..7 of b.
 __device__ __forceinline__ uint32_t bytes_pick(uint32_t a, uint32_t b, uint32_t selector)
 {
     return __byte_perm(a, b, selector);
 }
 
-// (word & mask) | base in one instruction. With two constants it would be two, so the asm requires registers.
+// Computes (word & mask) | base in one instruction. With two constant operands the compiler would use two
+// instructions, so the asm requires registers.
 __device__ __forceinline__ uint32_t bits_merge(uint32_t word, uint32_t mask, uint32_t base)
 {
     uint32_t merged;
@@ -193,8 +195,9 @@ __device__ __forceinline__ uint4 load_streaming(const void *address)
     return words;
 }
 
-// Loads what another block of the launch stored before it counted its arrival. That block: stores, a barrier,
-// then __threadfence and an atomic operation by one thread. This block: the same operations in reverse order.
+// Loads what another block of the launch stored before it counted its arrival. The other block stores, passes
+// a barrier, then one thread calls __threadfence and an atomic operation. This block does the same operations
+// in reverse order.
 __device__ __forceinline__ float load_published(const float *address)
 {
     return __ldcg(address);

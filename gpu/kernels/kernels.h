@@ -61,20 +61,20 @@ struct activation_operand {
     float scale; // scale of all rows, a power of 2; 0: each row has its own
 };
 
-// Number of rows of a swizzled operand, with padding to a multiple of 8. Padding rows are never written.
+// Number of rows of a swizzled operand, including padding to a multiple of 8. Padding rows are never written.
 static KERNEL_INLINE int32_t swizzled_rows(int32_t n_rows)
 {
     return (n_rows + SWIZZLED_ROWS - 1) / SWIZZLED_ROWS * SWIZZLED_ROWS;
 }
 
-// Size of the larger of both layouts.
+// Size of the operand in the larger one of both layouts.
 static inline uint64_t activation_operand_bytes(int32_t n_rows, int32_t n_inputs)
 {
     uint64_t filled = ((uint64_t)n_inputs + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * OPERAND_ALIGNMENT;
     return (uint64_t)swizzled_rows(n_rows) * filled * 2;
 }
 
-// Size of the operand in its layout.
+// Size of the operand in its own layout.
 static inline uint64_t activation_operand_size(const struct activation_operand *operand)
 {
     uint64_t all = activation_operand_bytes(operand->n_rows, operand->n_inputs);
@@ -86,23 +86,23 @@ struct activation_operand_launch {
     struct activation_operand out;
     const float *x;
     int64_t x_stride;
-    // Gather: row i of the operand is row rows[i] / rows_divisor of x (pairs of row and expert, sorted by
-    // expert). NULL: row i.
+    // Gather: row i of the operand is row rows[i] / rows_divisor of x. The rows are pairs of row and expert,
+    // sorted by expert. NULL: row i.
     const int32_t *rows;
     int32_t rows_divisor;
-    // For a GEMM per head, else 0: row h * head_rows + r of the operand is read x_head_step * h floats after
-    // row r of x.
+    // For one GEMM per head; otherwise 0. Row h * head_rows + r of the operand is read x_head_step * h floats
+    // after row r of x.
     int32_t head_rows, x_head_step;
 };
 
 void launch_activation_operand(void *stream, const struct activation_operand_launch *operand);
 
-// The operand of the next GEMM, written by the launch that computes its x. With one scale for all rows
-// (product_next_scale) each block writes its items of the operand instead of x. Otherwise the scale of a row
-// depends on all its items, so the block that stores the last of them converts the row.
+// The operand of the next GEMM, written by the launch that computes the x of that GEMM. If all rows have one
+// scale (product_next_scale), each block writes its items to the operand instead of x. Otherwise the scale of
+// a row depends on all its items, so the block that stores the last item converts the row.
 struct next_operand {
     struct activation_operand out; // .items NULL: none
-    int32_t *arrivals;             // [rows] zeros; zeros again after the launch; unused with out.scale
+    int32_t *arrivals;             // [rows] zeros before and after the launch; unused with out.scale
 };
 
 // --- GEMM ---
@@ -126,18 +126,18 @@ struct next_operand {
 enum {
     SPLIT_K_INPUTS = 512,
     PRODUCT_PARTS_MAX = 4,
-    // compute capability 8.6, 8.9 and 12.0: the smallest from 8.0 on
+    // The smallest shared memory of compute capabilities from 8.0 on: 8.6, 8.9 and 12.0 have it.
     PRODUCT_SHARED_BYTES_LEAST = 99 << 10,
     PRODUCT_SHARED_BYTES_WGMMA = 227 << 10,   // compute capability 9.0
     WGMMA_ROWS_LEAST = 17,                    // for fewer rows the skinny GEMM is used
-    PRODUCT_PARTIAL_TILE_BYTES = 64 * 64 * 4, // 64 outputs x 64 rows: the largest tile of two blocks
+    PRODUCT_PARTIAL_TILE_BYTES = 64 * 64 * 4, // 64 outputs x 64 rows: the largest divided tile
     SKINNY_ROWS_ONE_COLUMN = 8,               // skinny GEMM with one column of mma fragments
-    SKINNY_ROWS_MAX = 16,                     // two columns; for more rows wgmma or the tiled GEMM
-    // the most float32 bytes that one block converts to the next operand: at 64 bytes per cycle and
-    // multiprocessor 1,024 cycles, not longer than a launch
+    SKINNY_ROWS_MAX = 16,                     // two columns; wgmma or the tiled GEMM for more rows
+    // Limit of the float32 bytes that one block converts to the next operand: at 64 bytes per cycle and
+    // multiprocessor 1,024 cycles, about the time of a launch.
     PRODUCT_NEXT_BYTES = 64 << 10,
-    // x of a group of row tiles: a third of the 50 MB of second-level cache of compute capability 9.0,
-    // because both halves of the cache may hold the same line
+    // Bytes of x in a group of row tiles: a third of the 50 MB of second-level cache of compute capability
+    // 9.0, because both halves of the cache may hold the same line.
     PRODUCT_GROUP_BYTES = 16 << 20,
 };
 
@@ -149,14 +149,14 @@ struct product_part {
     int32_t n_outputs;
 };
 
-// A GEMM per head, else n_rows 0. Matrix h of n_experts multiplies rows [h * n_rows, (h + 1) * n_rows) of the
-// operand. Its result of row r is stored y_step * h floats after row r of y. F32 weights read x_step * h
-// floats after row r of `floats`.
+// One GEMM per head; n_rows is 0 otherwise. Matrix h of n_experts multiplies rows [h * n_rows, (h + 1) *
+// n_rows) of the operand. Its result for row r is stored y_step * h floats after row r of y. F32 weights read
+// x_step * h floats after row r of `floats`.
 struct product_heads {
     int32_t n_rows, x_step, y_step;
 };
 
-// x for F32 weights, not converted; row gather as in activation_operand_launch.
+// x for F32 weights, which need no conversion. Rows are gathered as in activation_operand_launch.
 struct product_floats {
     const float *items;
     int64_t stride;
@@ -167,7 +167,7 @@ struct product_floats {
 // Memory for the sums of the two blocks that compute one wgmma tile (gpu/kernels/gemm_wgmma.h).
 struct product_partials {
     float *sums;       // product_partial_bytes; NULL: none
-    int32_t *arrivals; // [product_partial_tiles] zeros; zeros again after the launch
+    int32_t *arrivals; // [product_partial_tiles] zeros before and after the launch
     uint64_t size_bytes;
 };
 
@@ -179,30 +179,30 @@ struct product_device {
 
 // GEMMs of the same x with weights of one type.
 struct product_launch {
-    enum tensor_type type; // of all tiles
+    enum tensor_type type; // the type of all tiles
     int32_t n_parts;
     struct product_part parts[PRODUCT_PARTS_MAX];
-    // BF16 weights: OPERAND_BFLOAT; F32: only its sizes are used; others: OPERAND_HALF
+    // The form of x: OPERAND_BFLOAT for BF16 weights, OPERAND_HALF for others. F32 uses only its sizes.
     struct activation_operand x;
-    struct product_floats floats; // F32 weights
+    struct product_floats floats; // used by F32 weights
     bool add;                     // y += factor * result, else y = result
     float factor;
-    // Two parts with the same n_outputs: the first part's y = activation(gate) * up, the second part's y is
-    // not written. Not F32.
+    // Two parts with the same n_outputs. The result of the first part is y = activation(gate) * up; y of the
+    // second part is not written. Not allowed for F32.
     bool gated;
     enum activation_kind activation;
-    float gated_scale; // power of 2 with all |gated results| below 2^15 * it (gpu/output_bound.h); 0: unknown
-    // Grouped GEMM over experts, else n_experts 0: rows [expert_first[e], expert_first[e + 1]) of x are
-    // multiplied by matrix e; the result of row i is row expert_order[i] of y (NULL: i).
+    float gated_scale; // power of 2: |gated results| < 2^15 times it (gpu/output_bound.h); 0: unknown
+    // Grouped GEMM over experts; otherwise n_experts is 0. Rows [expert_first[e], expert_first[e + 1]) of x
+    // are multiplied by matrix e. The result of row i is row expert_order[i] of y (NULL: i).
     int32_t n_experts;
     const int32_t *expert_first, *expert_order;
     struct product_heads heads;
-    // operand made of the gated result; row i is the result of row i of x
+    // The operand made of the gated results. Row i is the result of row i of x.
     struct next_operand next;
     struct product_device device;
 };
 
-// Whether a GEMM uses wgmma. If so its operand must be swizzled, else it must not be.
+// True if a GEMM uses wgmma: its operand must then be swizzled, and must not be otherwise.
 static inline bool product_is_wgmma(bool has_wgmma, uint64_t shared_bytes_max, int32_t n_rows,
                                     int32_t n_experts)
 {
@@ -210,16 +210,16 @@ static inline bool product_is_wgmma(bool has_wgmma, uint64_t shared_bytes_max, i
            n_experts == 0;
 }
 
-// Average rows per matrix, rounded up.
+// Mean number of rows per matrix, rounded up.
 static inline int32_t product_rows_each(const struct product_launch *product)
 {
     int32_t n = product->n_experts > 0 ? product->n_experts : 1;
     return (product->x.n_rows + n - 1) / n;
 }
 
-// The scale of all rows of the operand that a gated GEMM writes for the next GEMM. It depends on the weights
-// alone, so it is the same for any number of rows. 0: there is none, or the outputs are not whole groups of
-// inputs.
+// Scale of all rows of the operand that a gated GEMM writes for the next GEMM. It depends on the weights
+// alone, so it is the same for any number of rows. 0: no such scale exists, or the outputs are not whole
+// groups of inputs.
 static inline float product_next_scale(const struct product_launch *product,
                                        enum activation_operand_form form)
 {
@@ -228,9 +228,9 @@ static inline float product_next_scale(const struct product_launch *product,
     return form == OPERAND_BFLOAT ? 1.0f : product->gated_scale;
 }
 
-// Whether a gated GEMM without such a scale converts its rows to the next operand. The last block of a row
-// tile converts the whole tile, which is only worth it for few rows: a separate launch with a block per row
-// converts many rows sooner.
+// True if a gated GEMM without such a scale converts its rows to the next operand. The last block of a row
+// tile converts the whole tile, so this pays only for few rows. Many rows are converted faster by a separate
+// launch with one block per row.
 static inline bool product_converts_next(const struct product_launch *product)
 {
     if (product->x.swizzled)
@@ -273,7 +273,7 @@ static KERNEL_INLINE int32_t product_group_tiles(int32_t tile_rows, int32_t n_in
     return n < 1 ? 1 : n < n_row_tiles ? n : n_row_tiles;
 }
 
-// The most tiles of a launch that leaves half of the multiprocessors without a block.
+// The largest number of tiles for which a launch leaves half of the multiprocessors without a block.
 static inline int32_t product_partial_tiles(int32_t n_multiprocessors)
 {
     return n_multiprocessors / 2;

@@ -44,9 +44,9 @@ extern "C" {
 #endif
 
 enum {
-    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // maximum key_dim and value_dim
-    ATTENTION_BLOCK = 16,                   // positions
-    ATTENTION_GROUP = 32,                   // dimensions of one scale
+    ATTENTION_DIM_MAX = MODEL_HEAD_DIM_MAX, // maximum of key_dim and of value_dim
+    ATTENTION_BLOCK = 16,                   // positions in a block
+    ATTENTION_GROUP = 32,                   // dimensions that share a scale
     ATTENTION_BLOCKS_RESIDENT = 2,          // decode blocks that fit the shared memory of a multiprocessor
 };
 
@@ -73,21 +73,21 @@ static inline uint64_t attention_pages_bytes(const struct attention_pages *pages
            (uint64_t)(pages->page_positions / ATTENTION_BLOCK) * attention_block_bytes(pages);
 }
 
-// Consecutive rows of one sequence; n_rows 0: padding.
+// Consecutive rows of one sequence. n_rows is 0 for padding.
 struct attention_sequence {
-    int32_t first_row, n_rows, position; // of the first row
-    // positions [i * page_positions, ..) are in page tables[first_page + i]
+    int32_t first_row, n_rows, position; // position: of first_row
+    // Positions from i * page_positions on are in page tables[first_page + i].
     int32_t first_page;
-    int32_t first_part; // small sequence: index of its first row in the scratch
+    int32_t first_part; // small sequences: index of the first row in the scratch
     int32_t n_shared;   // number of leading segments that shared tiles compute
     int32_t n_runs;     // runs that have segments of it (attention_assign); 0 or 1: it is not cut
 };
 
 // Queries of several sequences that share all pages of a segment. The segment ends before the positions of
-// their rows. Query i is head i % group of row members[first_member + i / group]. Member m has part m of the
-// scratch.
+// the members' rows. Query i is head i % group of row members[first_member + i / group]. Member m has part m
+// of the scratch.
 struct attention_shared_tile {
-    int32_t segment, first_page; // in the block table of any member
+    int32_t segment, first_page; // first_page: in the block table of any member
     int32_t first_member;
     int32_t first_query, n_queries; // at most attention_shared_queries; 0: padding
     int32_t position_least;         // lowest position of the members' rows
@@ -98,12 +98,13 @@ struct attention_shared {
     const int32_t *members;   // rows
     const int32_t *positions; // [n_rows]
     int32_t n_tiles;          // 0: none
-    // maximum per sequence; the scratch has this number of partial results for each of n_part_rows rows
+    // Maximum number of segments of a sequence. The scratch has this number of partial results for each of
+    // n_part_rows rows.
     int32_t n_segments;
 };
 
-// The begin of a run, which ends where the next run begins. Segment 0 is the begin of the sequence, with its
-// shared segments.
+// Where a run begins; it ends where the next run begins. Segment 0 means the begin of the sequence, including
+// its shared segments.
 struct attention_run {
     int32_t sequence, segment;
 };
@@ -113,15 +114,15 @@ struct attention_run {
 struct attention_assigned {
     const struct attention_run *runs; // [n_runs + 1]; NULL: a block computes one sequence
     int32_t n_runs;
-    int32_t *arrivals; // [attention_assign_arrivals], zeros; zeros again after the launch
+    int32_t *arrivals; // [attention_assign_arrivals] zeros before and after the launch
 };
 
 // The step's size.
 struct attention_extent {
     int32_t n_sequences, n_rows;
     int32_t n_rows_most;      // maximum rows of a sequence; sizes the launch
-    int32_t n_part_rows;      // rows of small sequences, at least
-    int32_t n_positions_most; // positions visible to a row, at least
+    int32_t n_part_rows;      // lower bound of the number of rows of small sequences
+    int32_t n_positions_most; // lower bound of the number of positions visible to a row
 };
 
 // Scale, cap, window and bias of the scores.
@@ -155,16 +156,16 @@ struct attention_launch {
     } strides;
     int32_t n_heads;
     struct attention_masking scoring;
-    // Shared prefixes (cascade attention): a shared segment is computed for all its members with one read of
-    // keys and values, then each member merges the result in its order of segments. Only small sequences
+    // Shared prefixes (cascade attention). A shared segment is computed for all its members with one read of
+    // keys and values; then each member merges the result in the order of its segments. Only small sequences
     // (attention_is_small) are members.
     struct attention_shared shared;
-    // Scratch for partial results of split-KV decoding: few sequences with long contexts occupy all
-    // multiprocessors.
+    // Scratch for the partial results of split-KV decoding, with which few sequences with long contexts
+    // occupy all multiprocessors.
     struct attention_partials partials;
     struct attention_assigned assigned;
-    // Fused conversion of `out` to the operand of the GEMM that reads it next. Rows that belong to no
-    // sequence are not converted.
+    // Converts `out` to the operand of the GEMM that reads it next. Rows that belong to no sequence are not
+    // converted.
     struct next_operand next;
     struct attention_device device;
 };
@@ -188,17 +189,17 @@ struct attention_store {
     struct attention_pages pages;
     int32_t layer;
     const struct attention_sequence *sequences;
-    // [n_rows]: a row's sequence; negative: padding, or already stored
+    // [n_rows] sequence of each row; negative: padding, or already stored
     const int32_t *row_sequences;
     const int32_t *tables;
     int32_t n_rows;
     const float *k, *v;
     int64_t k_stride, v_stride;
-    struct attention_rotation rotation; // of the keys
+    struct attention_rotation rotation; // rotation of the keys
     struct attention_queries queries;   // rotated in place, also in rows without a sequence
 };
 
-// Whether the decode kernel computes a sequence: its queries fit the strips that one token needs.
+// True if the decode kernel computes the sequence: its queries fit in the strips that one token needs.
 static inline bool attention_is_small(int32_t n_rows, int32_t n_heads, int32_t n_kv_heads)
 {
     int32_t group = n_heads / n_kv_heads;
@@ -220,20 +221,19 @@ static inline bool attention_parts_fit(const struct attention_pages *pages, int3
     return (uint64_t)extent->n_part_rows * row_bytes * n_segments <= size_bytes;
 }
 
-// Number of queries of the largest shared tile and of the largest decode tile that fit a block's shared
+// Number of queries of the largest shared tile, and of the largest decode tile, that fit in a block's shared
 // memory.
 int32_t attention_shared_queries(const struct attention_pages *pages, uint64_t shared_bytes_max);
 int32_t attention_small_queries(const struct attention_pages *pages, int32_t n_heads,
                                 uint64_t shared_bytes_max);
 
-// Bytes of scratch for steps of n_rows decode tokens with n_positions_most visible positions each, up to a
-// limit.
+// Bytes of scratch for steps of n_rows decode tokens that see n_positions_most positions each, up to a limit.
 uint64_t attention_scratch_bytes(int32_t n_heads, int32_t value_dim, int32_t n_rows,
                                  int64_t n_positions_most);
 // Rotates the queries in place, and stores the rotated keys and the values of the rows in their pages. `k` is
 // unchanged.
 void launch_attention_store(void *stream, const struct attention_store *store);
-// Rows of `out` that belong to no sequence are not written.
+// Computes attention. Rows of `out` that belong to no sequence are not written.
 void launch_attention(void *stream, const struct attention_launch *attention);
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@ struct device_matrix {
     int64_t stride;
 };
 
-// Rows in the file's format.
+// Rows of a table in the file's format.
 struct device_table {
     const unsigned char *rows;
     int64_t row_bytes;
@@ -37,11 +37,11 @@ struct norm_launch {
     bool rms, own_weights;
     const float *weight, *bias; // bias may be NULL
     float epsilon;
-    // Fused residual sum, if addend.items is set: in += scale * addend before the norm.
+    // If addend.items is set, the residual sum is fused: in += scale * addend before the norm.
     struct device_matrix addend;
     float scale;
-    // Fused conversion of `out` to the activation operand, if operand.items is set; n_groups must be 1. With
-    // operand_only the contents of `out` are undefined afterwards.
+    // If operand.items is set, the conversion of `out` to the activation operand is fused; n_groups must be
+    // 1. With operand_only the contents of `out` are undefined afterwards.
     struct activation_operand operand;
     bool operand_only;
 };
@@ -56,7 +56,7 @@ struct rope_part {
     const float *cos_sin; // [n_rows, n_dims]: pairs
 };
 
-// Rotary embeddings of several matrices, in place.
+// Rotary embeddings of several matrices, computed in place.
 struct rope_launch {
     int32_t n_rows, n_parts, head_dim, n_dims;
     bool halves;
@@ -73,7 +73,7 @@ void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t 
 // out[i] = in[rows[i]]; out[i] is unchanged for a negative row
 void launch_gather(void *stream, struct device_matrix out, struct device_matrix in, const int32_t *rows,
                    int32_t n_rows, int32_t n_cols);
-// n columns of each of n_heads heads: out[r][h * out_step + i] = in[r][h * in_step + i]
+// Copies n columns for each of n_heads heads: out[r][h * out_step + i] = in[r][h * in_step + i].
 void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in,
                          int32_t in_step, int32_t n_heads, int32_t n, int32_t n_rows);
 // x[r] *= sigmoid(gate[r][0])

@@ -11,7 +11,7 @@ void kernel_register(struct kernel_entry *entry, const void *function, const cha
     const char *name = strstr(description, mark), *within;
     name = name ? name + strlen(mark) : description;
     name += *name == '&';
-    // drops the namespace of the translation unit
+    // Removes the namespace of the translation unit.
     while ((within = strstr(name, "::")) && strcspn(name, "<") > (size_t)(within - name))
         name = within + 2;
     size_t length = strlen(name);

@@ -24,11 +24,11 @@ enum {
 struct kernel_entry {
     const void *function; // host address, for cudaLaunchKernel
     char name[112];       // with its template arguments, for messages and profiles
-    bool overlaps;        // begins before its predecessor ends: see launch_overlapped in gpu/kernels/kernel.h
+    bool overlaps;        // launched by launch_overlapped (gpu/kernels/kernel.h)
     struct kernel_entry *next;
 };
 
-// The arguments of one launch, each with its size; read before the call returns.
+// The arguments of one launch, each with its size. They are read before the call returns.
 struct launch_arguments {
     int n;
     void *values[LAUNCH_ARGUMENTS_MAX];
@@ -42,7 +42,7 @@ extern "C" {
 // `description`: __PRETTY_FUNCTION__ of a function template over the kernel; the kernel's name is parsed from
 // it.
 void kernel_register(struct kernel_entry *entry, const void *function, const char *description);
-const struct kernel_entry *kernel_list(void); // the kernel registered last, or NULL
+const struct kernel_entry *kernel_list(void); // the last registered kernel, or NULL
 
 // CUDA: enqueues the kernel, or adds it to the graph under capture. `stream` is device_stream's. A failure is
 // latched with the kernel's name.

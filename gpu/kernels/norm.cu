@@ -21,7 +21,7 @@ static __device__ float warp_sum(float x)
 
 // ---- vectors of any length and alignment ----
 
-// Sum over the threads of a vector: one warp, or the block (through `shared`).
+// Sums over the threads of a vector: one warp, or the whole block through `shared`.
 static __device__ float sum_over(float *shared, float x, bool one_warp)
 {
     x = warp_sum(x);
@@ -37,11 +37,11 @@ static __device__ float sum_over(float *shared, float x, bool one_warp)
     return sum;
 }
 
-// Items of a vector that a thread holds in registers, so that all loads are in flight at once: vectors of up
-// to 512 items with a warp, 4,096 with a block.
+// Number of items of a vector that a thread holds in registers, so that all loads are in flight at once.
+// Suffices for vectors of 512 items with a warp and of 4,096 items with a block.
 enum { NORM_HELD = 16 };
 
-// Loads the thread's items in registers; 0 beyond the end.
+// Loads the thread's items into registers; 0 beyond the end.
 static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const float *items, int n,
                                                   int thread, int n_threads)
 {
@@ -50,8 +50,8 @@ static __device__ __forceinline__ void hold_items(float held[NORM_HELD], const f
         held[j] = thread + j * n_threads < n ? items[thread + j * n_threads] : 0.0f;
 }
 
-// One vector per block, or per warp if vectors are short (heads). A thread's items have a stride of
-// n_threads.
+// Computes one vector per block, or one per warp if vectors are short (heads). A thread's items are n_threads
+// apart.
 static __global__ void __launch_bounds__(THREADS) norm_rows(struct norm_launch a, bool one_warp)
 {
     launch_next();
@@ -60,7 +60,7 @@ static __global__ void __launch_bounds__(THREADS) norm_rows(struct norm_launch a
     int64_t vector = one_warp ? (int64_t)blockIdx.x * WARPS + threadIdx.x / WARP : (int64_t)blockIdx.x;
     int thread = one_warp ? (int)threadIdx.x % WARP : (int)threadIdx.x, n_threads = one_warp ? WARP : THREADS;
     if (vector >= (int64_t)a.n_rows * a.n_groups)
-        return; // a whole warp
+        return; // the whole warp returns
     int64_t row = vector / a.n_groups, group = vector % a.n_groups;
     float *in = a.in.items + row * a.in.stride + group * a.n;
     float *out = a.out.items + row * a.out.stride + group * a.n;
@@ -130,8 +130,8 @@ static __global__ void __launch_bounds__(THREADS) norm_rows(struct norm_launch a
 enum { QUARTERS = 4, FOURS = WARP / QUARTERS, LONG_HELD_MAX = 16 };
 
 struct long_place {
-    int32_t quarter, four, per_quarter; // per_quarter: items of a thread of the definition per quarter
-    int32_t first;                      // the lane's first item; the next are 256 further
+    int32_t quarter, four, per_quarter; // per_quarter: items per quarter of a thread of the definition
+    int32_t first;                      // the lane's first item; each next item is 256 further
 };
 
 static __device__ __forceinline__ long_place find_place(int32_t n)
@@ -148,7 +148,7 @@ static __device__ __forceinline__ long_place find_place(int32_t n)
 template <int n_held> struct long_items {
     float at[n_held][4];
 
-    // 0 beyond the end.
+    // Loads four items; 0 beyond the end.
     __device__ __forceinline__ void load(const float *items, const long_place &place, int32_t n)
     {
 #pragma unroll
@@ -176,7 +176,8 @@ template <int n_held> struct long_items {
 
 enum sum_kind { SUM_ITEMS, SUM_SQUARES, SUM_DEVIATIONS };
 
-// Items beyond the end are 0 and don't change a sum. Their deviations are not 0, so they are left out.
+// Sums the terms of `kind`. Items beyond the end are 0 and do not change a sum of items or squares. Their
+// deviations from the mean are not 0, so they are skipped.
 template <int n_held>
 static __device__ __forceinline__ float long_sum(float *shared, const long_items<n_held> &x,
                                                  const long_place &place, int32_t n, enum sum_kind kind,
@@ -215,7 +216,7 @@ static __device__ __forceinline__ float long_sum(float *shared, const long_items
     return sum;
 }
 
-// Two neighboring lanes have the two halves of a piece of the operand for every k. The even lane stores the
+// For every k, two neighboring lanes hold the two halves of a piece of the operand. The even lane stores the
 // pieces with even k, the odd lane the pieces with odd k.
 template <int n_held>
 static __device__ __forceinline__ void put_operand(const struct activation_operand &out, int32_t row,
@@ -244,7 +245,7 @@ static __device__ __forceinline__ void put_operand(const struct activation_opera
     }
 }
 
-// A swizzled piece has items of four lanes in four different warps, so the row passes through shared memory.
+// A swizzled piece has items of four lanes in four different warps, so the row is exchanged in shared memory.
 template <int n_held>
 static __device__ __forceinline__ void put_swizzled(const struct activation_operand &out, int32_t row,
                                                     const long_items<n_held> &y, const long_place &place,
@@ -304,8 +305,8 @@ static __device__ __forceinline__ void convert_row(const struct activation_opera
         put_operand(out, row, x, place, factor);
 }
 
-// One vector per block, with each lane's items in registers. A vector has a multiple of 4 items (with an
-// operand: of 8), aligned to 16 bytes.
+// Computes one vector per block and holds the items in registers. A vector has a multiple of 4 items (8 with
+// an operand), aligned to 16 bytes.
 template <int n_held, bool swizzled>
 static __global__ void __launch_bounds__(THREADS) norm_long(const struct norm_launch a)
 {
@@ -359,7 +360,7 @@ static __global__ void __launch_bounds__(THREADS) norm_long(const struct norm_la
     if (!a.operand.items || !a.operand_only)
         x.store(a.out.items + row * a.out.stride + group * a.n, place, a.n);
     if (!a.operand.items)
-        return; // the whole block
+        return; // the whole block returns
     convert_row<n_held, swizzled>(a.operand, (int32_t)row, x, place, a.n, maxima, (uint32_t *)staged);
 }
 

@@ -7,8 +7,8 @@
 
 enum { PIECE = 8 };
 
-// Address of the piece that begins at input `first`, not swizzled. Every kernel that writes operands calls
-// this function or operand_swizzled_place: no other code computes the layouts.
+// Address of the piece that begins at input `first`, in an operand that is not swizzled. All kernels that
+// write operands use this function or operand_swizzled_place; no other code computes the layouts.
 static __device__ __forceinline__ uint4 *operand_place(const struct activation_operand &out, int32_t row,
                                                        int32_t first)
 {
@@ -24,13 +24,13 @@ static __device__ __forceinline__ uint4 *operand_swizzled_place(const struct act
     return (uint4 *)out.items + half_row * 8 + ((index ^ row) & 7);
 }
 
-// Number of inputs of a row, with padding.
+// Number of inputs of a row, including padding.
 static __device__ __forceinline__ int32_t operand_width(const struct activation_operand &out)
 {
     return (out.n_inputs + OPERAND_ALIGNMENT - 1) / OPERAND_ALIGNMENT * OPERAND_ALIGNMENT;
 }
 
-static __device__ __forceinline__ float power_of_2(int exponent) // a normal number
+static __device__ __forceinline__ float power_of_2(int exponent) // the result must be a normal number
 {
     return __uint_as_float((uint32_t)(exponent + 127) << 23);
 }
@@ -63,7 +63,7 @@ static __device__ __forceinline__ float scale_value(operand_scale scale)
     return scale.finite ? power_of_2(scale.exponent) : __uint_as_float(0x7FC00000u);
 }
 
-// The factor of the row's sums in a GEMM.
+// Factor by which a GEMM multiplies the sums of a row.
 static __device__ __forceinline__ float row_scale(const struct activation_operand &x, int32_t row)
 {
     return x.scale != 0.0f ? x.scale : x.scales[row];
@@ -79,11 +79,11 @@ static __device__ __forceinline__ uint32_t pack_pair(enum activation_operand_for
     return scale.finite ? pair : 0;
 }
 
-// An item divided by the scale of all rows, before it is rounded.
+// Divides an item by the scale of all rows. The result is not rounded yet.
 static __device__ __forceinline__ float scaled_item(const struct activation_operand &out, float item)
 {
     float largest = out.form == OPERAND_HALF ? 65504.0f : __uint_as_float(0x7F7F0000u);
-    float scaled = item * __uint_as_float(0x7F000000u - __float_as_uint(out.scale)); // a power of 2
+    float scaled = item * __uint_as_float(0x7F000000u - __float_as_uint(out.scale)); // scale: power of 2
     return absolute_bits(item) < 0x7F800000u ? fminf(fmaxf(scaled, -largest), largest)
                                              : __uint_as_float(0x7FC00000u);
 }

@@ -5,8 +5,8 @@
 #include "gpu/kernels/arrival_device.h"
 #include "gpu/kernels/operand_device.h"
 
-// How a row is loaded. stored_items: an earlier launch stored it; published_items: other blocks of this
-// launch did.
+// Two ways to load a row: stored_items if an earlier launch stored it, published_items if other blocks of
+// this launch did.
 struct stored_items {
     static __device__ __forceinline__ float load(const float *items)
     {
@@ -58,7 +58,7 @@ static __device__ __forceinline__ int32_t swizzled_first(int32_t index)
     return index / 16 * 128 + index % 16 * 2;
 }
 
-// Inputs beyond the end are 0.
+// Loads a piece; inputs beyond the end are 0.
 template <class Memory>
 static __device__ __forceinline__ void load_swizzled_piece(float items[PIECE], const float *row,
                                                            int32_t index, int32_t n)
@@ -78,7 +78,7 @@ static __device__ __forceinline__ void load_swizzled_piece(float items[PIECE], c
     }
 }
 
-// Inputs beyond the end are 0. `row` need not be aligned: it may be the columns of a head.
+// Loads a piece; inputs beyond the end are 0. `row` need not be aligned: it may be the columns of a head.
 template <class Memory, bool swizzled>
 static __device__ __forceinline__ void load_piece(float items[PIECE], const float *row, int32_t index,
                                                   int32_t n)
@@ -128,9 +128,9 @@ static __device__ __forceinline__ void put_piece(const struct activation_operand
     *at = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Converts a row with n_threads threads; this is thread `thread`. Each thread holds its first n_held pieces
-// in registers, so they are loaded once, with all loads in flight at once. `largest_of` returns the maximum
-// over the row's threads.
+// Converts a row with n_threads threads. `thread` is the index of the calling thread. Each thread holds its
+// first n_held pieces in registers, so that they are loaded once, with all loads in flight at once.
+// `largest_of` returns the maximum over the row's threads.
 template <class Memory, bool swizzled, int n_held, class Largest>
 static __device__ __forceinline__ void convert_row(const struct activation_operand &out, int32_t row,
                                                    const float *x, int32_t thread, int32_t n_threads,
@@ -166,19 +166,21 @@ static __device__ __forceinline__ void convert_row(const struct activation_opera
 
 // ---- rows of several blocks ----
 
-// Rows [first, first + n) of the operand, whose items are all stored. Row i is row order[i] of x (NULL: i).
+// Rows [first, first + n) of the operand, whose items are all stored. Row i of the operand is row order[i] of
+// x (NULL: i).
 struct complete_rows {
     const float *x;
     int64_t x_stride;
     const int32_t *order;
     int32_t first, n;
-    const int32_t *complete; // [n] in shared memory; 0: the row is left out; NULL: all are complete
+    const int32_t *complete; // [n] in shared memory; 0: skip the row; NULL: all rows are complete
 };
 
-// Maximum over the threads of a row, which are whole warps. All threads of the block call it.
+// Computes the maximum over the threads of a row, which are whole warps. All threads of the block must call
+// it.
 struct row_largest {
     uint32_t *shared; // [warps of the block]
-    int32_t n_warps;  // per row
+    int32_t n_warps;  // warps per row
 
     __device__ __forceinline__ uint32_t operator()(uint32_t value) const
     {
@@ -186,7 +188,7 @@ struct row_largest {
         value = __reduce_max_sync(0xFFFFFFFFu, value);
         if (n_warps == 1)
             return value;
-        __syncthreads(); // all warps have read the previous row's
+        __syncthreads(); // all warps have read the maximum of the previous row
         if (threadIdx.x % 32 == 0)
             shared[warp] = value;
         __syncthreads();
@@ -196,13 +198,13 @@ struct row_largest {
     }
 };
 
-// Converts rows with all warps of the block. The warps are divided among the rows: each row has a power of 2
-// of them. `shared`: [warps].
+// Converts rows with all warps of the block. Each row gets the same number of warps, a power of 2. `shared`
+// is [warps].
 template <bool swizzled, int n_held>
 static __device__ __forceinline__ void convert_rows(const struct activation_operand &out,
                                                     const struct complete_rows &rows, uint32_t *shared)
 {
-    enum { NO_THREAD = 1 << 29 }; // a thread index beyond all pieces
+    enum { NO_THREAD = 1 << 29 }; // an index beyond all pieces
     int32_t n_warps = (int32_t)blockDim.x / 32, each = 1;
     while (each * 2 * rows.n <= n_warps)
         each *= 2;

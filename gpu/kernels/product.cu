@@ -63,8 +63,8 @@ void launch_product(void *stream, const struct product_launch *product)
     }
 }
 
-// Launches two types together, for the mixtures Q4_K_M and Q5_K_M: there the key and value weights of a layer
-// may have different types. False: no such kernel.
+// Launches two types together. In the mixtures Q4_K_M and Q5_K_M the key and value weights of a layer may
+// have different types. False: no such kernel exists.
 static bool launch_pair(void *stream, const struct product_launch *product, const struct product_launch *q6_k)
 {
     if (q6_k->type != TENSOR_Q6_K || product->n_experts > 0 || product->gated)

@@ -1,4 +1,4 @@
-// For kernels: common to the GEMM kernels (gpu/kernels/kernels.h defines the arithmetic). Panels are numbered
+// For kernels: shared by the GEMM kernels (gpu/kernels/kernels.h defines the arithmetic). Panels are numbered
 // over all parts. The panels of gated parts alternate, so that one block has both factors of the same
 // outputs:
 //
@@ -13,7 +13,7 @@
 
 enum {
     SPLIT_K_GROUPS = SPLIT_K_INPUTS / GROUP_INPUTS,
-    GROUP_STEPS = GROUP_INPUTS / 32, // of the activation operand
+    GROUP_STEPS = GROUP_INPUTS / 32, // steps of the activation operand in a group
     STEP_ROW_BYTES = 64,
 };
 
@@ -22,18 +22,18 @@ struct product_plan {
     int32_t first_panel[PRODUCT_PARTS_MAX + 1];
     int32_t n_groups; // groups of 128 inputs; the last may be padded
     int32_t panel_bytes;
-    int64_t matrix_bytes[PRODUCT_PARTS_MAX]; // per expert
+    int64_t matrix_bytes[PRODUCT_PARTS_MAX]; // bytes of a matrix, per expert
 };
 
 // Addresses of one panel's tiles and results.
 struct panel_place {
     const unsigned char *tiles;
     const float *bias; // NULL: none
-    float *y;          // row 0, the panel's first output
+    float *y;          // address of row 0 and of the panel's first output
     int64_t y_stride;
-    int32_t first_row; // row of x whose result is row 0 of y
+    int32_t first_row; // the row of x whose result is row 0 of y
     int32_t first_output;
-    int32_t n_outputs; // valid outputs; 0: no such panel
+    int32_t n_outputs; // valid outputs; 0: the panel does not exist
 };
 
 static __device__ __forceinline__ panel_place find_panel(const struct product_plan &plan, int32_t panel,
@@ -65,7 +65,7 @@ struct row_tile {
     int32_t expert, first, n; // n 0: none
 };
 
-// The block's tile of up to `size` rows. Tiles are numbered over all experts. Called by whole warps.
+// Finds the block's tile of up to `size` rows. Tiles are numbered over all experts. Whole warps must call it.
 static __device__ __forceinline__ row_tile find_rows(const struct product_plan &plan, int32_t size)
 {
     int32_t index = (int32_t)(blockIdx.z * gridDim.y + blockIdx.y); // set_row_tiles
@@ -109,7 +109,7 @@ static __device__ __forceinline__ row_tile find_rows(const struct product_plan &
     return tile;
 }
 
-// Upper bound of the number of row tiles.
+// Upper bound of the number of row tiles of a launch.
 static inline unsigned row_tiles_max(const struct product_launch &call, int32_t size)
 {
     int32_t n_rows = call.x.n_rows;
@@ -120,7 +120,7 @@ static inline unsigned row_tiles_max(const struct product_launch &call, int32_t 
     return (unsigned)(n_rows / size + (call.n_experts < n_rows ? call.n_experts : n_rows));
 }
 
-// Grid for all row tiles: along y, then z.
+// Sets the grid for all row tiles, along y and then z.
 static inline void set_row_tiles(struct launch_shape &shape, const struct product_launch &call, int32_t size)
 {
     unsigned n_tiles = row_tiles_max(call, size);
@@ -168,9 +168,9 @@ static __device__ __forceinline__ void put_gated(const struct product_plan &plan
         *find_result(plan, gate, output, row) = result;
 }
 
-// The launch for one type. product_type.cu is compiled for each type.
+// Launches the GEMM kernels of one type. product_type.cu is compiled for each type.
 template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan);
-// Launches a GEMM together with a GEMM of Q6_K weights. False: no such kernel.
+// Launches a GEMM together with a GEMM of Q6_K weights. False: no such kernel exists.
 template <enum tensor_type type>
 bool launch_product_pair_of(void *stream, const struct product_plan *plan, const struct product_plan *q6_k);
 void launch_product_float(void *stream, const struct product_plan *plan);

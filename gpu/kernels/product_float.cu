@@ -1,11 +1,11 @@
-// GEMM with F32 weights, on the CUDA cores: a warp computes one output for 8 rows. Lane l adds inputs 128 i +
-// 4 l .. + 3 in order, by fused multiply-add. Then the partial sums of the lanes are added in pairs 16, 8, 4,
-// 2, 1 apart. For routers and small models; large weights are not stored in F32.
+// GEMM with F32 weights on the CUDA cores, for routers and small models; large weights are not stored in F32.
+// A warp computes one output for 8 rows. Lane l adds inputs 128 i + 4 l .. + 3 in order, by fused
+// multiply-add. Then the partial sums of the lanes are added in pairs 16, 8, 4, 2, 1 apart.
 #include "gpu/kernels/product.h"
 
 enum { WARPS = 4, ROWS = 8 };
 
-// `row` need not be aligned: it may be the columns of a head.
+// Loads four items. `row` need not be aligned: it may be the columns of a head.
 static __device__ float4 load_4(const float *row, int32_t k, int32_t n)
 {
     if (k + 3 < n && (uintptr_t)row % 16 == 0)

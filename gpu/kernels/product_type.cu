@@ -5,15 +5,16 @@
 #include "gpu/kernels/skinny_launch.h"
 
 enum {
-    SMALL_ROWS = 32,         // up to this number of rows: tiles of 32 x 32
-    MIDDLE_ROWS = 96,        // up to: 64 x 64; beyond: 128 x 128, or 128 x 64 if shared memory is small
-    WGMMA_ROWS_FEW = 32,     // with wgmma, up to this number of rows: tiles of 32 rows
-    WGMMA_ROWS_TILE = 64,    // up to: one tile of 64 rows
-    WGMMA_ROWS_BETWEEN = 96, // up to: one tile of 96 rows, if it is wide
-    WGMMA_ROWS_MIDDLE = 128, // up to: two tiles of 64 rows; beyond: tiles of 128 rows
-    WGMMA_STAGES_WIDE = 3,   // least stages of x in the ring of a wide tile
-    // Multiply-adds per byte from the second-level cache, for a multiprocessor of compute capability 9.0. It
-    // does 2,048 per cycle; its share of the cache's 5.5 TB/s (assumed) is 25 bytes per cycle.
+    SMALL_ROWS = 32,         // up to this number of rows, tiles are 32 x 32
+    MIDDLE_ROWS = 96,        // up to this number 64 x 64; beyond 128 x 128, or 128 x 64 in small memory
+    WGMMA_ROWS_FEW = 32,     // with wgmma, tiles have 32 rows up to this number of rows
+    WGMMA_ROWS_TILE = 64,    // up to this number, one tile of 64 rows
+    WGMMA_ROWS_BETWEEN = 96, // up to this number, one tile of 96 rows, if it is wide
+    WGMMA_ROWS_MIDDLE = 128, // up to this number, two tiles of 64 rows; beyond, tiles of 128 rows
+    WGMMA_STAGES_WIDE = 3,   // minimum number of stages of x in the ring of a wide tile
+    // Multiply-adds per byte from the second-level cache, per multiprocessor of compute capability 9.0. A
+    // multiprocessor does 2,048 per cycle and gets 25 bytes per cycle, its share of the cache's 5.5 TB/s
+    // (assumed).
     PRODUCTS_A_BYTE = 2048 / 25,
 };
 
@@ -35,8 +36,8 @@ template <class shapes> static void launch_experts(void *stream, const struct pr
     launch_overlapped<gemm_experts<shapes>>(blocks, stream, *plan);
 }
 
-// For more rows per expert, on average, than the skinny GEMM is for. The shape of each expert's tiles fits
-// its own number of rows.
+// Used if experts have more rows, on average, than the skinny GEMM handles. The tiles of each expert have a
+// shape that fits the expert's own number of rows.
 template <enum tensor_type type>
 static void launch_expert_tiles(void *stream, const struct product_plan *plan)
 {
@@ -51,15 +52,15 @@ template <class shape> static int32_t output_tiles(const struct product_plan &pl
     return (plan.first_panel[plan.call.n_parts] + shape::n_panels - 1) / shape::n_panels;
 }
 
-// Whether the tiles leave at least half of the multiprocessors without a block.
+// True if the tiles leave at least half of the multiprocessors without a block.
 template <class shape> static bool are_few(const struct product_plan &plan)
 {
     int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows);
     return n_tiles <= product_partial_tiles(plan.call.device.n_multiprocessors);
 }
 
-// Divides each tile between two blocks. The first block has whole rounds of chunks, and at least half of the
-// chunks. .n_tiles 0: not divided.
+// Divides each tile between two blocks. The first block gets whole rounds of chunks, at least half of all
+// chunks. .n_tiles is 0 if tiles are not divided.
 template <class shape> static struct wgmma_division divide_tiles(const struct product_plan &plan)
 {
     const struct product_partials &partials = plan.call.device.partials;
@@ -73,8 +74,8 @@ template <class shape> static struct wgmma_division divide_tiles(const struct pr
 }
 
 // Estimated time of all tiles for one group of inputs, in units of the time in which a multiprocessor
-// receives one byte from the second-level cache. A tile takes the longer of loading its weights and x, and
-// multiplying.
+// receives one byte from the second-level cache. A tile needs the time for loading its weights and x, or for
+// multiplying, whichever is longer.
 template <class shape> static int64_t tiles_time(const struct product_plan &plan)
 {
     int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows),

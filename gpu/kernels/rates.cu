@@ -1,4 +1,4 @@
-// Kernels that measure rates of a device: gpu/kernels/kernels_rates.h.
+// Kernels that measure the rates of a device (gpu/kernels/kernels_rates.h).
 #include "gpu/kernels/kernel.h"
 #include "gpu/kernels/kernels_rates.h"
 
@@ -44,8 +44,8 @@ void launch_rate_copy(void *stream, const void *from, int32_t n_pieces, int32_t 
                       stream, (const unsigned char *)from, n_pieces, n_rounds, sums);
 }
 
-// The second operands differ, so that the inputs of the multipliers change as in a GEMM: power, and so the
-// clock, depends on that.
+// The second operands differ, so that the inputs of the multipliers change as in a GEMM. Power, and so the
+// clock, depends on such changes.
 static __global__ void __launch_bounds__(RATE_PRODUCT_THREADS)
     rate_mma(const uint32_t *items, int32_t n_rounds, float *sums)
 {
@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(RATE_PRODUCT_THREADS)
     sums[blockIdx.x * RATE_PRODUCT_THREADS + threadIdx.x] = sum;
 }
 
-// Two warpgroups, each with 64 outputs x 128 rows.
+// Two warpgroups with 64 outputs x 128 rows each.
 static __global__ void __launch_bounds__(RATE_PRODUCT_THREADS, 1)
     rate_wgmma(const uint32_t *items, int32_t n_rounds, float *sums)
 {

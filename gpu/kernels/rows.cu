@@ -21,7 +21,8 @@ static __device__ float warp_sum(float x)
     return x;
 }
 
-// Blocks are [rows, ranges of columns]. A thread's first column, then its stride for very wide rows.
+// The grid is [rows, ranges of columns]. Returns a thread's first column; very wide rows are walked with a
+// stride.
 static __device__ int first_col(void)
 {
     return (int)(blockIdx.y * THREADS + threadIdx.x);
@@ -39,7 +40,7 @@ static __device__ float read_half(const unsigned char *bytes)
     return half_float((uint32_t)(bytes[0] | bytes[1] << 8));
 }
 
-// 6-bit scale and minimum of sub-block `index` of Q4_K and Q5_K (engine/file/dequantize.h).
+// Reads the 6-bit scale and minimum of sub-block `index` of Q4_K and Q5_K (engine/file/dequantize.h).
 static __device__ void read_k_scale(const unsigned char *packed, int index, float *scale, float *minimum)
 {
     if (index < 4) {
@@ -51,7 +52,7 @@ static __device__ void read_k_scale(const unsigned char *packed, int index, floa
     }
 }
 
-// Item `i` of a row in the file's layout (engine/file/dequantize.c).
+// Reads item `i` of a row in the file's layout (engine/file/dequantize.c).
 static __device__ float read_k_item(const unsigned char *block, int i, bool five_bits)
 {
     float scale, minimum;
@@ -124,7 +125,7 @@ static __global__ void embed_rows(struct device_matrix out, int n_cols, struct d
 
 // ---- rope ----
 
-// One thread per pair: (a, b) becomes (a cos - b sin, a sin + b cos).
+// One thread rotates one pair: (a, b) becomes (a cos - b sin, a sin + b cos).
 static __global__ void rotate_rows(const struct rope_launch call)
 {
     launch_next();
@@ -143,7 +144,7 @@ static __global__ void rotate_rows(const struct rope_launch call)
     }
 }
 
-// Two pairs: `angles` are cos, sin, cos, sin.
+// Rotates two pairs. `angles` holds cos, sin, cos, sin.
 static __device__ __forceinline__ void rotate_pairs(float &a, float &b, float &c, float &d, float4 angles)
 {
     float first = a * angles.x - b * angles.y, third = c * angles.z - d * angles.w;
@@ -153,7 +154,7 @@ static __device__ __forceinline__ void rotate_pairs(float &a, float &b, float &c
     c = third;
 }
 
-// Like rotate_rows, 16 bytes at a time: one thread per 4 pairs (halves) or 2 pairs (neighbors).
+// Like rotate_rows, but with 16 bytes at a time: one thread rotates 4 pairs (halves) or 2 pairs (neighbors).
 template <bool halves>
 static __global__ void __launch_bounds__(THREADS) rotate_fours(const struct rope_launch call)
 {
@@ -252,7 +253,7 @@ static __global__ void gate_rows(struct device_matrix x, struct device_matrix ga
 
 // The routing state of one row, in shared memory.
 struct route_state {
-    // choice: NaN if already selected or not eligible
+    // `choice` is NaN for an expert that is already selected or not eligible.
     float *probabilities, *choice; // [n_experts]
     float *ranks;                  // [n_groups]
     int *picked;                   // [n_used]
@@ -306,8 +307,8 @@ static __device__ void make_probabilities(struct route_state *shared, const stru
     __syncwarp();
 }
 
-// One lane per group computes its rank; the first lane marks the groups below the best n_groups_used as not
-// eligible.
+// Marks the groups that are not among the best n_groups_used as not eligible: one lane per group computes its
+// rank, then the first lane marks.
 static __device__ void keep_groups(struct route_state *shared, const struct route_launch &a)
 {
     int n = a.n_experts / a.n_groups;
@@ -337,7 +338,7 @@ static __device__ void keep_groups(struct route_state *shared, const struct rout
     __syncwarp();
 }
 
-// The expert with the largest choice value, the lowest index on ties; -1: none left.
+// Returns the expert with the largest choice value, the lowest index on ties; -1 if none is left.
 static __device__ int pick_expert(const struct route_state *shared, int n_experts)
 {
     int best = -1;
@@ -359,7 +360,7 @@ static __device__ int pick_expert(const struct route_state *shared, int n_expert
     return best;
 }
 
-// The first expert not selected yet: for logits of NaN, where pick_expert finds none.
+// Returns the first expert that is not selected yet. Used if logits are NaN, where pick_expert finds none.
 static __device__ int first_unpicked(const struct route_state *shared, int n)
 {
     for (int expert = 0;; expert++) {
@@ -371,7 +372,8 @@ static __device__ int first_unpicked(const struct route_state *shared, int n)
     }
 }
 
-// Sparse mixer: probabilities[best], a logit, becomes the weight of expert `best` (enum route_kind).
+// For the sparse mixer (enum route_kind): turns probabilities[best], which holds a logit, into the weight of
+// expert `best`.
 static __device__ void mix_expert(struct route_state *shared, int n_experts, int best)
 {
     float largest = shared->choice[best], sum = 0.0f;
@@ -415,7 +417,7 @@ static __device__ void pick_experts(const struct route_launch &a, struct route_s
     }
 }
 
-// One warp per row.
+// One warp selects the experts of one row.
 static __global__ void route_pick(struct route_launch a)
 {
     launch_next();
@@ -446,7 +448,7 @@ static __global__ void route_few(struct route_launch a)
         a.first[a.n_experts] = n_pairs;
 }
 
-// Number of flags set in threads before this one; `total`: in the whole block.
+// Counts the flags set in threads before this one; `total` gets the count of the whole block.
 static __device__ int flags_before(int *shared, bool flag, int *total)
 {
     unsigned votes = __ballot_sync(0xFFFFFFFFu, flag);
@@ -464,8 +466,8 @@ static __device__ int flags_before(int *shared, bool flag, int *total)
     return before;
 }
 
-// One block per expert. The expert's first index is the number of pairs of lower experts; its pairs follow in
-// order.
+// One block sorts the pairs of one expert. The expert's first index is the number of pairs of lower experts;
+// its pairs follow in order.
 static __global__ void route_sort(struct route_launch a)
 {
     launch_next();

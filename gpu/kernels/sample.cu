@@ -15,17 +15,18 @@
 #include <math.h>
 
 enum {
-    THREADS = 1024, // lanes of the sum of weights, as in engine/sampler.c
+    THREADS = 1024, // also the number of lanes of the sum of weights in engine/sampler.c
     WARP = 32,
     RANK_CHUNK = 1024, // candidates sorted at a time
-    RANK_LEAST = 64,   // with a smaller chunk the threshold is refined further
-    // copies of the histogram: most logits share a few first digits, and their atomics would contend
+    RANK_LEAST = 64,   // if a chunk is smaller, the threshold is refined further
+    // Copies of the histogram. Most logits have one of a few first digits, so the atomics on a single copy
+    // would contend.
     COUNT_COPIES = 8,
 };
 
 // ---- logits ----
 
-// Loads 4 logits from i on; minus infinity beyond the end.
+// Loads 4 logits from index i on; minus infinity beyond the end.
 static __device__ __forceinline__ float4 load_logits(const float *logits, int i, int n)
 {
     if ((uintptr_t)logits % 16 == 0 && i + 4 <= n)
@@ -91,7 +92,7 @@ static __device__ struct sample_extreme warp_extreme_of(struct sample_extreme ow
     return begin + (int)threadIdx.x / WARP * WARP * 4 < end ? warp_extreme(own) : own;
 }
 
-// Combines the extremes of an output's slices. Every warp does so by itself.
+// Combines the extremes of an output's slices. Every warp does it separately.
 static __device__ struct sample_extreme find_extreme(const struct sample_state *state)
 {
     static_assert((int)SAMPLE_SLICES == (int)WARP, "a lane per slice");
@@ -105,8 +106,8 @@ struct extremes {
     int given[2];
 };
 
-// The extreme of logits that were adjusted after the slices were searched; all threads get it. `largest` is
-// NaN if a logit is NaN or +infinity, and minus infinity if all logits are.
+// Finds the extreme of logits that were adjusted after the slices were searched. All threads get it.
+// `largest` is NaN if a logit is NaN or +infinity, and minus infinity if all logits are minus infinity.
 static __device__ struct sample_extreme search_logits(struct extremes *shared, const float *logits, int n)
 {
     struct sample_extreme extreme = {-INFINITY, n, 0};
@@ -123,7 +124,8 @@ static __device__ struct sample_extreme search_logits(struct extremes *shared, c
 
 // ---- the sum of all weights ----
 
-// Each thread adds the weights of one lane of engine/sampler.c. `sums`: [THREADS] in shared memory.
+// Sums the weights. Each thread adds the weights of one lane of engine/sampler.c. `sums` is [THREADS] in
+// shared memory.
 static __device__ double sum_weights(double *sums, const float *logits, int n, float largest,
                                      float temperature)
 {
@@ -154,7 +156,7 @@ struct device_ranking {
     int shift;
 };
 
-// Sortable key; 0: minus infinity, never drawn.
+// Returns a sortable key; 0 for minus infinity, which is never drawn.
 static __device__ uint64_t rank_key(float logit, int token)
 {
     uint32_t bits = __float_as_uint(logit == 0.0f ? 0.0f : logit); // -0 ranks like 0
@@ -173,7 +175,7 @@ static __device__ int key_token(uint64_t key)
     return (int)~(uint32_t)key;
 }
 
-// Collects the keys in [threshold, below), unordered. Keys beyond the capacity are only counted.
+// Collects the keys in [threshold, below), unordered. Keys that exceed the capacity are only counted.
 static __device__ void collect_keys(struct device_ranking *ranking, const float *logits, int n,
                                     uint64_t threshold, uint64_t below)
 {
@@ -192,8 +194,8 @@ static __device__ void collect_keys(struct device_ranking *ranking, const float 
     __syncthreads();
 }
 
-// Sorts the largest key first, by a bitonic network (K. E. Batcher, Sorting networks and their applications,
-// 1968).
+// Sorts the keys in descending order with a bitonic network (K. E. Batcher, Sorting networks and their
+// applications, 1968).
 static __device__ void sort_keys(struct device_ranking *ranking)
 {
     int size = 2;
@@ -216,7 +218,8 @@ static __device__ void sort_keys(struct device_ranking *ranking)
     __syncthreads();
 }
 
-// One step of the radix select: histogram of the next digit of keys below `below` that begin with `prefix`.
+// Does one step of the radix select: counts the next digit of the keys below `below` that begin with
+// `prefix`.
 static __device__ void count_digits(struct device_ranking *ranking, const float *logits, int n,
                                     uint64_t below)
 {
@@ -240,7 +243,8 @@ static __device__ void count_digits(struct device_ranking *ranking, const float 
     __syncthreads();
 }
 
-// Thread 0 only. Includes digits from the largest down while their keys fit. True: the threshold is final.
+// Called by thread 0 only. Includes digits in descending order while their keys fit. Returns true if the
+// threshold is final.
 static __device__ bool pick_digit(struct device_ranking *ranking)
 {
     int digit = 255;
@@ -257,9 +261,9 @@ static __device__ bool pick_digit(struct device_ranking *ranking)
     return stands;
 }
 
-// Finds and sorts the next chunk: the best candidates with keys below `below` (all bits set: the first
-// chunk). `width`: the first threshold tried is the largest logit minus `width`; 0: none is tried. Returns
-// the number of candidates; 0: none is left.
+// Finds and sorts the next chunk: the best candidates with keys below `below`. For the first chunk all bits
+// of `below` are set. The first threshold tried is the largest logit minus `width`; with width 0 none is
+// tried. Returns the number of candidates; 0: none is left.
 static __device__ int rank_chunk(struct device_ranking *ranking, const float *logits, int n, uint64_t below,
                                  float largest, float width)
 {
@@ -314,7 +318,7 @@ struct drawing {
     bool first;
 };
 
-// Thread 0 only. Visits one chunk, like the loops in engine/sampler.c.
+// Called by thread 0 only. Visits one chunk, like the loops in engine/sampler.c.
 static __device__ void walk_chunk(struct walk *walk, const struct device_ranking *ranking, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -421,7 +425,7 @@ static __device__ int draw_token(struct drawing *shared, const float *logits, in
 
 enum { SCAN_THREADS = 256 };
 
-// Blocks are [slices, outputs]: applies the mask and finds the slice's largest logit.
+// The grid is [slices, outputs]. Applies the mask and finds the largest logit of the slice.
 static __global__ void __launch_bounds__(SCAN_THREADS) sample_scan(struct sample_arguments a)
 {
     launch_next();
@@ -502,8 +506,8 @@ static __device__ float bound_logit(float logit)
     return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
 }
 
-// If a token is listed more than once, the thread of its first entry adds all its biases, in the order of the
-// list.
+// Adds the biases. If a token is listed more than once, the thread of its first entry adds all its biases, in
+// the order of the list.
 static __device__ void add_biases(const struct sample_arguments *a, const struct sample_settings *settings,
                                   float *logits)
 {
@@ -576,7 +580,8 @@ static __global__ void __launch_bounds__(THREADS, 1) sample_adjust(struct sample
     }
 }
 
-// The token's logit before biases and penalties. If the token is in a list, one of its entries has it.
+// Returns the token's logit before biases and penalties. If the token is in a list, one of its entries has
+// this logit.
 static __device__ float given_logit(struct extremes *shared, const struct sample_arguments *a,
                                     const struct sample_settings *settings, const float *logits, int token)
 {
@@ -600,7 +605,8 @@ static __device__ float given_logit(struct extremes *shared, const struct sample
             shared->given[1] = at;
     }
     __syncthreads();
-    // The bias list comes first: the history entry of a biased token has the logit after the bias.
+    // The bias list is checked first, because the history entry of a biased token has the logit after the
+    // bias.
     return shared->given[0] >= 0   ? a->given_biased[shared->given[0]]
            : shared->given[1] >= 0 ? a->given_history[shared->given[1]]
                                    : logits[token];

@@ -3,7 +3,7 @@
 
 #include "gpu/kernels/gemm_skinny.h"
 
-enum { SKINNY_BLOCKS = 2 }; // of SKINNY_WARPS_MAX warps, per multiprocessor
+enum { SKINNY_BLOCKS = 2 }; // blocks of SKINNY_WARPS_MAX warps per multiprocessor
 
 static inline int32_t skinny_warps(const struct product_plan &plan)
 {
@@ -12,7 +12,7 @@ static inline int32_t skinny_warps(const struct product_plan &plan)
     return (n_chunks + n_rounds - 1) / n_rounds;
 }
 
-// Number of blocks that run at once; no limit if the number of multiprocessors is unknown.
+// Number of blocks that run at once. Unlimited if the number of multiprocessors is unknown.
 template <class shape> static int32_t skinny_blocks_at_once(const struct product_plan &plan)
 {
     int32_t n =
@@ -52,7 +52,7 @@ template <class shape> static void launch_skinny_shape(void *stream, const struc
 template <enum tensor_type type, int n_panels, int n_columns>
 static void launch_skinny(void *stream, const struct product_plan *plan)
 {
-    // Groups of x in registers: a whole chunk if it fits.
+    // Groups of x in registers; a whole chunk if it fits.
     constexpr int n_held = n_columns == 2 || type == TENSOR_BF16 || type == TENSOR_F16 ? 1 : SPLIT_K_GROUPS;
     launch_skinny_shape<skinny_shape<type, n_panels, n_columns, n_held, SKINNY_BLOCKS>>(stream, plan);
 }

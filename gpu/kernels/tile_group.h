@@ -19,7 +19,7 @@ enum : uint32_t {
     HALF2_SIXTEENTH = 0x2C002C00u,
 };
 
-// Memory that weights are loaded from. Weights in device memory are read once, with streaming loads.
+// The memory from which weights are loaded. Weights in device memory are read once, with streaming loads.
 struct device_memory {
     static __device__ __forceinline__ uint4 load_16(const unsigned char *at)
     {
@@ -35,11 +35,12 @@ struct shared_memory {
 };
 
 // Converts a word of nibbles to four registers of binary16 pairs, minus `above`. `high` holds the upper bits
-// of each quant in place: bit 4.. in even registers (1024 + q), bit 8.. in odd ones (1024 + 16 q).
+// of each quant in place: from bit 4 on in even registers (1024 + q), from bit 8 on in odd ones (1024 + 16
+// q).
 template <int above>
 static __device__ __forceinline__ void nibbles_to_halves(uint32_t word, const uint32_t high[4], uint32_t q[4])
 {
-    // binary16 from 1024 to 2048 has steps of 1
+    // From 1024 to 2048 the steps of binary16 are 1.
     const uint32_t minus_even = HALF2_MINUS_1024 + above * 0x00010001u;
     const uint32_t minus_odd = 0xD400D400u + above * 0x00100010u; // -64; steps of 1/16
     uint32_t upper = word >> 8;
@@ -67,7 +68,7 @@ template <enum tensor_type type> struct tile_group;
 
 template <> struct tile_group<TENSOR_Q4_0> {
     uint4 quants[2];
-    uint32_t d[2]; // of outputs g and g + 8, duplicated in both halves
+    uint32_t d[2]; // d of outputs g and g + 8, each in both halves of a word
 
     template <class Memory>
     __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *,
@@ -117,7 +118,7 @@ template <> struct tile_group<TENSOR_Q8_0> {
     {
         for (int i = 0; i < 4; i++) {
             uint32_t word = word_of(quants[f / 2], f % 2 * 2 + i / 2);
-            uint32_t raised = bytes_pick(word, HALF2_1024, i % 2 ? 0x5352u : 0x5150u); // 0x64 above each byte
+            uint32_t raised = bytes_pick(word, HALF2_1024, i % 2 ? 0x5352u : 0x5150u); // 0x64 above bytes
             a[i] = half2_multiply(half2_add(raised, HALF2_MINUS_1152), d[i % 2]);
         }
     }
@@ -209,8 +210,9 @@ template <> struct tile_group<TENSOR_Q5_K> {
 
 template <> struct tile_group<TENSOR_Q6_K> {
     uint4 quants[2], pairs;
-    // load: scales[0] has four scales of 8 bits. prepare: scales[0] has the two scales of output g, scales[1]
-    // of g + 8, each times d: first 16 inputs in the lower half, last 16 in the upper half.
+    // After load, scales[0] has four scales of 8 bits. After prepare, scales[0] has the two scales of output
+    // g and scales[1] those for g + 8, each multiplied by d: the first 16 inputs in the lower half, the last
+    // 16 in the upper half.
     uint32_t scales[2], d;
 
     template <class Memory>

@@ -33,11 +33,12 @@ static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 static const int8_t e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// The scale of MXFP4 for doubled values is 2^(e - 128). From 2^-24 to 2^12 a binary16 represents it, and 12
-// times it does not overflow.
+// Range of exponents for which binary16 can hold the scale of MXFP4. For doubled values the scale is 2^(e -
+// 128); it must be from 2^-24 to 2^12, so that 12 times it does not overflow.
 enum { E8M0_LEAST = 104, E8M0_MOST = 140 };
 
-// Upper bound of the absolute values of a block's items and scales; infinite or NaN: not representable.
+// Upper bound of the absolute values of a block's items and scales. Infinite or NaN: they have no
+// representation.
 static float block_bound(enum tensor_type type, const uint8_t *block)
 {
     switch (type) {
@@ -108,7 +109,7 @@ enum tensor_type tiles_type(const struct tensor *tensor)
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     if (!traits->name || !traits->dequantize)
         return TENSOR_TYPE_COUNT;
-    if (tensor->scales) // multiplied into the items
+    if (tensor->scales) // the items are multiplied by them
         return fits_half(tensor, traits) ? TENSOR_F16 : TENSOR_BF16;
     enum tensor_type type = type_of_equal_items(tensor->type);
     if (type == TENSOR_F32 || tensor->type == TENSOR_F16 || type == TENSOR_BF16)
@@ -119,7 +120,7 @@ enum tensor_type tiles_type(const struct tensor *tensor)
     const uint8_t *block = tensor->data;
     for (uint64_t i = 0; i < n_blocks; i++, block += traits->block_bytes)
         if (!(block_bound(tensor->type, block) <= HALF_LARGEST))
-            return TENSOR_BF16; // MXFP4's items are always representable
+            return TENSOR_BF16; // other types fit: items of MXFP4 do always
     return type;
 }
 
@@ -161,7 +162,7 @@ static void take_32(struct row_piece *piece, int index, enum tensor_type type, c
         high = (uint32_t)load_u16(block + 2) | (uint32_t)load_u16(block + 4) << 16;
         nibbles = block + 6;
     } else if (type == TENSOR_MXFP4) {
-        int exponent = block[0] - 128; // of 2; a normal binary16 from -14 on
+        int exponent = block[0] - 128; // exponent of 2; the result is a normal binary16 from -14 on
         piece->d[index] = (uint16_t)(exponent >= -14 ? (exponent + 15) << 10 : 1 << (exponent + 24));
         nibbles = block + 1;
     }
@@ -174,7 +175,8 @@ static void take_32(struct row_piece *piece, int index, enum tensor_type type, c
     }
 }
 
-// Item j of a run of 32 of a U4 block: its quant minus the zero point, which quantizers write below 16.
+// Unpacks item j of a run of 32 of a U4 block: its quant minus the zero point, which is below 16 in
+// quantizers' files.
 static void take_u4(struct row_piece *piece, int index, const uint8_t *block, const uint8_t *nibbles)
 {
     piece->d[index] = load_u16(block);
@@ -224,15 +226,15 @@ static void take_q3_k(struct row_piece *piece, const uint8_t *block)
     }
 }
 
-// For types without a tile format, which are dequantized first. fits_half excludes values beyond the largest
-// binary16.
+// Rounds an item of a type that has no tile format and was dequantized first. fits_half excludes values
+// beyond the largest binary16.
 static uint16_t round_to_half(float item)
 {
     uint32_t bits;
     memcpy(&bits, &item, 4);
     uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
     float magnitude = fabsf(item);
-    // a subnormal's bits count units of 2^-24; adding 2^23 rounds to nearest even
+    // The bits of a subnormal count units of 2^-24; adding 2^23 rounds to nearest even.
     if (magnitude < 0x1p-14f)
         return (uint16_t)(sign | (uint16_t)(magnitude * 0x1p24f + 0x1p23f - 0x1p23f));
     bits &= 0x7FFFFFFFu;
@@ -249,7 +251,8 @@ static uint16_t round_to_bfloat(float item)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16);
 }
 
-// `skipped`: index of the first item within its block. Float tiles are shorter than some blocks.
+// Unpacks items. `skipped` is the index of the first item within its block, because float tiles are shorter
+// than some blocks.
 static void take_items(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor,
                        const uint8_t *at, int skipped, int n, float scale)
 {
@@ -267,7 +270,7 @@ static void take_items(struct row_piece *piece, enum tensor_type type, const str
                                              : round_to_bfloat(items[skipped + i] * scale);
 }
 
-// Unpacks inputs [first, first + n) of one row, n at most a tile's; the rest of the tile is 0.
+// Unpacks inputs [first, first + n) of one row. n is at most the inputs of a tile; the rest of the tile is 0.
 static void take_row(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor,
                      uint64_t row, int64_t first, int n)
 {

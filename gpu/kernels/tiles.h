@@ -37,10 +37,10 @@ enum {
     GROUP_INPUTS = 128,
 };
 
-// Sizes of one tile of a type. F32: all 0.
+// Sizes of a tile of one type. All are 0 for F32.
 struct tile_format {
     int32_t n_groups;                 // 1 or 2
-    int32_t quants_bytes, high_bytes; // per group: first plane, second plane
+    int32_t quants_bytes, high_bytes; // sizes of the first and the second plane of a group
     int32_t scales_bytes;
 };
 
@@ -86,8 +86,8 @@ enum tensor_type tiles_type(const struct tensor *tensor);
 // Bytes of one [n_outputs, n_inputs] matrix, a multiple of 16.
 uint64_t tiles_bytes(enum tensor_type type, int64_t n_outputs, int64_t n_inputs);
 int64_t tiles_panels(int64_t n_outputs);
-// Packs panels [begin, end) of matrix `matrix` (of dims[2]) of the tensor. `out` is the address of panel 0,
-// `type` is from tiles_type.
+// Packs panels [begin, end) of one matrix of the tensor; `matrix` is an index below dims[2]. `out` is the
+// address of panel 0, `type` is the result of tiles_type.
 void tiles_pack(void *out, enum tensor_type type, const struct tensor *tensor, int64_t matrix, int64_t begin,
                 int64_t end);
 

@@ -33,7 +33,7 @@ __device__ __forceinline__ void barrier_init_fence()
     ASM_SM90A("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// Counts one arrival. The phase then also waits for n_bytes of bulk copies.
+// Counts one arrival, and makes the phase wait for n_bytes of bulk copies too.
 __device__ __forceinline__ void barrier_expect_bytes(uint64_t *barrier, uint32_t n_bytes)
 {
     ASM_SM90A("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
@@ -75,9 +75,10 @@ __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t parity)
     }
 }
 
-// barrier_wait with a timeout: about 10 s after `began`, the time_coarse at which the block began, the kernel
-// traps and the launch fails with cudaErrorLaunchFailure. Without it, a phase that never completes would
-// occupy the device until a reset. Not for threads with wgmma in flight: they have too few registers.
+// Like barrier_wait, with a timeout. About 10 s after `began`, the time_coarse at which the block began, the
+// kernel traps and the launch fails with cudaErrorLaunchFailure. Without a timeout, a phase that never
+// completes would occupy the device until a reset. Threads with wgmma in flight must not call it: they have
+// too few registers.
 __device__ __forceinline__ void barrier_wait_timed(uint64_t *barrier, uint32_t parity, const uint32_t *began)
 {
     while (!barrier_try_wait(barrier, parity))
@@ -96,8 +97,8 @@ __device__ __forceinline__ void copy_bulk(void *shared, const void *global, uint
               : "memory");
 }
 
-// Called between stores and barrier by each thread whose ordinary stores to shared memory are accessed by
-// wgmma or bulk copies after the barrier.
+// A thread whose ordinary stores to shared memory will be read by wgmma or bulk copies calls it between these
+// stores and the next barrier.
 __device__ __forceinline__ void shared_fence_async()
 {
     ASM_SM90A("fence.proxy.async.shared::cta;" ::: "memory");
@@ -114,7 +115,8 @@ __device__ __forceinline__ uint64_t wgmma_rows(const void *shared)
            (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
 }
 
-// Needed before the first wgmma, and between other accesses to the registers of a wgmma and the wgmma.
+// Orders accesses to registers before later wgmma that use the same registers. Required before the first
+// wgmma, and before each wgmma whose registers were accessed otherwise since the last one.
 __device__ __forceinline__ void wgmma_fence()
 {
     ASM_SM90A("wgmma.fence.sync.aligned;" ::: "memory");
@@ -132,13 +134,13 @@ template <int n_left> __device__ __forceinline__ void wgmma_wait()
     ASM_SM90A("wgmma.wait_group.sync.aligned %0;" ::"n"(n_left) : "memory");
 }
 
-// Keeps a value in its register until this point.
+// Makes the compiler keep a value in its register up to this point.
 __device__ __forceinline__ void register_hold(uint32_t &value)
 {
     asm volatile("" : "+r"(value)::"memory");
 }
 
-// Keeps the compiler from moving accesses to d across this point. Used after the wait for d.
+// Keeps the compiler from moving accesses to d across this point. Called after the wait for d.
 template <int n> __device__ __forceinline__ void wgmma_hold(float (&d)[n])
 {
 #pragma unroll
@@ -153,7 +155,8 @@ template <int n> __device__ __forceinline__ void wgmma_hold(float (&d)[n])
 template <int n_rows, bool bfloat>
 __device__ __forceinline__ void wgmma(float (&d)[n_rows / 2], const uint32_t a[4], uint64_t rows);
 
-// Operands of the instruction: all of d, numbered from 0, then a's four and the descriptor.
+// Names of the instruction's operands: all of d, numbered from 0, then the four registers of a and the
+// descriptor.
 #define WGMMA_NAMES_4  "%0, %1, %2, %3"
 #define WGMMA_NAMES_8  WGMMA_NAMES_4 ", %4, %5, %6, %7"
 #define WGMMA_NAMES_16 WGMMA_NAMES_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
@@ -183,7 +186,7 @@ __device__ __forceinline__ void wgmma(float (&d)[n_rows / 2], const uint32_t a[4
 #define WGMMA_SUMS_96(i)  WGMMA_SUMS_64(i), WGMMA_SUMS_32((i) + 64)
 #define WGMMA_SUMS_128(i) WGMMA_SUMS_64(i), WGMMA_SUMS_64((i) + 64)
 
-// The instruction adds to d where its predicate is true, and neither negates nor transposes.
+// The instruction adds to d if its predicate is true. It neither negates nor transposes.
 #define WGMMA_OF_TYPE(n_rows, n_sums, a0, a1, a2, a3, descriptor, bfloat, type)                              \
     template <>                                                                                              \
     __device__ __forceinline__ void wgmma<n_rows, bfloat>(float(&d)[n_sums], const uint32_t a[4],            \

@@ -65,7 +65,7 @@ bool arena_reserve(struct arena *arena, size_t size)
 {
     if (arena->chunks && arena->chunks->capacity - arena->used_bytes >= size)
         return true;
-    // rounded up to whole huge pages
+    // Rounds up to whole huge pages.
     size_t whole = sizeof(struct arena_chunk) + size, rest = whole % MEMORY_MAP_HUGE_BYTES;
     bool is_huge = size < SIZE_MAX / 2 && whole >= MEMORY_MAP_HUGE_BYTES;
     return chunk_add(arena, is_huge && rest ? size + MEMORY_MAP_HUGE_BYTES - rest : size);
@@ -92,7 +92,7 @@ void arena_init_within(struct arena *arena, void *memory, size_t size)
     ASAN_POISON_MEMORY_REGION(chunk->data, chunk->capacity);
 }
 
-// Memory is not zeroed.
+// Allocates a chunk whose memory is not zeroed.
 static void *allocate_chunk(struct arena *arena, size_t size)
 {
     if (size > SIZE_MAX - ALIGNMENT - GAP_BYTES)

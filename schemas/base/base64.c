@@ -21,7 +21,7 @@ void base64_encode(struct text bytes, struct buffer *out)
     }
 }
 
-// 0..63; -1: no base64 digit.
+// Value of a base64 digit, 0..63; -1 for other characters.
 static int digit_value(char digit)
 {
     const char *at = digit ? strchr(alphabet, digit) : NULL;

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-// Monotonic, from an arbitrary start.
+// Monotonic time; the origin is arbitrary.
 int64_t clock_ns(void);
 int64_t clock_us(void);
 int64_t clock_ms(void);
@@ -14,8 +14,8 @@ int64_t clock_wall_us(void);   // since 1970 UTC; jumps back if the clock is set
 int64_t clock_cpu_ns(void);    // processor time of all threads of the process
 int64_t clock_thread_ns(void); // processor time of the calling thread
 
-// Converts seconds to microseconds. Saturates instead of overflowing: another program may have written any
-// number.
+// Converts seconds to microseconds. Saturates instead of overflowing, because the number may come from
+// another program.
 static inline int64_t clock_us_of_s(int64_t seconds)
 {
     int64_t us;

@@ -7,7 +7,7 @@
 void digest_init(void)
 {
     int status = sodium_init();
-    (void)status; // only the random generator can fail, and it is not used
+    (void)status; // only the random generator can fail, and this program does not use it
 }
 
 struct digest digest_of(const void *data, size_t size)
@@ -22,7 +22,7 @@ struct digest digest_of(const void *data, size_t size)
 bool digest_is_set(const struct digest *digest)
 {
     static const struct digest none;
-    // not sodium_is_zero: its constant time is six times as long, and digests are no secrets
+    // Not sodium_is_zero: constant time costs six times as much, and digests are not secret.
     return memcmp(digest, &none, sizeof none) != 0;
 }
 

@@ -8,7 +8,7 @@
 
 enum { DIGEST_BYTES = 20, DIGEST_HEX = 2 * DIGEST_BYTES };
 
-// All zero: none.
+// A digest. All bytes 0 means not set.
 struct digest {
     unsigned char bytes[DIGEST_BYTES];
 };

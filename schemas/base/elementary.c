@@ -25,7 +25,7 @@ double elementary_exp(double x)
     if (x > 709.0)
         return (double)INFINITY;
     double n = round_nearest(x * 0x1.71547652b82fep0);
-    double r = (x - n * 0x1.62e42fefap-1) - n * 0x1.cf79abc9e3b3ap-40; // ln 2 = head of 36 bits + tail
+    double r = (x - n * 0x1.62e42fefap-1) - n * 0x1.cf79abc9e3b3ap-40; // ln 2 = a head of 36 bits + a tail
     static const double coefficients[] = {
         1.0 / 87178291200.0,
         1.0 / 6227020800.0,

@@ -13,13 +13,13 @@
 _Static_assert(FLT_EVAL_METHOD == 0, "results depend on float and double being rounded after each operation");
 
 double elementary_exp(double x); // 0 below -708, infinity above 709
-double elementary_log(double x); // of a normal number above 0
+double elementary_log(double x); // x must be a normal number above 0
 // |angle| < 2^26. Cody and Waite, Software Manual for the Elementary Functions (1980).
 void elementary_sincos(double angle, double *sine, double *cosine);
 
-// exp(x) for x <= 0, as softmax uses it; 0 below -87 (the smallest normal number, 2^-126, is at -87.34).
-// Inline, and without a conditional choice between floats, which compilers turn into a branch, so that loops
-// over it vectorize.
+// Computes exp(x) for x <= 0, as softmax uses it; 0 below -87 (the smallest normal number, 2^-126, is at
+// -87.34). Inline, so that loops over it vectorize. It makes no conditional choice between floats, because
+// compilers turn that into a branch.
 static inline float elementary_exp_negative(float x)
 {
     union {
@@ -28,7 +28,7 @@ static inline float elementary_exp_negative(float x)
     } clamped = {x}, least = {-87.0f}, shifted, power;
     uint32_t within = 0u - (uint32_t)(x > least.number);
     clamped.bits = (clamped.bits & within) | (least.bits & ~within);
-    // Adding 1.5 * 2^23 rounds to an integer, to nearest even; the low bits hold it then.
+    // Adding 1.5 * 2^23 rounds to the nearest integer, ties to even; the low bits then hold the integer.
     shifted.number = clamped.number * 1.44269504f + 12582912.0f;
     float n = shifted.number - 12582912.0f;
     // ln 2 in two parts; the first has few enough bits that n * part is exact.

@@ -77,10 +77,10 @@ bool error_is_of_model(enum error_code code)
 bool error_may_pass(enum error_code code)
 {
     switch (code) {
-    case ERROR_LOGITS_NAN: // a fault of the device, or the model has been repaired
+    case ERROR_LOGITS_NAN: // caused by the device, or by a model that may since have been repaired
     case ERROR_CRASHED:
     case ERROR_RESULT_REFUSED:
-    case ERROR_OUT_OF_MEMORY: // KV pages: their number depends on the free memory
+    case ERROR_OUT_OF_MEMORY: // the number of KV pages depends on the free memory
     case ERROR_STORE:
     case ERROR_BROKER:
     case ERROR_DEVICE:

@@ -1,6 +1,6 @@
-// An error has a status, which decides what the worker does next, and for people a code and a text: what,
-// which, expected, got. The lowest layer that knows fills the caller's struct error; only consumer/ logs it.
-// Our own faults are asserts, never errors.
+// An error: a status for the worker, and a code and a text for people. The status decides what the worker
+// does next. The text says what, which, expected, got. The lowest layer that knows fills the caller's struct
+// error; only consumer/ logs it. Faults of the program itself are asserts, never errors.
 #pragma once
 
 #include <stdbool.h>
@@ -64,14 +64,14 @@ enum status error_set(struct error *error, enum status status, enum error_code c
 // Prepends "context: " to the text, for a caller that knows the file or job. Returns the status.
 enum status error_prefix(struct error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 
-// Whether the model is at fault, so that every job fails with it.
+// True if the model is at fault, so that every job fails with this code.
 bool error_is_of_model(enum error_code code);
 
-// Whether a job that failed with this code may succeed if the same command computes it again. Other codes are
-// faults of the request, or of the request with this model, or passed deadlines.
+// True if a job that failed with this code may succeed when the same command computes it again. Other codes
+// are faults of the request, or of the request with this model, or passed deadlines.
 bool error_may_pass(enum error_code code);
 
-// "context_length_exceeded" and so on: stable, part of the wire format.
+// Returns "context_length_exceeded" and so on. The names are stable: they are part of the wire format.
 const char *error_code_name(enum error_code code);
-// ERROR_NONE: no code has that name.
+// Returns ERROR_NONE if no code has that name.
 enum error_code error_code_from_name(const char *name);

@@ -68,7 +68,7 @@ static bool is_number(const char *text)
     return *text && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 10;
 }
 
-// Whether `folder` is /proc/PID/fd or /proc/PID/task/THREAD/fd of this process.
+// True if `folder` is /proc/PID/fd or /proc/PID/task/THREAD/fd of this process.
 static bool is_own_descriptors(const char *folder)
 {
     long pid, thread;
@@ -80,7 +80,7 @@ static bool is_own_descriptors(const char *folder)
     return pid == (long)getpid();
 }
 
-// out: the folder's real path, a slash, the last component. False: errno says why.
+// Writes the folder's real path, a slash and the last component to `out`. False: errno says why.
 static bool resolve_component(const char *path, char out[PATH_MAX], char folder[PATH_MAX], const char **name)
 {
     char parent[PATH_MAX];
@@ -152,10 +152,10 @@ bool file_is_stream(const char *path)
 // ---- one file under two names ----
 
 struct identity {
-    bool is_file; // a regular file, or no file yet; other kinds are not compared
+    bool is_file; // a regular file or a file that does not exist yet; others are not compared
     dev_t device;
     ino_t inode;
-    char path[PATH_MAX]; // of a file that does not exist yet
+    char path[PATH_MAX]; // path of a file that does not exist yet
 };
 
 static void identify_file(const struct file_use *use, struct identity *identity)
@@ -189,7 +189,8 @@ static bool is_same(const struct file_use *a, const struct file_use *b)
            strcmp(one.path, other.path) == 0;
 }
 
-// SQLite derives its file names from the resolved path, store/workers.c from the given path.
+// Finds the store's side file that `use` names. SQLite derives the names of its files from the resolved path,
+// store/workers.c from the given path.
 static const char *side_file_in_use(const struct file_use *store, const struct file_use *use)
 {
     static const char *const suffixes[] = {"-wal", "-shm", "-journal", "-workers"};
@@ -206,7 +207,7 @@ static const char *side_file_in_use(const struct file_use *store, const struct f
     return NULL;
 }
 
-// Whether one of the folder's files, which may be a link, is `use`.
+// True if one of the folder's files, which may be a link, is `use`.
 static bool has_file(const char *folder, const struct file_use *use)
 {
     DIR *entries = opendir(folder);
@@ -305,7 +306,7 @@ int file_open_temporary(const char *folder)
     int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
         return fd;
-    char path[PATH_MAX]; // a file system without O_TMPFILE
+    char path[PATH_MAX]; // for a file system without O_TMPFILE
     int length = snprintf(path, sizeof path, "%s/sheaf-XXXXXX", folder);
     errno = ENAMETOOLONG;
     fd = length > 0 && (size_t)length < sizeof path ? mkostemp(path, O_CLOEXEC) : -1;

@@ -1,4 +1,4 @@
-// Files by their paths: resolving links, detecting two names of one file, reading a small file, unnamed
+// Files by their paths: follows links, detects two names of one file, reads a small file, opens unnamed
 // temporary files. Thread: main.
 #pragma once
 
@@ -8,7 +8,8 @@
 
 enum { FILE_LINKS_MAX = 40 /* as Linux */ };
 
-// The whole file, at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE; ERROR_LIMIT_EXCEEDED.
+// Reads the whole file, which may have at most size_max bytes. Errors: STATUS_REFUSE, ERROR_FILE;
+// ERROR_LIMIT_EXCEEDED.
 enum status file_read(const char *path, size_t size_max, struct buffer *content,
                       struct error *error) WARN_UNUSED;
 // The same of a text that people write: UTF-8, from which a byte order mark at the start is removed, because no reader means
@@ -21,25 +22,26 @@ struct file_place {
     char path[PATH_MAX]; // not a link; may not exist, but its folder does
     int descriptor;      // the path is one of this process's open files (/dev/stdout, /dev/fd/3); else -1
 };
-// False: errno says why, as for open().
+// Follows the links of a path. False: errno says why, as for open().
 bool file_follow(const char *path, struct file_place *place);
-// The descriptor if the path is one of this process's open files, else -1.
+// Returns the descriptor if the path is one of this process's open files, else -1.
 int file_own_descriptor(const char *path);
-// Not a regular file: "-", a pipe, a terminal, a device, a descriptor of this process.
+// True if the path is not a regular file: "-", a pipe, a terminal, a device, or a descriptor of this process.
 bool file_is_stream(const char *path);
 
 // A file that a command uses, by the option that names it.
 struct file_use {
     const char *name, *path; // path NULL: not given. "-": standard input or output
     bool is_written;
-    // the store's side files belong to it: PATH-wal, PATH-shm, PATH-journal, PATH-workers
+    // The store also uses the side files PATH-wal, PATH-shm, PATH-journal and PATH-workers.
     bool is_store;
-    // a folder, or a part of a split GGUF model (NAME-00001-of-00003.gguf): all of its files are the model's
+    // The path is a folder, or a part of a split GGUF model (NAME-00001-of-00003.gguf): the model uses all
+    // its files.
     bool is_model;
 };
-// Refuses two uses of one regular file if one of them writes, and a file that is written to a model's folder,
-// whose reader might read it (but a store, or a name that ends in .gguf). Devices and pipes may be named
-// twice; "-" may be read and written.
+// Refuses two uses of one regular file if one of them writes. Also refuses to write a file to a model's
+// folder, whose reader might read it, unless it is a store or its name ends in .gguf. Devices and pipes may
+// be named twice; "-" may be read and written.
 enum status file_check_uses(const struct file_use *uses, size_t n, struct error *error) WARN_UNUSED;
 
 const char *file_temporary_folder(void); // TMPDIR, else /tmp

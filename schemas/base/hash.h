@@ -1,5 +1,5 @@
-// XXH3 (xxhash.com), 64 bits: prefix hashes, input fingerprints, seeds from job ids. Stable across machines
-// and releases: seeds and stored hashes depend on it.
+// XXH3 (xxhash.com), 64 bits, for prefix hashes, input fingerprints, and seeds from job ids. The hashes are
+// the same on all machines and in all releases, because seeds and stored hashes depend on them.
 #pragma once
 
 #include <stddef.h>

@@ -4,7 +4,7 @@
 
 enum { SLOTS_FIRST = 64 };
 
-static const size_t SLOTS_MAX = (size_t)1 << 32; // bits of a slot's hash
+static const size_t SLOTS_MAX = (size_t)1 << 32; // a slot stores 32 bits of the hash
 
 bool hash_index_reserve(struct hash_index *index)
 {

@@ -37,20 +37,20 @@ static inline struct hash_slot *hash_index_at(const struct hash_index *index, si
     return &index->slots[at & mask];
 }
 
-// The first slot with the hash, or the free slot for it. The index has slots.
+// Returns the first slot with the hash, or the free slot for it. The index must have slots.
 static inline struct hash_slot *hash_index_slot(const struct hash_index *index, uint64_t hash)
 {
     return hash_index_at(index, (uint32_t)hash, (uint32_t)hash);
 }
 
-// The next slot with the hash after `slot`, or the free slot for it.
+// Returns the next slot with the hash after `slot`, or the free slot for it.
 static inline struct hash_slot *hash_index_next(const struct hash_index *index, const struct hash_slot *slot,
                                                 uint64_t hash)
 {
     return hash_index_at(index, (size_t)(slot - index->slots) + 1, (uint32_t)hash);
 }
 
-// Fills the free slot that a search with `hash` returned. No reserve in between.
+// Fills the free slot that a search with `hash` returned. hash_index_reserve must not be called in between.
 static inline void hash_index_fill(struct hash_index *index, struct hash_slot *slot, uint64_t hash,
                                    uint32_t number)
 {

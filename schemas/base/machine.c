@@ -24,8 +24,8 @@ static bool read_line(const char *path, char *line, size_t size)
     return ok;
 }
 
-// The lowest-numbered processor in the mask that is on the same core as `cpu`. The kernel's list looks like
-// "0,64" or "0-1".
+// Returns the lowest-numbered processor in the mask that is on the same core as `cpu`. The kernel's list
+// looks like "0,64" or "0-1".
 static int first_sibling(int cpu, const cpu_set_t *mask, size_t mask_size)
 {
     char path[128], line[LINE_BYTES];
@@ -61,7 +61,7 @@ static int n_cores_in_affinity(void)
     return n_cores > 0 ? n_cores : 1;
 }
 
-// The directory of this process's control group in the hierarchy of `controller`; "": version 2.
+// Finds the directory of this process's control group in the hierarchy of `controller`; "" means version 2.
 static bool group_directory(const char *controller, char *directory, size_t size)
 {
     FILE *file = fopen("/proc/self/cgroup", "re");
@@ -146,7 +146,7 @@ static bool read_memory_left_v1(const char *directory, double *bytes)
     return true;
 }
 
-// The minimum of `read` over the process's group and its ancestors; false: no limit.
+// Computes the minimum of `read` over the process's group and its ancestors. False: no limit is set.
 static bool group_least(const char *controller, bool (*read)(const char *directory, double *value),
                         double *least)
 {
@@ -193,7 +193,8 @@ static uint64_t system_available_bytes(void)
     return kilobytes << 10;
 }
 
-// What is left of the address space limit (ulimit -v), which also counts reserved but unused memory.
+// Computes the rest of the address space limit (ulimit -v), which also counts memory that is reserved but
+// unused.
 static bool address_space_left(double *bytes)
 {
     struct rlimit limit;

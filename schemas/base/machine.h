@@ -1,11 +1,12 @@
-// Processor cores and memory available to this process, by affinity and control groups on Linux, by the C
-// library elsewhere.
+// Processor cores and memory available to this process. On Linux they are limited by the affinity mask and
+// control groups; elsewhere the C library reports them.
 // Thread: any.
 #pragma once
 
 #include <stdint.h>
 
-// Physical cores in the process's affinity mask, limited to the control group's quota rounded up. 1 or more.
+// Number of physical cores in the process's affinity mask, limited to the control group's quota (rounded up).
+// At least 1.
 int machine_n_cores(void);
 
 // Bytes that the process may still allocate: the minimum of the system's available memory, the rest of the

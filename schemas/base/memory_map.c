@@ -9,7 +9,7 @@ static unsigned char *round_up(unsigned char *address, size_t unit)
     return address + (unit - (uintptr_t)address % unit) % unit;
 }
 
-// Large mappings are aligned to huge pages, because the kernel backs only whole ones with huge pages.
+// Aligns large mappings to huge pages, because the kernel uses huge pages only for whole ones.
 void *memory_map(size_t size)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-enum { MEMORY_MAP_HUGE_BYTES = 2 << 20 }; // smaller memory has pages of the usual size
+enum { MEMORY_MAP_HUGE_BYTES = 2 << 20 }; // smaller mappings use ordinary pages
 
 void *memory_map(size_t size);                // NULL: out of memory. size > 0
 void memory_unmap(void *memory, size_t size); // memory may be NULL

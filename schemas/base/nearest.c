@@ -4,7 +4,7 @@
 
 enum { NEAREST_BYTES_MAX = 64, SHORTENED_BYTES_MIN = 3 };
 
-// Levenshtein distance in bytes, for texts of at most NEAREST_BYTES_MAX.
+// Computes the Levenshtein distance in bytes of two texts of at most NEAREST_BYTES_MAX bytes.
 static size_t edit_distance(struct text a, struct text b)
 {
     size_t row[NEAREST_BYTES_MAX + 1];

@@ -8,7 +8,7 @@
 
 struct occurrence {
     uint64_t hash;
-    uint64_t n; // 0: free place
+    uint64_t n; // 0: the place is free
 };
 
 struct occurrences {
@@ -16,8 +16,8 @@ struct occurrences {
     size_t n_places, n_used;
 };
 
-// Counts the hash. *n: how often it occurred before. False: out of memory.
+// Counts the hash. *n becomes the number of times it was counted before. False: out of memory.
 bool occurrences_count(struct occurrences *occurrences, uint64_t hash, uint64_t *n);
-// How often the hash has been counted.
+// Returns the number of times the hash was counted.
 uint64_t occurrences_of(const struct occurrences *occurrences, uint64_t hash);
 void occurrences_finish(struct occurrences *occurrences);

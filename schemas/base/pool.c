@@ -38,7 +38,8 @@
 #define SPIN_PAUSE() ((void)0)
 #endif
 
-// Longer than the serial code between the loops of a step, shorter than a scheduler's time slice.
+// Spinning lasts longer than the serial code between the loops of a step, but not as long as a scheduler's
+// time slice.
 enum { SPIN_NS = 100000, SPIN_PAUSES = 32, CACHE_LINE = 64 };
 
 struct pool_thread {
@@ -54,7 +55,7 @@ struct pool {
     void (*task)(void *context, int index, int thread);
     void *context;
 
-    _Alignas(CACHE_LINE) _Atomic uint64_t runs; // changes when a run or a task starts and when the pool stops
+    _Alignas(CACHE_LINE) _Atomic uint64_t runs; // changes when a run or task starts, or the pool stops
     atomic_bool stopping;
     _Alignas(CACHE_LINE) atomic_int left;
     _Alignas(CACHE_LINE) atomic_int n_sleeping;
@@ -63,7 +64,7 @@ struct pool {
     pthread_cond_t run_started, run_done, task_done;
 
     struct {
-        struct pool_task *first, *last; // queued; protected by the mutex
+        struct pool_task *first, *last; // queued background tasks; protected by the mutex
         atomic_int n;
     } background;
 };
@@ -144,7 +145,7 @@ static void run_tasks(struct pool *pool, struct pool_thread *thread)
     count_done(pool, n_done);
 }
 
-// The mutex is held, but released while the task runs.
+// Runs the first queued task. The caller holds the mutex; it is released while the task runs.
 static void run_first_task(struct pool *pool)
 {
     struct pool_task *task = pool->background.first;
@@ -157,7 +158,7 @@ static void run_first_task(struct pool *pool)
     pthread_cond_signal(&pool->task_done); // only the caller waits for it
 }
 
-// False: no task is queued.
+// Runs one background task. False: none is queued.
 static bool run_background_task(struct pool *pool)
 {
     if (atomic_load(&pool->background.n) == 0)
@@ -182,8 +183,8 @@ static void wait_for_run(struct pool *pool, uint64_t seen)
         }
     } while (clock_ns() < deadline_ns);
 
-    // The sleeper increments the count, then reads `runs`; the caller changes `runs`, then reads the count:
-    // one of them sees the other (both sequentially consistent).
+    // The sleeper increments the count, then reads `runs`. The caller changes `runs`, then reads the count.
+    // Both are sequentially consistent, so at least one of them sees the other.
     pthread_mutex_lock(&pool->mutex);
     atomic_fetch_add(&pool->n_sleeping, 1);
     while (atomic_load(&pool->runs) == seen)
@@ -247,8 +248,9 @@ static bool thread_start(struct pool_thread *thread)
     return true;
 }
 
-// New threads inherit a full signal mask, so that only the main thread handles signals. SIGBUS stays
-// unmasked: a task gets it when it reads a mapped file that was truncated (consumer/worker/bus_error.h).
+// Starts threads with all signals masked, so that only the main thread handles signals. SIGBUS stays
+// unmasked, because a task gets it when it reads a mapped file that was truncated
+// (consumer/worker/bus_error.h).
 static int threads_start(struct pool *pool, int n_threads)
 {
     sigset_t all, before;

@@ -22,7 +22,8 @@ struct pool_task {
 
 enum { POOL_THREADS_MAX = 256 };
 
-// n_threads counts the caller: 1 starts no thread. 0: one per core in the process's affinity mask.
+// Creates a pool. n_threads includes the caller: 1 starts no thread. 0 means one thread per core in the
+// process's affinity mask.
 enum status pool_create(struct pool **pool, int n_threads, struct error *error) WARN_UNUSED;
 void pool_destroy(struct pool *pool);
 int pool_n_threads(const struct pool *pool);

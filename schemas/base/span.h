@@ -1,4 +1,4 @@
-// Spans of a text: ascending, disjoint, not empty, and not adjacent to another one of the same source.
+// Spans of a text: ascending, disjoint and not empty. Spans of the same source are not adjacent.
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 
 struct text_span {
     size_t start, end;
-    uint32_t source; // number of the caller's text that it comes from; 0: unspecified
+    uint32_t source; // number that the caller gives to the text it comes from; 0: unspecified
 };
 
 // A zeroed struct is empty. If memory runs out, `failed` is set and remains set.
@@ -19,10 +19,10 @@ struct text_spans {
 
 // Adds a span, which must not precede the last one. If it begins at the end of the last one and has the same
 // source, the last one is extended.
-void text_spans_add(struct text_spans *spans, size_t start, size_t end); // of source 0
+void text_spans_add(struct text_spans *spans, size_t start, size_t end); // with source 0
 void text_spans_add_of(struct text_spans *spans, struct text_span span);
 // Truncates the spans at `size`.
 void text_spans_cut(struct text_spans *spans, size_t size);
-// Whether [start, end) overlaps a span.
+// True if [start, end) overlaps a span.
 bool text_spans_touch(const struct text_spans *spans, size_t start, size_t end);
 void text_spans_finish(struct text_spans *spans);

@@ -131,7 +131,7 @@ void buffer_finish(struct buffer *buffer)
     *buffer = (struct buffer){0};
 }
 
-// Length and allowed range of the second byte for each lead byte: RFC 3629, section 4.
+// Length of a sequence, and allowed range of its second byte, for each lead byte (RFC 3629, section 4).
 static size_t sequence_length(unsigned char lead, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;

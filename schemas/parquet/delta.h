@@ -12,15 +12,15 @@ enum { DELTA_BLOCK_VALUES_MAX = 1 << 24 };
 
 struct delta {
     const char *at, *end;
-    const char *widths;          // of the current block
-    uint64_t n_miniblocks;       // of a block
+    const char *widths;          // bit widths of the current block
+    uint64_t n_miniblocks;       // miniblocks of a block
     uint32_t n_of_miniblock;     // values of a miniblock
     uint64_t miniblock;          // number of the next one in its block
     uint32_t n_left;             // values of the current miniblock
     uint64_t n_values_left;      // values that were not read
-    unsigned width;              // of the current miniblock
+    unsigned width;              // bit width of the current miniblock
     const char *packed;          // its first byte
-    size_t bit;                  // of the next value in it
+    size_t bit;                  // position of the next value in it
     uint64_t value, least_delta; // as wrapping integers
     bool has_first;              // the first value was read
 };

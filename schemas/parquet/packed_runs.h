@@ -11,10 +11,10 @@ struct packed_runs {
     const char *at, *end;
     unsigned width;  // bits of a value, 0 to 32
     uint32_t n_left; // values of the current run
-    uint32_t value;  // of a run of equal values
+    uint32_t value;  // value of a run of equal values
     bool is_packed;
     const char *packed; // first byte of a packed run
-    size_t bit;         // of the next value in it
+    size_t bit;         // position of the next value in it
 };
 
 // width: at most 32.

@@ -28,7 +28,7 @@ struct parquet_builder {
     struct parquet_extent *pages; // [n_pages]
     size_t n_pages, capacity;
     int64_t n_values, n_nulls, plain_bytes, packed_bytes;
-    int64_t n_unfit; // of all chunks
+    int64_t n_unfit; // unfit values of all chunks
     struct buffer json;
 };
 

@@ -19,7 +19,7 @@ struct parquet_cursor {
     bool has_entry; // one that begins the next row was read
     uint32_t entry_definition;
     char scratch[PARQUET_TEXT_BYTES];
-    struct arena items; // of the row's list
+    struct arena items; // items of the row's list
 };
 
 // `pages.fd`, `pages.name` and `pages.column` are the caller's; the column must be read (meaning not NONE).

@@ -6,7 +6,7 @@
 
 struct parquet_file {
     struct parquet_parts parts;
-    const struct parquet_schema *schema; // of all of them
+    const struct parquet_schema *schema; // schema of all columns
     struct arena arena;
     struct parquet_chunk *chunks;   // [n_leaves] of the current row group
     struct parquet_cursor *cursors; // [n_columns]

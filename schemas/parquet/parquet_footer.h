@@ -17,7 +17,7 @@ struct parquet_group {
 
 // A column chunk.
 struct parquet_chunk {
-    int64_t offset, size; // of its pages in the file
+    int64_t offset, size; // where its pages are in the file
     int64_t n_values;     // nulls and empty lists included
     int codec;            // enum parquet_codec, or an unknown number
     struct text bytes;    // its struct in the footer
@@ -26,7 +26,7 @@ struct parquet_chunk {
 struct parquet_footer {
     struct buffer bytes;
     struct arena arena;
-    int64_t data_bytes; // of the file before the footer
+    int64_t data_bytes; // bytes of the file before the footer
     int64_t n_rows;
     struct parquet_schema schema;
     struct parquet_group *groups; // [n_groups]

@@ -28,12 +28,12 @@ struct parquet_new_column {
 
 struct parquet_target {
     FILE *file;                               // at the beginning of the output
-    const char *name;                         // of the output, for messages
+    const char *name;                         // name of the output, for messages
     const struct parquet_input *inputs;       // [n_inputs], whose descriptors and names are copied
     size_t n_inputs;                          // 0: no input
     const struct parquet_new_column *columns; // [n_columns], copied
     size_t n_columns;
-    const char *created_by; // of a file without an input
+    const char *created_by; // for a file without an input
 };
 
 enum {

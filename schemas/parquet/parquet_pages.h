@@ -21,16 +21,16 @@ enum parquet_encoding { // the numbers of the format
 
 struct parquet_page {
     bool is_dictionary;
-    int64_t offset;                                   // of its header in the file
+    int64_t offset;                                   // offset of its header in the file
     int64_t n_values;                                 // nulls included
-    int32_t encoding;                                 // of the values
+    int32_t encoding;                                 // encoding of the values
     struct text repetition_levels, definition_levels; // in RLE without their length
     struct text values;
 };
 
 struct parquet_pages {
     int fd;
-    const char *name, *column; // of file and column, for messages
+    const char *name, *column; // names of file and column, for messages
     struct parquet_chunk chunk;
     bool has_repetition, has_definition; // pages have these levels
     int64_t next;                        // offset of the next page

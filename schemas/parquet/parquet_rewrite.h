@@ -9,13 +9,13 @@ void parquet_rewrite_chunk(const struct parquet_chunk *chunk, int64_t moved_by, 
 
 struct parquet_added {
     size_t n_columns;
-    struct text elements; // of the new columns in the schema
+    struct text elements; // schema elements of the new columns
     struct text chunks;   // all ColumnChunks of a row group, new ones at the end
     size_t n_chunks;
-    int64_t offset;                    // of the row group
-    int64_t plain_bytes, packed_bytes; // of the new columns in the row group
-    size_t n_groups;                   // of the file
-    int64_t n_rows;                    // of the file
+    int64_t offset;                    // offset of the row group
+    int64_t plain_bytes, packed_bytes; // bytes of the new columns in the row group
+    size_t n_groups;                   // row groups of the file
+    int64_t n_rows;                    // rows of the file
 };
 
 // Adds a RowGroup.

@@ -53,14 +53,14 @@ struct transaction_entry {
     int64_t offset;
 };
 
-// Entries are sorted by partition and offset.
+// A transaction. Its entries are sorted by partition and offset.
 struct transaction {
     enum transaction_phase phase;
     int64_t began_ms;
     struct transaction_entry *entries;
     size_t n_entries;
-    rd_kafka_topic_partition_list_t *offsets; // to commit
-    // Published by a transaction that was in doubt; the caller has not yet retried its commit.
+    rd_kafka_topic_partition_list_t *offsets; // the offsets to commit
+    // Jobs that a transaction in doubt has published; the caller has not retried their commit yet.
     struct transaction_entry *unacknowledged;
     size_t n_unacknowledged;
 };
@@ -68,9 +68,9 @@ struct transaction {
 // The search for records that brokers left undecided although their transaction is over.
 struct kafka_settling {
     bool is_needed;   // the last transaction was not committed, or a dead process's may not have been
-    bool is_sweeping; // a sweep's transaction is open and must be aborted
+    bool is_sweeping; // an empty transaction, which must be aborted, is open to end others
     int n_sweeps;
-    int64_t since_ms; // since when something is undecided, or since the last sweep; 0: unknown
+    int64_t since_ms; // when something was first undecided, or the last sweep; 0: unknown
     // partitions that still have undecided records below the listed offset, the log end when the search
     // began; NULL: not searched yet
     rd_kafka_topic_partition_list_t *undecided;
@@ -91,12 +91,12 @@ struct kafka_refusals {
     size_t n_jobs, n_records;
     bool is_alone; // each record is sent in a batch of its own
     bool is_exact; // the broker named records, not batches
-    // an error of this commit that is a host's fault, not the record's: then no record counts as refused
+    // An error of this commit that is a fault of the host, not of a record: no record then counts as refused.
     rd_kafka_resp_err_t host_fault;
-    rd_kafka_resp_err_t code; // of the last refusal, also in an earlier commit
+    rd_kafka_resp_err_t code; // code of the last refusal, also in an earlier commit
     int32_t partition;
     char topic[256];
-    int32_t n_given_up; // consecutive, over all commits
+    int32_t n_given_up; // consecutive results that were replaced, over all commits
 };
 
 // ---- the control topic ----
@@ -104,7 +104,7 @@ struct kafka_refusals {
 struct kafka_control {
     struct kafka_handle handle;
     struct cancel_set set;
-    const struct partition_table *partitions; // of the jobs topic
+    const struct partition_table *partitions; // partitions of the jobs topic
     int64_t *ends;                            // [n_partitions], at the start; -1: read
     int32_t n_partitions;
     int32_t n_unread; // partitions not yet read to their end
@@ -120,31 +120,31 @@ struct kafka_identity {
     bool is_fleet_reported;
 };
 
-// The topics of results and dead letters.
+// The topics for results and dead letters.
 struct kafka_outputs {
     rd_kafka_topic_t *results, *dead;
-    size_t results_bytes_max, dead_bytes_max; // of a record
+    size_t results_bytes_max, dead_bytes_max; // limits of a record
     bool dead_is_compacted;
-    // of KAFKA_TOPIC_RESULTS and KAFKA_TOPIC_DEAD, when the transaction began; 0: unknown
+    // Partitions of KAFKA_TOPIC_RESULTS and KAFKA_TOPIC_DEAD when the transaction began; 0: unknown.
     int32_t n_partitions[KAFKA_METADATA_TOPICS_MAX];
     int32_t n_in_sync_min[KAFKA_METADATA_TOPICS_MAX]; // min.insync.replicas of these topics; 0: unknown
     int64_t in_sync_asked_ms;                         // last query of unknown ones; 0: never
 };
 
-enum { KAFKA_HELD_IDS_BYTES = 96 }; // without ", ..."
+enum { KAFKA_HELD_IDS_BYTES = 96 }; // size without ", ..."
 
 // Partitions of a list whose offsets a transaction holds, found over several calls.
 struct kafka_held_search {
-    int32_t first; // partition of the list, to notice another list
+    int32_t first; // first partition of the list, to notice another list
     int n_partitions, next;
-    // found in this pass over the list, and in the last complete pass
+    // Partitions found in this pass over the list, and in the last complete pass.
     char ids[KAFKA_HELD_IDS_BYTES + 8], last_ids[KAFKA_HELD_IDS_BYTES + 8];
     bool is_cut; // `ids` has no room for more
 };
 
 // The member of the group: its assignment and rebalances.
 struct kafka_group {
-    rd_kafka_topic_partition_list_t *assigned;      // assigned, but offsets not read yet; NULL: none
+    rd_kafka_topic_partition_list_t *assigned;      // assigned, offsets not read yet; NULL: none
     rd_kafka_consumer_group_metadata_t *coming;     // member and generation of `assigned`
     rd_kafka_consumer_group_metadata_t *membership; // as of the last assignment; NULL: no partition is owned
     bool regrouped;                                 // a rebalance event was handled in this poll
@@ -153,9 +153,9 @@ struct kafka_group {
     bool idle_is_reported; // a message was logged that this worker has no partition
     bool is_expelled;      // the consumer had a fatal error
     int64_t rejoined_ms;   // 0: never
-    int32_t n_partitions;  // of the topic, at the last kafka_confirm_drained; 0: none
+    int32_t n_partitions;  // partitions at the last kafka_confirm_drained; 0: none
     struct kafka_held_search held_search;
-    int64_t held_since_ms; // since when the offsets of `assigned` can't be read; 0: they can
+    int64_t held_since_ms; // since when the offsets of `assigned` cannot be read; 0: they can
 };
 
 // Time without confirmed membership.
@@ -166,25 +166,25 @@ struct kafka_outside {
     int64_t timeout_ms;             // limit of time_ms
 };
 
-// A worker is not ready if it has no jobs, and a transaction has held back its next jobs for this time: the
-// default of transaction.timeout.ms, so the transaction of a producer with the default has ended by then.
+// A worker without jobs is not ready if a transaction has held back its next jobs for this time. The time is
+// the default of transaction.timeout.ms, so a transaction of a producer with the default has ended by then.
 enum { KAFKA_HELD_UNREADY_MS = 60000 };
 
-// Checks at intervals.
+// State of checks that are made at intervals.
 struct kafka_watch {
     int64_t watched_ms, idle_commit_ms; // last check of quiet partitions, last idle commit
-    // partitions without records for this time are compared with the log end
+    // Time without records after which a partition is compared with the log end.
     int quiet_ms;
     bool is_stuck;    // the consumer does not fetch available records
-    bool is_outdated; // the group's offsets are older than ours: nothing is committed before they are read
-    // The group's offsets were refused for want of the right Read on the jobs topic: the worker waits for it,
-    // because a restart would not help.
+    bool is_outdated; // the group's offsets are older than ours; nothing is committed before they are read
+    // The group's offsets were refused because the right Read on the jobs topic is missing. The worker waits
+    // for it, because a restart would not help.
     bool lacks_read;
     int64_t read_looked_ms; // last query whether the right is back
     int gaps_interval_ms;   // between two queries of log starts
     int64_t gaps_looked_ms; // last query
     bool gaps_failed;       // the last query had no answer for some partition
-    int figures_kept_ms;    // how long a lost partition's figures stay: longer than a scraper's interval
+    int figures_kept_ms;    // how long figures of a lost partition are kept: longer than a scraper's interval
     int64_t past_looked_ms; // last query of lost partitions' offsets
     int held_ms;            // a transaction that stays open for longer is reported
     int held_unready_ms;    // one open for longer keeps a worker without jobs from being ready
@@ -202,12 +202,12 @@ struct kafka_hindrance {
     struct kafka_metadata metadata; // of all topics
     bool is_reported[KAFKA_METADATA_TOPICS_MAX];
     bool silence_is_reported;
-    int64_t down_ms;             // since when no broker is up; 0: one is
+    int64_t down_ms;             // since when no broker is up; 0: a broker is up
     char held[ERROR_TEXT_BYTES]; // records that an open transaction holds back; "": none
     char text[ERROR_TEXT_BYTES]; // the obstacle; "": none
 };
 
-// Reused for each record and commit.
+// Memory that is reused for each record and commit.
 struct kafka_scratch {
     struct buffer value, map;
     struct record_headers headers;
@@ -224,20 +224,20 @@ struct kafka_intake {
     // events are served. Pausing the partitions would discard fetched records.
     rd_kafka_queue_t *records;
     const struct transport_events *events; // during poll
-    int64_t n_bytes;                       // of the records delivered by this poll
+    int64_t n_bytes;                       // bytes of the records delivered by this poll
     int64_t now_ms;                        // time of this poll's search for records
     int wake_file;                         // eventfd
     bool paused;
 };
 
-// How long a call of librdkafka may exceed its own timeout. Then a new producer replaces the one it was made
-// on.
+// How long a call of librdkafka may exceed its own timeout. After that a new producer replaces the one that
+// made the call.
 enum { KAFKA_PATIENCE_MS = 10000 };
 
 struct kafka_throttling {
-    int64_t jobs_max;         // of a transaction; 0: no limit
+    int64_t jobs_max;         // jobs of a transaction; 0: no limit
     int64_t total_ms_before;  // the producer's throttle time when the transaction began
-    int64_t patient_until_ms; // a last commit waits for a throttle that ends by then
+    int64_t patient_until_ms; // a last commit waits for a throttle that ends by this time
     int64_t warned_ms;
     int socket_timeout_ms;   // the producer's
     bool are_limits_refused; // brokers refuse a longer transaction.timeout.ms
@@ -270,28 +270,29 @@ struct kafka_transport {
     bool alone; // a job is computed alone
     struct kafka_publishing publishing;
     struct kafka_figures figures;
-    struct error stopped; // status STATUS_OK: running; else the error of every further call
+    struct error stopped; // STATUS_OK: running; else the error of every further call
 };
 
 // ---- kafka_state.c ----
 
-// No broker is up, as far as known; kafka_hindrance_look detects one.
+// True if, as far as known, no broker is up; kafka_hindrance_look detects one.
 bool kafka_is_down(const struct kafka_transport *kafka);
 // Makes all later calls fail with `error`. Returns its status.
 enum status kafka_stop(struct kafka_transport *kafka, const struct error *error);
-// The same, because the jobs topic was recreated.
+// Makes all later calls fail because the jobs topic was recreated.
 enum status kafka_stop_outdated(struct kafka_transport *kafka, const char *how, struct error *error);
 bool kafka_is_cooperative(const struct kafka_transport *kafka);
 // Stops because another worker has our name; `what` is the call that showed it. Returns STATUS_RESTART.
 enum status kafka_stop_fenced(struct kafka_transport *kafka, const char *what, struct error *error);
-// Whether the code means that no coordinator answered, or a broker that is not the coordinator did.
+// True if the code means that no coordinator answered, or that the broker that answered is not the
+// coordinator.
 bool kafka_is_unreachable(rd_kafka_resp_err_t code);
 
 // ---- kafka_committed.c ----
 
 // Sets STATUS_RETRY: "WHAT: the worker needs the right Read on topic ...".
 enum status kafka_wait_for_read(const struct kafka_transport *kafka, const char *what, struct error *error);
-// The group's offsets and metadata of the listed partitions. STATUS_RETRY: temporarily unavailable.
+// Reads the group's offsets and metadata of the listed partitions. STATUS_RETRY: temporarily unavailable.
 enum status kafka_read_committed(struct kafka_transport *kafka, rd_kafka_topic_partition_list_t *list,
                                  int timeout_ms, struct error *error) WARN_UNUSED;
 // Starts a map at the committed offset, and sets the suspects (NULL: not needed).
@@ -322,10 +323,10 @@ void kafka_fleet_compare(struct kafka_transport *kafka, const rd_kafka_topic_par
 enum status kafka_group_open(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Joins the group.
 enum status kafka_group_join(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// Replaces the consumer after its fatal error, which is in `error`. STATUS_RESTART: for the second time
+// Replaces the consumer after its fatal error, which is in `error`. STATUS_RESTART: it is the second time
 // within a minute.
 enum status kafka_group_rejoin(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// The same, for a consumer that does not fetch any more.
+// Replaces a consumer that no longer fetches.
 enum status kafka_group_renew(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Releases the partitions, leaves the group and closes the consumer within the deadline. If no broker
 // answers, or a rebalance does not end in time, the group keeps a static member until its session expires.
@@ -349,17 +350,20 @@ void kafka_steer_partitions(struct kafka_transport *kafka);
 // ---- kafka_membership.c ----
 
 void kafka_drop_metadata(rd_kafka_consumer_group_metadata_t **metadata);
-// Sets `membership` to the current assignment's; NULL if librdkafka has another member id or generation now.
+// Sets `membership` for the current assignment. NULL if librdkafka now has another member id or
+// generation.
 void kafka_take_membership(struct kafka_transport *kafka);
 // Must be called before a commit collects the owned partitions.
 void kafka_refresh_membership(struct kafka_transport *kafka);
-// Whether the coordinator confirms `assigned`. STATUS_RETRY: not, or not yet.
+// Asks the coordinator to confirm `assigned`. STATUS_RETRY: it does not, or not yet.
 enum status kafka_confirm_assigned(struct kafka_transport *kafka, int timeout_ms,
                                    struct error *error) WARN_UNUSED;
-// The listed partitions are being revoked: saves the membership in which they can still be committed.
+// Called when the listed partitions are being revoked. Saves the membership in which they can still be
+// committed.
 void kafka_confirm_revoked(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list,
                            int timeout_ms);
-// Called in each poll. `why`: its last transient error. STATUS_RESTART: no confirmed membership for too long.
+// Called in each poll. `why` is the poll's last transient error. STATUS_RESTART: membership was not confirmed
+// for too long.
 enum status kafka_watch_membership(struct kafka_transport *kafka, const struct error *why,
                                    struct error *error) WARN_UNUSED;
 
@@ -370,7 +374,7 @@ void kafka_gaps_note(const struct kafka_transport *kafka, struct partition *part
 // Queries the log starts of all partitions with gaps, in one call. STATUS_RETRY: gaps without an answer
 // remain. STATUS_REFUSE: retention deleted records that were not read, and config->refuse_deleted.
 enum status kafka_gaps_explain(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// The same, if the last query is long enough ago. Never STATUS_RETRY.
+// The same, if the last query is long enough ago. Never returns STATUS_RETRY.
 enum status kafka_gaps_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 // Warns of a committed offset without our metadata, set by kafka-consumer-groups or another consumer.
 void kafka_gaps_warn_of_others(const struct kafka_transport *kafka,
@@ -380,8 +384,8 @@ void kafka_gaps_warn_when_idle(struct kafka_transport *kafka);
 
 // ---- kafka_quiet.c ----
 
-// Commits the positions of partitions whose jobs are all finished, and the maps of those with gaps after a
-// running job, once a second at most. Control records and compaction move the end of a partition beyond its
+// Commits the positions of partitions whose jobs are all finished, and the maps of partitions with gaps after
+// a running job, at most once a second. Control records and compaction move the end of a partition beyond its
 // last job: without this commit they would count as unfinished jobs until the next job is finished.
 void kafka_quiet_commit(struct kafka_transport *kafka);
 // Compares partitions that are quiet for watch.quiet_ms with the log's end: librdkafka may stop fetching a
@@ -403,16 +407,16 @@ void kafka_quarantine_describe(const struct kafka_transport *kafka, char *text, 
 // Implements the transport's `start`.
 enum status kafka_start(struct transport *transport, struct job *const *jobs, size_t n_jobs,
                         enum suspect_state how, struct error *error);
-// Marks partitions that are being revoked, whose jobs are no longer computed, for the next commit or the one
-// of kafka_say_leaving. `list` NULL: all owned partitions.
+// Marks partitions that are being revoked and whose jobs are no longer computed. The next commit, or the
+// commit of kafka_say_leaving, records it. `list` NULL: all owned partitions.
 void kafka_mark_leaving(struct kafka_transport *kafka, const rd_kafka_topic_partition_list_t *list);
 bool kafka_has_to_say_leaving(const struct kafka_transport *kafka);
 void kafka_say_leaving(struct kafka_transport *kafka);
 
 // ---- kafka_namesake.c ----
 
-// Waits, before the worker uses its name, until no other worker of that name can be alive. STATUS_RESTART:
-// one is alive. Also ends once config->is_stopping.
+// Waits until no other worker with this worker's name can be alive. Called before the worker uses the name.
+// STATUS_RESTART: another one is alive. Returns early if config->is_stopping.
 enum status kafka_namesake_await(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 
 // ---- kafka_connect.c ----
@@ -439,7 +443,7 @@ bool kafka_confirm_drained(struct transport *transport);
 
 // ---- kafka_stall.c ----
 
-// Whether the consumer's error means that the next record of a partition can't be delivered. May deliver a
+// True if the consumer's error means that the next record of a partition cannot be delivered. May deliver a
 // record in place of the batch.
 bool kafka_stall_note(struct kafka_transport *kafka, const rd_kafka_message_t *message);
 // A record or the end of the partition arrived at `offset`: ends the stall. False: the caller drops the
@@ -453,21 +457,21 @@ void kafka_stall_describe(const struct kafka_transport *kafka, char *text, size_
 // ---- kafka_hindrance.c ----
 
 enum status kafka_hindrance_open(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
-// Called in each poll. STATUS_RESTART: the jobs topic is gone, and some of it was delivered here.
+// Called in each poll. STATUS_RESTART: the jobs topic no longer exists, and some of it was delivered here.
 enum status kafka_hindrance_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 const char *kafka_waiting(struct transport *transport);
 
 // ---- kafka_publish.c ----
 
-// Opens the producer, replacing an existing one. STATUS_RETRY: no coordinator now.
+// Opens the producer, replacing an existing one. STATUS_RETRY: no coordinator is available.
 enum status kafka_publish_open(struct kafka_transport *kafka, int timeout_ms,
                                struct error *error) WARN_UNUSED;
 void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms);
 // Must be called when a transaction begins.
 void kafka_publish_note_topics(struct kafka_transport *kafka);
-// Name of an output topic that was deleted, or recreated with another partition count, since the transaction
-// began; NULL: none. librdkafka keeps the messages queued for its old partitions until the transaction times
-// out. Queries the brokers without waiting: a later call sees the answer.
+// Returns the name of an output topic that was deleted, or recreated with another partition count, since the
+// transaction began; NULL: none. librdkafka keeps messages for its old partitions in the queue until the
+// transaction times out. Queries the brokers without waiting, so a later call sees the answer.
 const char *kafka_publish_find_lost(struct kafka_transport *kafka);
 // STATUS_RETRY: a topic that the jobs' records go to was deleted.
 enum status kafka_publish_check_topics(const struct kafka_transport *kafka, struct job *const *jobs,
@@ -484,7 +488,8 @@ enum status kafka_publish_read_limits(struct kafka_transport *kafka, struct erro
 // Flushes the producer. STATUS_RETRY, ERROR_RESULT_REFUSED: the broker refused a record of this commit.
 enum status kafka_publish_flush(struct kafka_transport *kafka, int64_t deadline_ms,
                                 struct error *error) WARN_UNUSED;
-// kafka_publish_job, and waits until the broker has acknowledged the records, each in a batch of its own.
+// Does the work of kafka_publish_job and waits until the broker has acknowledged the records, each in a batch
+// of its own.
 enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *job, size_t index,
                                     int64_t deadline_ms, struct error *error) WARN_UNUSED;
 // Fails the job because the broker refused its result, and saves its record for the dead letter.
@@ -497,12 +502,12 @@ enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job
 enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs,
                                  struct error *error) WARN_UNUSED;
 void kafka_refusals_end(struct kafka_refusals *refusals);
-// The opaque of a record of job number `index` of the commit.
+// Returns the opaque for a record of job number `index` of the commit.
 void *kafka_refusals_opaque(const struct kafka_refusals *refusals, size_t index);
 // Records the error of a delivery report or of rd_kafka_produce.
 void kafka_refusals_add(struct kafka_refusals *refusals, const void *opaque, rd_kafka_resp_err_t code,
                         const char *topic, int32_t partition);
-// A job's result was published.
+// Records that a job's result was published.
 void kafka_refusals_published(struct kafka_refusals *refusals, const struct job *job);
 
 // ---- kafka_isolation.c ----
@@ -515,7 +520,7 @@ enum status kafka_isolation_count(struct kafka_transport *kafka, struct job *con
 
 // ---- kafka_throttle.c ----
 
-// Milliseconds for which a broker still reads nothing from the producer; 0: not throttled.
+// Returns the milliseconds for which a broker will read nothing from the producer; 0: not throttled.
 int kafka_throttled_ms(const struct kafka_transport *kafka);
 bool kafka_is_throttled(const struct kafka_transport *kafka); // for long enough to matter
 // Puts "throttled by the broker ..." before the error's text while a broker throttles.
@@ -527,8 +532,8 @@ enum status kafka_throttle_await(struct kafka_transport *kafka, struct error *er
 // next transactions by the throttle time that this one caused.
 void kafka_throttle_begin(struct kafka_transport *kafka);
 void kafka_throttle_learn(struct kafka_transport *kafka);
-// Whether a throttle outlasts the requests' timeout: records that wait on the connection would time out
-// there, and the producer would fail.
+// True if a throttle lasts longer than the requests' timeout. Records that wait on the connection would then
+// time out there, and the producer would fail.
 bool kafka_throttle_outlasts_requests(const struct kafka_transport *kafka);
 // Sets longer timeouts for a new producer after long throttles, unless the user set them.
 void kafka_throttle_set_limits(struct kafka_transport *kafka, rd_kafka_conf_t *conf);
@@ -539,17 +544,18 @@ void kafka_commit_advice(struct transport *transport, struct commit_advice *advi
 
 enum kafka_outcome { KAFKA_OUTCOME_DONE, KAFKA_OUTCOME_RETRY, KAFKA_OUTCOME_ABORT, KAFKA_OUTCOME_BROKEN };
 
-// Timeout of a call that must be made at least once.
+// Returns the timeout for a call that must be made at least once.
 int kafka_call_ms(int64_t deadline_ms);
-// Whether to make the call again now; waits a little.
+// True if the call should be repeated now; waits a little.
 bool kafka_try_again(struct kafka_transport *kafka, enum kafka_outcome outcome, int64_t deadline_ms);
 // Classifies a fault (NULL: none) and destroys it; sets `error` if there is one. Stops the transport if
 // access was denied, or another worker has our id.
 enum kafka_outcome kafka_judge(struct kafka_transport *kafka, rd_kafka_error_t *fault, const char *what,
                                struct error *error);
-// The producer has failed. A new one continues after it has determined the transaction's outcome.
+// Called when the producer has failed. A new producer continues after it has determined the outcome of the
+// transaction.
 enum status kafka_give_up_producer(struct kafka_transport *kafka, const struct error *error);
-// One call; the caller repeats it.
+// Makes one call; the caller repeats it.
 enum kafka_outcome kafka_send_offsets(struct kafka_transport *kafka,
                                       const rd_kafka_topic_partition_list_t *offsets,
                                       const rd_kafka_consumer_group_metadata_t *group, int64_t deadline_ms,
@@ -582,19 +588,19 @@ uint32_t kafka_saved_crc(const rd_kafka_topic_partition_t *saved);
 
 enum status kafka_commit(struct transport *transport, struct job *const *jobs, size_t n_jobs, bool *committed,
                          struct error *error);
-// Whether a transaction whose outcome is not known has the job.
+// True if the job is in a transaction whose outcome is unknown.
 bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job);
 // Continues a transaction in doubt. STATUS_OK: none is in doubt now.
 // Whether a transaction whose outcome is not known has the job.
 bool kafka_transaction_has(const struct kafka_transport *kafka, const struct job *job);
 enum status kafka_transaction_resolve(struct kafka_transport *kafka, int64_t deadline_ms,
                                       struct error *error) WARN_UNUSED;
-// The same, but does not wait for a throttle, if there is one: replaces the producer, which the next
-// transaction may use for offsets alone.
+// The same, but does not wait for a throttle. If a broker throttles, replaces the producer; the next
+// transaction may use the new one for offsets alone.
 enum status kafka_transaction_hurry(struct kafka_transport *kafka, int64_t deadline_ms,
                                     struct error *error) WARN_UNUSED;
-// Asks the coordinator, in a transaction that is aborted, whether another process has begun transactions
-// under our id since this process began its own. STATUS_RESTART: one has.
+// Asks the coordinator, in a transaction that is aborted, whether another process has begun transactions with
+// our id since this process began its own. STATUS_RESTART: another one has.
 enum status kafka_transaction_check_id(struct kafka_transport *kafka, int64_t deadline_ms,
                                        struct error *error) WARN_UNUSED;
 void kafka_transaction_finish(struct kafka_transport *kafka);

@@ -7,8 +7,8 @@
 
 enum { PARTITION_GAPS_MAX = 32 };
 
-// Undelivered offsets [from, to). In a full list the last item covers several gaps and the records between
-// them.
+// Undelivered offsets [from, to). If the list is full, its last item covers several gaps and the records
+// between them.
 struct gap {
     int64_t from, to;
     int64_t n_finished;  // undelivered offsets that the offset map has as finished
@@ -23,32 +23,32 @@ struct gaps {
     bool are_unsaved;  // the map has explained gaps that are not committed
 };
 
-// Records after the first record of an open transaction are not delivered until it ends.
+// Records that an open transaction holds back: those after its first record are not delivered until it ends.
 struct held {
     int64_t since_ms; // 0: none are
-    int64_t offset;   // of the transaction's first record, or a little below
+    int64_t offset;   // offset of the transaction's first record, or slightly lower
     bool is_reported; // held for longer than watch.held_ms
 };
 
-// Records that are left unfinished; running in the map.
+// Records that are left unfinished. The map has them as running.
 struct quarantine {
     int32_t n_records;
     int64_t first, last;                // offsets; with n_records alone
     uint64_t offsets[OFFSET_MAP_WORDS]; // bit `offset % OFFSET_MAP_WINDOW`
 };
 
-// The end of a batch that can't be read, searched for by probes (kafka_stall.c).
+// Search, by probes (kafka_stall.c), for the end of a batch that cannot be read.
 struct stall_skip {
     int64_t first;   // its first offset that was not delivered
     int64_t begin;   // first offset of the batch, from the error
-    int64_t low;     // the last offset known to be of it
+    int64_t low;     // the last offset known to be in it
     int64_t probe;   // offset that is being fetched
     int64_t high;    // lowest offset known to be after the batch; 0: none
-    int64_t step;    // distance to the next probe; 0: there is no search
+    int64_t step;    // distance to the next probe; 0: no search is in progress
     bool is_waiting; // the batch is known; it is skipped when the map's window has room for it
 };
 
-// The next record can't be delivered.
+// Set if the next record cannot be delivered.
 struct stall {
     int64_t since_ms; // 0: not stalled, or not noticed yet
     int64_t offset;
@@ -61,9 +61,9 @@ struct stall {
 
 struct fetching {
     bool paused;      // state in librdkafka
-    bool rewind;      // fetch again from the map's position
-    bool was_rewound; // because it was quiet, no record since
-    bool was_renewed; // the consumer, because of this partition, and no record since
+    bool rewind;      // fetch again from the position of the map
+    bool was_rewound; // rewound because it was quiet; no record arrived since
+    bool was_renewed; // the consumer was replaced because of this partition; no record arrived since
     bool at_end;      // everything up to `end` was delivered
     int64_t end;      // log end as last seen; -1: unknown
     int64_t end_when_assigned;
@@ -72,15 +72,15 @@ struct fetching {
 
 struct partition {
     int32_t id;
-    bool owned; // assigned now: finished jobs may be published
-    // Its figures are shown until this time (kafka_past.c); INT64_MAX: while it is owned, and during the
+    bool owned; // assigned now, so finished jobs may be published
+    // Until this time its figures are shown (kafka_past.c). INT64_MAX while it is owned, and during the
     // rebalance that follows.
     int64_t figures_until_ms;
     int32_t
         n_past_covered; // offsets above `committed` that its next owner has finished; -1: not read, or owned
     struct fetching fetching;
     int64_t committed;  // the group's committed offset; -1: none
-    uint32_t saved_crc; // of `committed` and its metadata (kafka_saved_crc)
+    uint32_t saved_crc; // CRC of `committed` and its metadata (kafka_saved_crc)
     struct gaps gaps;
     struct held held;
     struct offset_map map;
@@ -95,7 +95,7 @@ struct partition {
 
 // A zeroed struct is valid and empty. NULL: the partition was never assigned.
 struct partition_table {
-    struct partition **items; // by id
+    struct partition **items; // indexed by id
     int32_t n_items;
 };
 

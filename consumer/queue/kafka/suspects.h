@@ -29,12 +29,12 @@
 #include "schemas/suspect.h"
 
 enum {
-    // of one partition; beyond, a suspect with few crashes is counted below `doubtful` again
+    // Limit per partition. Beyond it a suspect with few crashes is counted below `doubtful` again.
     SUSPECTS_MAX = 256,
     SUSPECT_CRASHES_MAX = 60, // counts saturate here
     SUSPECTS_TEXT_BYTES_MAX = 1344,
     SUSPECTS_AHEAD = 4096,      // offsets promised beyond the position
-    SUSPECTS_ALONE_CRASHES = 2, // a job of this many crashes is computed alone
+    SUSPECTS_ALONE_CRASHES = 2, // a job with this number of crashes is computed alone
 };
 
 _Static_assert((int)OFFSET_MAP_TEXT_BYTES_MAX + (int)SUSPECTS_TEXT_BYTES_MAX <= 4096,
@@ -49,24 +49,25 @@ struct suspect {
 struct suspects {
     int64_t promised;                   // as committed; 0: none
     int64_t doubtful;                   // 0: none
-    struct suspect items[SUSPECTS_MAX]; // by offset
+    struct suspect items[SUSPECTS_MAX]; // sorted by offset
     int32_t n_items;
 };
 
-// Takes over a partition from its committed `offset` and metadata (with the map). No crash is counted if the
-// committed owner is `owner`, this process. STATUS_REFUSE: damaged, or of another version.
+// Takes over a partition from its committed `offset` and metadata (which includes the map). No crash is
+// counted if the committed owner is `owner`, this process. STATUS_REFUSE: the metadata is damaged, or of
+// another version.
 enum status suspects_take_over(struct suspects *suspects, int64_t offset, struct text metadata,
                                uint64_t owner, struct error *error) WARN_UNUSED;
-// Whether jobs may have been computed when the metadata was committed. True also if the metadata cannot be
-// read.
+// True if jobs may have been computed when the metadata was committed. Also returns true if the metadata
+// cannot be read.
 bool suspects_are_computed(int64_t offset, struct text metadata);
 // The owner that committed the metadata; 0: none, or it cannot be read.
 uint64_t suspects_owner(int64_t offset, struct text metadata);
-// Number of crashes at which the job may have been running.
+// Returns the number of crashes at which the job may have been running.
 int32_t suspects_crashes(const struct suspects *suspects, int64_t offset);
 // Marks the job as being computed, among few others or alone.
 void suspects_compute(struct suspects *suspects, int64_t offset, enum suspect_state state);
-// No suspect is being computed any more.
+// Records that no suspect is being computed any more.
 void suspects_rest(struct suspects *suspects);
 // Removes finished jobs.
 void suspects_prune(struct suspects *suspects, const struct offset_map *map);

@@ -30,14 +30,15 @@
 
 enum { CODEBOOK_GROUP = 256, CODEBOOK_BLOCKS = CODEBOOK_GROUP / PRODUCT_BLOCK };
 
-// An expanded group. quants[b][j]: as plane "bytes" (packed.h), values plus the type's offset.
+// An expanded group. quants[b][j] is laid out like plane "bytes" (packed.h) and holds values plus the offset
+// of the type.
 struct codebook_group {
     _Alignas(64) uint8_t quants[CODEBOOK_BLOCKS][8][64];
     float scales[CODEBOOK_BLOCKS][2][PANEL_OUTPUTS]; // [1]: only for types with two scales a block
 };
 
-// Offset that makes the expanded quants unsigned: a power of 2, small enough that AVX2's int16 sums of SPAN
-// registers do not saturate (product_avx2.h).
+// Offset that makes the expanded quants unsigned. It is a power of 2, small enough that AVX2's int16 sums of
+// several registers do not saturate (product_avx2.h).
 enum {
     CODEBOOK_OFFSET_WIDE = 64,   // |value| <= 62: IQ2, IQ3_XXS; span 1, 2 * 126 * 127 = 32004
     CODEBOOK_OFFSET_NARROW = 16, // |value| <= 15: IQ3_S, IQ1; span 4, 4 * 2 * 31 * 127 = 31496
@@ -46,7 +47,7 @@ enum {
         128, // IQ with AVX512-VBMI: vpdpbusd does not saturate, and prepared rows have the starts for 128
 };
 
-// Look-up tables of an expansion, built once per product.
+// Look-up tables of an expansion. They are built once per product.
 struct codebook_tables {
     _Alignas(64) uint8_t bytes[2][1024];
 };
@@ -55,12 +56,12 @@ struct codebook_tables {
 typedef void codebook_expand(const struct codebook_tables *tables, const uint8_t *scales,
                              const uint8_t *quants, struct codebook_group *group);
 
-// acc[r] += n_groups groups times a fixed number of rows. x: the first row's first block; the next group of
-// rows is x_stride blocks further.
+// Adds to acc[r] the products of n_groups groups with a fixed number of rows. x is the first block of the
+// first row; the next group of rows is x_stride blocks further.
 typedef void codebook_tile(const struct codebook_group *groups, int n_groups, const struct prepared_block *x,
                            int64_t x_stride, float (*acc)[PANEL_OUTPUTS]);
 
-// Expansion and product in one, for all groups of a panel and a few rows: nothing is stored.
+// Expands and multiplies at once, for all groups of a panel and a few rows. The expanded group is not stored.
 typedef void codebook_few(const struct codebook_tables *tables, const uint8_t *scales, const uint8_t *quants,
                           int32_t n_groups, const struct prepared_block *x, float (*acc)[PANEL_OUTPUTS]);
 
@@ -70,26 +71,26 @@ enum { CODEBOOK_ROWS_MAX = 12, CODEBOOK_FEW_ROWS = PREPARED_ROWS };
 enum { CODEBOOK_PREFETCH_BYTES = 4096 };
 
 struct codebook_kernel {
-    void (*make_tables)(struct codebook_tables *tables); // NULL: expand reads none
+    void (*make_tables)(struct codebook_tables *tables); // NULL: expand needs no tables
     codebook_expand *expand;
-    codebook_tile *tiles[CODEBOOK_ROWS_MAX + 1]; // by number of rows: 1 to 8, and n_rows_max
+    codebook_tile *tiles[CODEBOOK_ROWS_MAX + 1]; // indexed by number of rows: 1 to 8, and n_rows_max
     int32_t n_rows_max;
-    codebook_few *const *few; // by number of rows, 1 to CODEBOOK_FEW_ROWS; NULL: none
+    codebook_few *const *few; // indexed by number of rows, 1 to CODEBOOK_FEW_ROWS; NULL: none
 };
 
-// Computes a product (struct product_kernels) of any of these types: expands groups and runs the tiles of
+// Computes a product (struct product_kernels) of one of these types: expands groups and runs the tiles of
 // `kernel`.
 void codebook_product(const struct codebook_kernel *kernel, const struct packed *weight, int32_t panel_begin,
                       int32_t panel_end, const struct prepared *x, int32_t row_begin, int32_t row_end,
                       float *y, int64_t y_stride, const float *bias);
 
-// Set the products of the codebook types.
+// Set the products of the codebook types, for each instruction set.
 void codebook_kernels_plain(struct product_kernels *kernels);
 void codebook_kernels_avx2(struct product_kernels *kernels);
 void codebook_kernels_avx512(struct product_kernels *kernels);
 void codebook_kernels_avx512_vbmi(struct product_kernels *kernels);
 
-// AVX512-VBMI (product_avx512_codebook_vbmi.c).
+// Kernels for AVX512-VBMI (product_avx512_codebook_vbmi.c).
 void codebook_tables_iq2_xxs(struct codebook_tables *tables);
 void codebook_tables_iq2_xs(struct codebook_tables *tables);
 void codebook_tables_iq2_s(struct codebook_tables *tables);

@@ -15,8 +15,8 @@
 #include "engine/cpu/product/codebook.h"
 #include "engine/file/codebooks.h"
 
-// Expanded values by code. IQ2 and IQ3: the second half is negated. IQ1: values shifted up, then values
-// shifted down.
+// Expanded values, indexed by code. IQ2 and IQ3: the second half is negated. IQ1: first the values shifted
+// up, then the values shifted down.
 static const uint8_t values_iq2[16] = {72, 89, 107, 0, 56, 39, 21, 0};
 static const uint8_t values_iq3_xxs[16] = {68, 76, 84, 92, 100, 108, 116, 126, 60, 52, 44, 36, 28, 20, 12, 2};
 static const uint8_t values_iq3_s[16] = {17, 19, 21, 23, 25, 27, 29, 31, 15, 13, 11, 9, 7, 5, 3, 1};
@@ -41,20 +41,20 @@ static inline struct words byte_of(struct words x, const int index)
     return words_and(words_right(x, 8 * index), words_set(0xFF));
 }
 
-// Bit `from` of each lane moved to bit `to`; all other bits are 0.
+// Moves bit `from` of each lane to bit `to`; all other bits become 0.
 static inline struct words move_bit(struct words x, const int from, const int to)
 {
     return words_and(from > to ? words_right(x, from - to) : words_left(x, to - from), words_set(1u << to));
 }
 
-// A block's scales: d (2 s + 1) unit.
+// Computes the scales of a block: d (2 s + 1) unit.
 static inline void expand_scales(const uint8_t *halves, struct words s, const float unit,
                                  float out[PANEL_OUTPUTS])
 {
     words_scales(halves, words_add(words_left(s, 1), words_set(1)), unit, out);
 }
 
-// Scales of a group's blocks, from `n` half-byte arrays per block.
+// Computes the scales of a group's blocks from `n` half-byte arrays per block.
 static inline void expand_group_scales(const uint8_t *scales, const int n, const float unit,
                                        struct codebook_group *group)
 {
@@ -63,8 +63,8 @@ static inline void expand_group_scales(const uint8_t *scales, const int n, const
             expand_scales(scales, words_nibbles(scales + 32 + (b * n + h) * 8), unit, group->scales[b][h]);
 }
 
-// Expands a run of 8 inputs, whose entry holds codes of 2 bits, to registers 2r and 2r + 1. `upper`: bits
-// ored into each register's codes.
+// Expands a run of 8 inputs to registers 2r and 2r + 1. The entry holds codes of 2 bits. `upper` has bits
+// that are ored into the codes of each register.
 static inline void store_run(const uint8_t values[16], struct words entry, const struct words upper[2],
                              uint8_t quants[2][64])
 {
@@ -72,7 +72,7 @@ static inline void store_run(const uint8_t values[16], struct words entry, const
     words_store(quants[1], words_map(values, words_or(spread_two(words_right(entry, 8)), upper[1])));
 }
 
-// IQ2. `bit_8`, `bit_9`: half-bytes with bits 8 and 9 of the indices; NULL: none.
+// Expands a block of IQ2. `bit_8` and `bit_9` are half-bytes with bits 8 and 9 of the indices; NULL: none.
 static inline void expand_iq2_block(const uint16_t *codebook, const uint8_t *quants, const uint8_t *bit_8,
                                     const uint8_t *bit_9, uint8_t out[8][64])
 {
@@ -117,7 +117,8 @@ static void expand_iq2_s(const struct codebook_tables *tables, const uint8_t *sc
                          group->quants[b]);
 }
 
-// IQ3. `bit_8`: half-bytes with bit 8 of the indices, of entries 0 to 3, then of entries 4 to 7; NULL: none.
+// Expands a block of IQ3. `bit_8` has half-bytes with bit 8 of the indices: first for entries 0 to 3, then
+// for entries 4 to 7. NULL: none.
 static inline void expand_iq3_block(const uint16_t *codebook, const uint8_t values[16], const uint8_t *quants,
                                     const uint8_t *bit_8, uint8_t out[8][64])
 {
@@ -188,8 +189,8 @@ static void expand_iq1_m(const struct codebook_tables *tables, const uint8_t *sc
     }
 }
 
-// Tripling a byte of digits carries out its first digit. Even and odd bytes are computed separately, in 16
-// bits.
+// Expands TQ1_0. Multiplying a byte of digits by 3 carries out its first digit. Even and odd bytes are
+// computed separately, in 16 bits.
 static void expand_tq1_0(const struct codebook_tables *tables, const uint8_t *scales, const uint8_t *quants,
                          struct codebook_group *group)
 {

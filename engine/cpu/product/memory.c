@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-// Size of a mapping. Mapping reserves addresses only; memory is committed on first touch. With a limit on the
-// address space (ulimit -v), addresses are as scarce as memory.
+// Size of a mapping. A mapping only reserves addresses; memory is committed on first touch. With a limit on
+// the address space (ulimit -v), addresses are as scarce as memory, so mappings are smaller.
 enum { CHUNK_BYTES = 256 << 20, CHUNK_BYTES_LIMITED = 2 << 20, TAKE_UNIT = 4096 };
 
 static size_t chunk_bytes(void)

@@ -1,11 +1,11 @@
-// Memory of the backend's weights, in large mappings (schemas/base/memory_map.h).
+// Memory for the weights of the backend, in large mappings (schemas/base/memory_map.h).
 #pragma once
 
 #include "schemas/base/memory_map.h"
 
-// A stack of weights, one after the other in a few mappings. A mapping per weight would leave up to 2 MB at
-// its end in small pages: a third of a model with a billion parameters. A zeroed stack is empty. All memory
-// is freed at once.
+// A stack of weights, stored one after another in a few mappings. With one mapping per weight, up to 2 MB at
+// the end of each would be in small pages: a third of a model with a billion parameters. A zeroed stack is
+// empty. All memory is freed at once.
 struct memory_stack {
     struct memory_chunk *chunks; // newest first
 };

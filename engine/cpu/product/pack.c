@@ -1,5 +1,5 @@
-// Packed weights: memory, and the packers of the float types and of types with blocks of 32. File layouts:
-// engine/file/dequantize.c; packed layout: packed.h.
+// Packed weights: their memory, and the packers of the float types and of types with blocks of 32.
+// engine/file/dequantize.c describes the file layouts, packed.h the packed layout.
 #include "engine/cpu/product/packed.h"
 
 #include "engine/cpu/product/memory.h"
@@ -14,8 +14,8 @@ const int8_t packed_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                       1,    13,   25,  38,  53,  69,  89,  113};
 const int8_t packed_e2m1_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// A block of 32 in the file: its size, and the byte offsets of its parts; 0: the type lacks the part. The
-// scale is at offset 0.
+// A block of 32 in the file: its size, and the byte offsets of its parts; 0 means that the type has no such
+// part. The scale is at offset 0.
 struct file_block {
     int bytes, minimum, high_bits, nibbles;
 };
@@ -195,7 +195,7 @@ static void pack_bf16(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs
     }
 }
 
-// Packs the rows of one panel. The row of a missing output is NULL; its packed bytes stay zero.
+// Packs the rows of one panel. The row of an output that does not exist is NULL; its packed bytes stay zero.
 typedef void pack_function(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
                            uint8_t *quants);
 
@@ -212,17 +212,17 @@ static pack_function *const packers[TENSOR_TYPE_COUNT] = {
     [TENSOR_U4_32] = pack_u4_32,     [TENSOR_U4_64] = pack_u4_64,   [TENSOR_F8_E4M3] = pack_f8_e4m3,
 };
 
-// Bytes that a task reads at once: larger pieces do not fit into the L2 cache, smaller ones need more calls.
+// Bytes that a task reads at once. Larger pieces do not fit in the L2 cache; smaller ones need more calls.
 enum { READ_BYTES = 256 << 10, TASKS_A_THREAD = 4 };
 
-// The packing of one tensor over the pool: a task is `panels_each` panels.
+// State of packing one tensor on the pool. A task packs `panels_each` panels.
 struct packed_tensor {
     struct packed *packed;
     const struct tensor *tensor;
     uint64_t row_bytes;
     pack_function *pack;
     int32_t panels_each;
-    uint8_t *buffers; // one per thread, for the file's bytes of a task; NULL: none
+    uint8_t *buffers; // a buffer per thread for the file's bytes of a task; NULL: none
 };
 
 static uint64_t task_bytes(const struct packed_tensor *packing)
@@ -230,7 +230,7 @@ static uint64_t task_bytes(const struct packed_tensor *packing)
     return (uint64_t)packing->panels_each * PANEL_OUTPUTS * packing->row_bytes;
 }
 
-// `bytes`: the panel's rows in the file; `n_rows`: how many exist.
+// `bytes` are the panel's rows in the file; `n_rows` is the number of rows that exist.
 static void pack_panel(const struct packed_tensor *packing, int32_t panel, const uint8_t *bytes,
                        int32_t n_rows)
 {

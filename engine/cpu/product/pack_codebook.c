@@ -1,5 +1,5 @@
-// Packing of the codebook types and of TQ1_0 and TQ2_0. File layouts: engine/file/dequantize_codebook.c;
-// packed layout: codebook.h.
+// Packs the codebook types, TQ1_0 and TQ2_0. engine/file/dequantize_codebook.c describes the file layouts,
+// codebook.h the packed layout.
 #include "engine/cpu/product/codebook.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static uint32_t load_u32(const uint8_t *bytes)
     return (uint32_t)load_u16(bytes) | (uint32_t)load_u16(bytes + 2) << 16;
 }
 
-// Ors the value in: the half-bytes start zeroed.
+// Ors the value into half-bytes, which are zero at first.
 static void put_nibble(uint8_t *nibbles, int output, unsigned value)
 {
     nibbles[output / 2] |= (uint8_t)(value << (output % 2 * 4));
@@ -27,14 +27,14 @@ static unsigned even_signs(unsigned seven_bits)
     return seven_bits | (unsigned)__builtin_parity(seven_bits) << 7;
 }
 
-// Writes the signs of run r of a block; `nibbles`: the block's sign half-bytes.
+// Writes the signs of run `run` of a block. `nibbles` are the sign half-bytes of the block.
 static void put_signs(uint8_t *nibbles, int output, int run, unsigned signs)
 {
     put_nibble(nibbles + 16 * run, output, signs & 15);
     put_nibble(nibbles + 16 * run + 8, output, signs >> 4);
 }
 
-// Packs one output's group.
+// Packs the group of one output.
 typedef void pack_group(const uint8_t *file_block, int output, uint8_t *scales, uint8_t *quants);
 
 static void pack_groups(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
@@ -173,7 +173,8 @@ static void group_iq1_m(const uint8_t *file_block, int o, uint8_t *scales, uint8
 
 PACKER(iq1_m, TENSOR_IQ1_M)
 
-// A byte of ternary digits is a fraction of 256: tripling it carries out the first digit.
+// Extracts digits. A byte of ternary digits is a fraction of 256: multiplying it by 3 carries out the first
+// digit.
 static uint8_t *take_digits(uint8_t *digits, const uint8_t *bytes, int n_bytes, int n_digits)
 {
     static const uint8_t powers[5] = {1, 3, 9, 27, 81};

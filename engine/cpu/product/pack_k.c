@@ -1,13 +1,13 @@
-// Packing of the types whose blocks hold 256 inputs in groups of 32 or 16. File layouts:
-// engine/file/dequantize.c; packed layout: packed.h. Quants are not unpacked to bytes: a plane's words of
-// four quants are masked out of the file's words.
+// Packs the types whose blocks have 256 inputs in groups of 32 or 16. engine/file/dequantize.c describes the
+// file layouts, packed.h the packed layout. Quants are not unpacked to bytes: words of four quants are masked
+// out of the words of the file.
 #include "engine/cpu/product/packed.h"
 
 #include <string.h>
 
 enum { ITEMS = 256, BLOCKS = 8 };
 
-// Four words of one output, or one word of four outputs.
+// Four words of one output, or one word of each of four outputs.
 typedef uint32_t quad __attribute__((vector_size(16)));
 
 ALWAYS_INLINE quad load_quad(const uint8_t *bytes)
@@ -17,7 +17,7 @@ ALWAYS_INLINE quad load_quad(const uint8_t *bytes)
     return words;
 }
 
-// Transposes the words of four outputs to the outputs of four words.
+// Transposes: the words of four outputs become the outputs of four words.
 ALWAYS_INLINE void transpose(quad words[4])
 {
     quad low01 = __builtin_shufflevector(words[0], words[1], 0, 4, 1, 5);
@@ -30,7 +30,7 @@ ALWAYS_INLINE void transpose(quad words[4])
     words[3] = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
 }
 
-// For outputs `output` .. `output` + 3: writes the half-bytes that start at bit `shift` of 32 file bytes
+// For outputs `output` .. `output` + 3: writes the half-bytes that begin at bit `shift` of 32 file bytes
 // each.
 ALWAYS_INLINE void put_half_bytes4(uint8_t *plane, int output, const uint8_t *const blocks[4], int at,
                                    int shift)
@@ -96,9 +96,9 @@ ALWAYS_INLINE void put_bit(uint8_t *plane, int output, const uint8_t bytes[PRODU
     packed_put_word(plane, 0, output, word);
 }
 
-// In the file the rows of a panel and of the next panel are contiguous, but they are read block by block, row
-// by row. So each block that is read prefetches as many bytes of the next panel. A prefetch beyond the tensor
-// does not fault.
+// Prefetches bytes of the next panel. In the file the rows of a panel and of the next panel are contiguous,
+// but they are read block by block, row by row. So for each block that is read, the same number of bytes of
+// the next panel is prefetched. A prefetch beyond the end of the tensor does not fault.
 ALWAYS_INLINE void prefetch(const uint8_t *next, int n_bytes)
 {
     UNROLL
@@ -117,10 +117,10 @@ static void put_bytes(uint8_t *at, int stride, uint32_t word)
         at[i * stride] = (uint8_t)word;
 }
 
-// The block of a missing output: zeros, like its packed bytes.
+// The block of an output that does not exist: zeros, like its packed bytes.
 static const uint8_t no_block[ITEMS];
 
-// Finds the group's blocks of four outputs, and prefetches as many bytes of the next panel.
+// Finds the group's blocks of four outputs, and prefetches the same number of bytes of the next panel.
 ALWAYS_INLINE void take_blocks(const uint8_t *blocks[4], const uint8_t *const *rows, int32_t group,
                                const uint8_t **next, int n_bytes)
 {
@@ -131,8 +131,8 @@ ALWAYS_INLINE void take_blocks(const uint8_t *blocks[4], const uint8_t *const *r
     }
 }
 
-// Writes the scale and minimum bytes of a Q4_K or Q5_K group: k_scale_and_minimum (engine/file/dequantize.h)
-// for four blocks at a time.
+// Writes the scale and minimum bytes of a Q4_K or Q5_K group. Does the work of k_scale_and_minimum
+// (engine/file/dequantize.h) for four blocks at a time.
 static void put_scales_minima(uint8_t *scales, int output, const uint8_t *file_block)
 {
     enum { STRIDE = 32, HALF = 4 * STRIDE };
@@ -223,8 +223,8 @@ void pack_q2_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8
     }
 }
 
-// Six-bit scale of half-block `h`. Its low four bits are in byte h % 8 (the upper half-byte for h >= 8), its
-// upper two bits in byte 8 + h % 4.
+// Returns the six-bit scale of half-block `h`. Its low four bits are in byte h % 8 (in the upper half-byte
+// for h >= 8), its upper two bits in byte 8 + h % 4.
 static int8_t q3_k_scale(const uint8_t packed[12], int h)
 {
     int low = packed[h % 8] >> (h / 8 * 4) & 15;

@@ -44,17 +44,17 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-// Kernels keep arrays in registers, so every loop over them must be unrolled. gcc unrolls large loops only
-// when forced; clang unrolls them by itself, and too late if a pragma asks for it.
+// Kernels keep arrays in registers, so every loop over them must be unrolled. gcc unrolls large loops only if
+// a pragma asks for it. clang unrolls them by itself; with a pragma it unrolls too late.
 #ifdef __clang__
 #define UNROLL
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
-// How a type's blocks enter the sum (product.h).
+// How the blocks of a type enter the sum (product.h).
 enum packed_kind {
-    PACKED_NONE, // there is no kernel
+    PACKED_NONE, // no kernel exists
     PACKED_FLOAT,
     PACKED_SCALE,
     PACKED_MINIMUM,        // scale and minimum
@@ -70,14 +70,14 @@ extern const int8_t packed_e2m1_values[16];
 struct packed_format {
     enum packed_kind kind;
     enum product_form form;
-    int group_blocks; // blocks whose scales are stored together
+    int group_blocks; // number of blocks whose scales are stored together
     int group_scale_bytes;
-    int block_quant_bytes; // of 32 inputs
-    int offset;            // by how much quants exceed their values; a power of 2, or 0
-    const int8_t *values;  // [16]: quants are indices into it
+    int block_quant_bytes; // bytes of the quants of 32 inputs
+    int offset;            // offset by which quants exceed their values; a power of 2, or 0
+    const int8_t *values;  // [16] values, if quants are indices into them
 };
 
-// Inlined wherever a kernel is compiled for one type, so that the switch is resolved at compile time.
+// Inlined into kernels that are compiled for one type, so that the switch is resolved at compile time.
 ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
 {
     switch (type) {
@@ -146,11 +146,11 @@ ALWAYS_INLINE struct packed_format packed_format(const enum tensor_type type)
 
 struct packed {
     struct packed_shape shape;
-    float scale;          // of the whole weight: product_piece multiplies by it
-    const int32_t *order; // packed_order
+    float scale;          // scale of the whole weight: product_piece multiplies by it
+    const int32_t *order; // the order of packed_order
     int32_t n_panels;
-    int32_t n_blocks;      // of 32 inputs; float types may fill the last one partly
-    uint64_t scales_bytes; // of one panel
+    int32_t n_blocks;      // blocks of 32 inputs; the last one of a float type may be partly filled
+    uint64_t scales_bytes; // bytes of the scales of one panel
     uint64_t panel_bytes;
     uint8_t *data;
     uint64_t data_bytes;
@@ -166,7 +166,7 @@ static inline const uint8_t *packed_quants(const struct packed *packed, int32_t 
     return packed_scales(packed, panel) + packed->scales_bytes;
 }
 
-// MXFP4 scale for doubled values: 2^(e - 128), which is subnormal for e = 0 and 1.
+// Scale of MXFP4 for doubled values: 2^(e - 128). It is subnormal for e = 0 and 1.
 static inline float packed_e8m0_half(uint8_t exponent)
 {
     uint32_t bits = exponent < 2 ? 0x200000u << exponent : (uint32_t)(exponent - 1) << 23;
@@ -175,26 +175,26 @@ static inline float packed_e8m0_half(uint8_t exponent)
     return scale;
 }
 
-// Bits of a binary16 number: 2^-7 times the NVFP4 scale for doubled values.
+// Bits of the binary16 number that is 2^-7 times the NVFP4 scale for doubled values.
 static inline uint16_t packed_ue4m3_half(uint8_t bits)
 {
     return (uint16_t)(bits << 7);
 }
 
-// Bits of a binary16 number: 2^-8 times the E4M3 number, except NaNs.
+// Bits of the binary16 number that is 2^-8 times the E4M3 number. Not for NaNs.
 static inline uint16_t packed_e4m3_half(uint8_t bits)
 {
     return (uint16_t)((bits & 0x80) << 8 | (bits & 0x7F) << 7);
 }
 
-// Computes the outputs of panels [panel_begin, panel_end) for some rows: the kernel's result, or the sum of the
-// results of a row's parts, times the weight's scale, plus bias. row_begin is a multiple of PREPARED_ROWS.
-// `thread`: the pool's, which owns a part of x->sums.
+// Computes the outputs of panels [panel_begin, panel_end) for some rows: the kernel's result (or the sum of
+// the results of a row's parts), times the weight's scale, plus the bias. row_begin is a multiple of
+// PREPARED_ROWS. `thread` is the index of the pool's thread, which owns a part of x->sums.
 void product_piece(const struct product_kernels *kernels, const struct product_task *task,
                    int32_t panel_begin, int32_t panel_end, const struct prepared *x, int32_t row_begin,
                    int32_t row_end, int thread);
 
-// Packers of the K-quants (pack_k.c).
+// Packers of the K-quants (in pack_k.c).
 void pack_q2_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
 void pack_q3_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
 void pack_q4_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales, uint8_t *quants);
@@ -203,7 +203,7 @@ void pack_q6_k(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8
 void pack_iq4_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
                  uint8_t *quants);
 
-// Packers of the codebook and ternary types (pack_codebook.c).
+// Packers of the codebook and ternary types (in pack_codebook.c).
 void pack_iq2_xxs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
                   uint8_t *quants);
 void pack_iq2_xs(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint8_t *scales,
@@ -219,7 +219,7 @@ void pack_tq2_0(const uint8_t *const rows[PANEL_OUTPUTS], int32_t n_inputs, uint
 
 enum { PACKED_E8M0_MAX = 231 };
 
-// Writes one output's scale d; an infinity becomes a NaN.
+// Writes the scale d of one output. An infinity becomes a NaN.
 static inline void packed_put_scale(uint8_t *scales, int output, const uint8_t half[2])
 {
     uint16_t bits;
@@ -229,7 +229,7 @@ static inline void packed_put_scale(uint8_t *scales, int output, const uint8_t h
     __builtin_memcpy(scales + 2 * output, &bits, 2);
 }
 
-// The functions below write one output's 32 quants of a block to a plane. The planes start zeroed.
+// The functions below write the 32 quants of one output's block to a plane. The planes are zero at first.
 static inline uint32_t packed_word(const uint8_t *quants)
 {
     uint32_t word;
@@ -257,14 +257,15 @@ static inline void packed_put_nibbles(uint8_t *plane, int output, const uint8_t 
     }
 }
 
-// Copies 16 file bytes whose low half-bytes are the first 16 quants, as in the plane.
+// Copies 16 file bytes to a plane "nibbles". Their low half-bytes are the first 16 quants, in the same order
+// as in the plane.
 static inline void packed_copy_nibbles(uint8_t *plane, int output, const uint8_t bytes[PRODUCT_BLOCK / 2])
 {
     for (int j = 0; j < 4; j++)
         packed_put_word(plane, j, output, packed_word(bytes + 4 * j));
 }
 
-// Writes bit `shift` of the quants.
+// Writes bit `shift` of each quant.
 static inline void packed_put_bit(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK], int shift)
 {
     uint32_t word = 0;
@@ -273,7 +274,7 @@ static inline void packed_put_bit(uint8_t *plane, int output, const uint8_t quan
     packed_put_word(plane, 0, output, word);
 }
 
-// Writes bits `shift` and `shift` + 1 of the quants.
+// Writes bits `shift` and `shift` + 1 of each quant.
 static inline void packed_put_pairs(uint8_t *plane, int output, const uint8_t quants[PRODUCT_BLOCK],
                                     int shift)
 {

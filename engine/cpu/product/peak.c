@@ -63,7 +63,7 @@ SPIN(spin_bfloat_avx512, "avx512f,avx512bf16", __m512i, _mm512_setzero_si512(), 
 
 struct weight_reading {
     const uint8_t *bytes;
-    size_t n_bytes; // of one task
+    size_t n_bytes; // bytes of one task
     uint64_t sums[64];
 };
 

@@ -10,8 +10,8 @@ static int32_t blocks_of(int32_t n_inputs)
     return (n_inputs + PRODUCT_BLOCK - 1) / PRODUCT_BLOCK;
 }
 
-// Rows and panels whose parts are summed at a time: 96 KB of sums a thread, which a second-level cache holds.
-// The rows are a multiple of PREPARED_ROWS.
+// Size of the block of results whose parts are summed at a time: 96 KB of sums per thread, which fit in a
+// second-level cache. PART_ROWS is a multiple of PREPARED_ROWS.
 enum { PART_ROWS = 128, PART_PANELS = 6, PART_COLUMNS = PART_PANELS * PANEL_OUTPUTS };
 enum { PART_SUMS = PREPARED_PARTS_MAX * PART_ROWS * PART_COLUMNS };
 
@@ -70,7 +70,7 @@ static void spread_floats(const float *x, int32_t n, int lane, float *floats)
 
 enum { SPLIT_INPUTS = 16 * PRODUCT_BLOCK, SPLIT_ROWS = PREPARED_ROWS / PREPARED_PARTS_MAX };
 
-// Sets rest[r][i] to what the quants of row r leave of x[r][i].
+// Sets rest[r][i] to the remainder of x[r][i] after its quantization.
 static void subtract_quants(const float *x, int64_t stride, int32_t n_rows, int32_t n,
                             const struct prepared_block *blocks, float (*rest)[SPLIT_INPUTS])
 {
@@ -81,7 +81,7 @@ static void subtract_quants(const float *x, int64_t stride, int32_t n_rows, int3
         }
 }
 
-// Quantizes n_rows, at most SPLIT_ROWS, rows of x in two parts: a group of prepared rows.
+// Quantizes n_rows rows of x, at most SPLIT_ROWS, in two parts: they fill a group of prepared rows.
 static void quantize_parts(const struct product_kernels *kernels, const float *x, int64_t stride,
                            int32_t n_rows, int32_t n_inputs, struct prepared_block *blocks)
 {
@@ -148,7 +148,8 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
     prepared->n_inputs = n_inputs;
     prepared->n_blocks = blocks_of(n_inputs);
     prepared->forms = forms;
-    // Four rows take a few microseconds: a task has enough rows to amortize the hand-over to another thread.
+    // Four rows take a few microseconds. A task has enough rows to amortize the cost of starting it on
+    // another thread.
     enum { ITEMS_A_TASK = 16384 };
     int32_t groups_a_task = ITEMS_A_TASK / PREPARED_ROWS / n_inputs + 1;
     struct preparing preparing = {prepared, kernels, x, stride, groups_a_task * PREPARED_ROWS};
@@ -159,8 +160,8 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
         pool_run(pool, n_tasks, prepare_rows, &preparing);
 }
 
-// Division of a group of GEMMs into pieces. Pieces are numbered by GEMM, then by panels, then by rows, so
-// that a thread, which has a range of pieces, streams the weights in order.
+// How a group of GEMMs is divided into pieces. Pieces are numbered by GEMM, then by panels, then by rows. So
+// a thread, which gets a range of pieces, reads the weights in order.
 struct product_division {
     const struct product_kernels *kernels;
     const struct product_task *tasks;
@@ -179,7 +180,8 @@ static void finish_row(float *y, int32_t begin, int32_t end, float scale, const 
         y[o] = bias ? y[o] * scale + bias[o] : y[o] * scale;
 }
 
-// Some panels, at most PART_PANELS, and rows, at most PART_ROWS, of weights that read quants in two parts.
+// Computes at most PART_PANELS panels and PART_ROWS rows of a GEMM whose activations are quantized in two
+// parts.
 static void sum_parts(const struct product_kernels *kernels, const struct product_task *task,
                       int32_t panel_begin, int32_t panel_end, const struct prepared *x, int32_t row_begin,
                       int32_t row_end, float *sums)
@@ -246,12 +248,12 @@ static void run_piece(void *context, int index, int thread)
     product_piece(cut->kernels, task, panel, panel_end, cut->x, row, row_end, thread);
 }
 
-// Bytes of weights per piece: large enough to amortize the cost of a task, small enough that threads finish
-// together.
+// Bytes of weights per piece: large enough to amortize the cost of a task, small enough that all threads
+// finish at about the same time.
 enum { PIECE_BYTES = 128 << 10, PIECES_A_THREAD = 8 };
 
 // Kernels may process two or three panels at a time (product_avx512_wide.h), so a piece is a multiple of 6
-// panels if it has as many. Smaller pieces are enlarged to 6 panels if each thread still has several pieces.
+// panels if possible. Smaller pieces are enlarged to 6 panels if each thread still has several pieces.
 enum { PANELS_TOGETHER = 6 };
 
 static int32_t panels_a_piece(const struct packed *weight, uint64_t piece_bytes, int n_threads)
@@ -285,7 +287,7 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
         cut.panels_a_piece[t] = panels_a_piece(tasks[t].weight, piece_bytes, pool_n_threads(pool));
         n_pieces += (tasks[t].weight->n_panels + cut.panels_a_piece[t] - 1) / cut.panels_a_piece[t];
     }
-    // Rows are divided only if there are too few panels for the threads, because each division unpacks the
+    // Rows are divided only if there are too few panels for the threads, because every division unpacks the
     // weights once more.
     cut.row_pieces = 1;
     int wanted = pool_n_threads(pool) * 2;

@@ -38,72 +38,74 @@ enum { PANEL_OUTPUTS = 16, PRODUCT_BLOCK = 32 };
 #define PRODUCT_SMALLEST 0x1p-100f
 
 struct memory_stack;
-struct packed; // one weight, or the weight of one expert
+struct packed; // a weight, or the weight of one expert
 
 struct packed_shape {
-    enum tensor_type type; // packed type, which selects the kernel
+    enum tensor_type type; // packed type; it selects the kernel
     int32_t n_outputs, n_inputs;
 };
 
-// Form of x that a weight type needs.
+// Forms of x. The weight type determines which form a GEMM reads.
 enum product_form {
     PRODUCT_QUANTS = 1,
     PRODUCT_FLOATS = 2,
     PRODUCT_BFLOATS = 4,
 };
 
-// x is stored in groups of 4 rows, which kernels process together; padding rows of the last group are
+// x is stored in groups of 4 rows, which kernels process together. Padding rows of the last group are
 // undefined.
 enum { PREPARED_ROWS = 4 };
 
-// Int8 rows for one row of x, when activations have 8 and 16 bits.
+// Maximum number of int8 rows per row of x: one for activations of 8 bits, two for 16.
 enum { PREPARED_PARTS_MAX = 2 };
 
-// A block of 32 inputs of 4 rows. A row's block with an infinity or a NaN has scale NaN and quants 0.
-// float_sums, starts and half_starts repeat the sums in the formats of AVX-512; only its quantize sets them.
+// A block of 32 inputs of 4 rows. If a row's block has an infinity or a NaN, its scale is NaN and its quants
+// are 0. float_sums, starts and half_starts repeat the sums in formats for AVX-512; only the quantize
+// function of AVX-512 sets them.
 struct prepared_block {
     int8_t quants[PREPARED_ROWS][PRODUCT_BLOCK];
     float scales[PREPARED_ROWS];
     int32_t minus_sums[PREPARED_ROWS];         // minus the sum of the quants: corrects a weight offset of 1
     float float_sums[PREPARED_ROWS];           // minus_sums
     int32_t starts[PREPARED_ROWS];             // 128 * minus_sums, in the sum format of product_avx512_fold.h
-    int32_t minus_half_sums[2][PREPARED_ROWS]; // of the first and of the last 16 quants
+    int32_t minus_half_sums[2][PREPARED_ROWS]; // minus the sums of the first and of the last 16 quants
     int32_t half_starts[2][PREPARED_ROWS];     // 128 * minus_half_sums, in the same format
 };
 
-// x converted for GEMMs (the activation operand). Memory is reserved once for n_rows_max x n_inputs_max; only
-// the forms in use are touched.
+// x converted for GEMMs (the activation operand). Memory is reserved once, for n_rows_max x n_inputs_max.
+// Only memory of the forms in use is touched.
 struct prepared {
     int32_t n_rows, n_inputs;
-    int n_parts;                   // of quantized rows: part p of row r is row n_parts * r + p of `blocks`
-    int32_t n_blocks;              // of PRODUCT_BLOCK inputs, the last one padded with zeros
-    unsigned forms;                // enum product_form: the forms that are set
+    int n_parts;                   // int8 parts per row: part p of row r is row n_parts * r + p of `blocks`
+    int32_t n_blocks;              // blocks of PRODUCT_BLOCK inputs; the last one is padded with zeros
+    unsigned forms;                // bits of enum product_form: the forms that are set
     struct prepared_block *blocks; // [groups, n_blocks], aligned to 64 bytes
     float *floats;                 // [groups, n_blocks * 32, 4]
     uint32_t *bfloats; // [groups, n_blocks * 16, 4]: pairs, the first in the upper half; or, for kernels with
                        // bfloats_apart, [groups, n_blocks * 32, 4]: each as a float
     int32_t n_rows_max, n_inputs_max;
     void *memory;
-    float *sums; // [n_threads, PART_SUMS] of the parts' rows; NULL: one part
+    float *sums; // [n_threads, PART_SUMS] sums of the parts' rows; NULL: one part
 };
 
 struct product_kernels {
-    // Quantizes n_rows rows of n inputs of a group.
+    // Quantizes n_rows rows of n inputs, which form a group.
     void (*quantize)(const float *x, int64_t stride, int32_t n_rows, int32_t n,
                      struct prepared_block *blocks);
     // Rounds one row and stores it as row `lane` of its group.
     void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);
-    bool bfloats_apart; // format of bfloats for round_bfloats and the BF16 product (struct prepared)
-    // Kernels by type: outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end); row_begin is a
-    // multiple of PREPARED_ROWS. NULL: none.
+    bool bfloats_apart; // the format of bfloats (struct prepared) that round_bfloats and the BF16 product use
+    // Kernels by type. Each computes outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end);
+    // row_begin is a multiple of PREPARED_ROWS. NULL: no kernel exists.
     void (*product[TENSOR_TYPE_COUNT])(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                                        int64_t y_stride, const float *bias);
 };
 
-// Each fills in one level's kernels. The processor must have, for avx2: avx2, fma, f16c; for avxvnni: these and
-// avxvnni; for avx512: avx512f, bw, dq, vl, vnni (bfloat16 instructions are detected); for neon: asimddp; for i8mm: asimddp, i8mm. Plain C
-// exists everywhere, the others on their architecture.
+// Each function fills in the kernels of one level. The processor must have these features: for avx2 avx2,
+// fma, f16c; for avxvnni also avxvnni; for avx512 avx512f, bw, dq, vl, vnni (bfloat16 instructions are
+// detected); for neon asimddp; for i8mm asimddp, i8mm. Plain C exists everywhere, the others on their
+// architecture.
 void product_kernels_plain(struct product_kernels *kernels);
 void product_kernels_avx2(struct product_kernels *kernels);
 void product_kernels_avxvnni(struct product_kernels *kernels);
@@ -111,8 +113,8 @@ void product_kernels_avx512(struct product_kernels *kernels);
 void product_kernels_neon(struct product_kernels *kernels);
 void product_kernels_i8mm(struct product_kernels *kernels);
 
-// Tiles of the AVX-512 kernels for many rows, by kind of processor, as measured on it (the table is in
-// product_avx512.c, the figures in ops/bench). The bytes are the same.
+// Tiles of the AVX-512 kernels for many rows, by kind of processor. They were chosen by measurement
+// (product_avx512.c has the table, ops/bench the figures). The result does not depend on them.
 enum product_tiles {
     PRODUCT_TILES_OTHER, // measured on AMD Zen 4 and on Intel processors with two VNNI ports
     PRODUCT_TILES_ZEN5,  // AMD processors with 512-bit vector paths
@@ -136,20 +138,22 @@ enum status packed_create(struct packed **packed, const struct tensor *tensor, s
 void packed_destroy(struct packed *packed);
 struct packed_shape packed_shape(const struct packed *packed);
 uint64_t packed_bytes(const struct packed *packed);
-// The tensor's order of columns, which must outlive the weight: item i of x must be of column order[i]. NULL:
-// of column i.
+// Returns the order of the tensor's columns, which must outlive the weight: item i of x must come from column
+// order[i]. NULL: item i comes from column i.
 const int32_t *packed_order(const struct packed *packed);
 unsigned packed_form(const struct packed *packed); // the enum product_form that its products read
 
-// n_parts: 1 for activations of 8 bits, 2 for 16. n_threads: of the pool that computes with x.
+// n_parts is 1 for activations of 8 bits, 2 for 16. n_threads is the number of threads of the pool that
+// computes with x.
 enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max, int n_parts,
                             int n_threads, struct error *error) WARN_UNUSED;
 void prepared_finish(struct prepared *prepared);
-// Converts x [n_rows, stride] to `forms`, the forms of all GEMMs ored. Rows are distributed over the pool.
+// Converts x [n_rows, stride] to `forms`, the forms of all GEMMs ored together. The pool's threads divide the
+// rows.
 void prepared_set(struct prepared *prepared, const struct product_kernels *kernels, struct pool *pool,
                   const float *x, int64_t stride, int32_t n_rows, int32_t n_inputs, unsigned forms);
 
-// One GEMM of a group with the same x.
+// One GEMM of a group that shares x.
 struct product_task {
     const struct packed *weight;
     const float *bias; // [n_outputs] or NULL

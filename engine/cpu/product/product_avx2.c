@@ -118,7 +118,7 @@ ALWAYS_INLINE __m256 broadcast_word(uint32_t word)
     return _mm256_castsi256_ps(_mm256_set1_epi32((int32_t)word));
 }
 
-// One side's weights for item i, of the pair of items for BF16.
+// Returns one side's weights for item i; for BF16, for a pair of items.
 ALWAYS_INLINE __m256 item_weights(const enum float_kind kind, const uint8_t *weights, const int side,
                                   const int i)
 {
@@ -131,7 +131,7 @@ ALWAYS_INLINE __m256 item_weights(const enum float_kind kind, const uint8_t *wei
     return _mm256_castsi256_ps(words);
 }
 
-// acc += one item (BF16: two) of every row times the weights for it.
+// Adds to acc, for every row, one item (BF16: two) times the weights for it.
 ALWAYS_INLINE void items_add(const enum float_kind kind, const int n_rows, const uint8_t *weights,
                              const uint32_t *x, __m256 acc[TILE_ROWS_MAX][2])
 {
@@ -164,7 +164,7 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     tile_store(n_rows, tile, acc);
 }
 
-// 8 outputs' weights for an input: 2^-8 times the E4M3 numbers.
+// Loads the weights of 8 outputs for one input: 2^-8 times the E4M3 numbers.
 ALWAYS_INLINE __m256 load_e4m3(const uint8_t *weights, const int side)
 {
     __m128i words = _mm_unpacklo_epi8(_mm_setzero_si128(),

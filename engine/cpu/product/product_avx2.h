@@ -44,12 +44,12 @@ enum { TILE_ROWS_MAX = PREPARED_ROWS };
 
 // Operands of a tile.
 struct tile {
-    const uint8_t *scales, *quants; // of the panel
+    const uint8_t *scales, *quants; // scales and quants of the panel
     const uint8_t *x;               // inputs of the group of rows, prepared for the weight type
     int32_t n_steps;                // blocks, items or pairs of items in a row
-    float *y;                       // of the first row and output
+    float *y;                       // results: first row and first output
     int64_t y_stride;
-    const float *bias; // of the first output, or NULL
+    const float *bias; // biases from the first output on, or NULL
     int32_t n_outputs; // outputs that exist
 };
 
@@ -105,7 +105,7 @@ ALWAYS_INLINE __m256i mask_bytes(__m256i x, const char mask)
     return _mm256_and_si256(x, _mm256_set1_epi8(mask));
 }
 
-// One side of a plane's register.
+// Loads one side of a register of a plane.
 ALWAYS_INLINE __m256i load_plane(const uint8_t *planes, const int reg, const int side)
 {
     return _mm256_load_si256((const __m256i *)(const void *)(planes + reg * 64 + side * 32));
@@ -124,7 +124,7 @@ ALWAYS_INLINE __m256i look_up(const int8_t values[16], const char offset, __m256
                                indices);
 }
 
-// Inputs 4j .. 4j + 3 of 8 outputs; unsigned unless is_signed.
+// Returns inputs 4j .. 4j + 3 of 8 outputs. They are unsigned unless is_signed.
 ALWAYS_INLINE __m256i unpack_quants(const enum tensor_type type, const uint8_t *planes, const int j,
                                     const int side)
 {
@@ -179,7 +179,7 @@ ALWAYS_INLINE __m256 signed_bytes(const uint8_t *bytes, const int side)
     return _mm256_cvtepi32_ps(eight_bytes(bytes, side, true));
 }
 
-// 2^(e - 128); see packed_e8m0_half.
+// Computes 2^(e - 128); see packed_e8m0_half.
 ALWAYS_INLINE __m256 e8m0_halves(const uint8_t *bytes, const int side)
 {
     __m256i e = eight_bytes(bytes, side, false);
@@ -196,7 +196,7 @@ ALWAYS_INLINE __m256 ue4m3_halves(const uint8_t *bytes, const int side)
     return _mm256_mul_ps(_mm256_cvtph_ps(_mm_slli_epi16(eight, 7)), _mm256_set1_ps(0x1p7f));
 }
 
-// One side of a block's scales and minima; [1]: the second half's, for types with halves.
+// One side of the scales and minima of a block. [1] is for the second half, in types with halves.
 struct scales {
     __m256 w[2], m[2];
 };
@@ -209,7 +209,7 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     const uint8_t *bytes = group + 64 + b * 32;
     switch (type) {
     case TENSOR_Q4_1:
-    case TENSOR_Q5_1: // the sums of x are negated
+    case TENSOR_Q5_1: // the sums of x are negative
         s.m[0] = _mm256_xor_ps(load_halves(group + 32, side), _mm256_set1_ps(-0.0f));
         break;
     case TENSOR_U4_32:
@@ -256,7 +256,7 @@ ALWAYS_INLINE __m256i four_inputs(const struct prepared_block *x, const int row,
     return _mm256_set1_epi32(four);
 }
 
-// Dot products of registers [first, first + span) of one side with every row, in int32.
+// Computes dot products of registers [first, first + span) of one side with every row, in int32.
 ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                             const struct prepared_block *x, const int first, const int span, const int side,
                             __m256i dots[TILE_ROWS_MAX])
@@ -264,7 +264,7 @@ ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const
     __m256i sums[TILE_ROWS_MAX];
     UNROLL
     for (int i = 0; i < span; i++) {
-        // The two halves of a nibble register are used in succession, so that it is loaded once.
+        // Uses the two halves of a nibble register in succession, so that it is loaded once.
         const int j = span == 8 ? i % 2 * 4 + i / 2 : first + i;
         const __m256i quants = unpack_quants(type, planes, j, side);
         UNROLL
@@ -302,7 +302,7 @@ ALWAYS_INLINE void add_dots(const enum tensor_type type, const int n_rows, const
     }
 }
 
-// Dot products of registers [first, first + n) of one side with every row, as floats.
+// Computes dot products of registers [first, first + n) of one side with every row, as floats.
 ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                                  const struct prepared_block *x, const int first, const int n, const int side,
                                  const int32_t *minus_sums, __m256 dots[TILE_ROWS_MAX])
@@ -333,7 +333,7 @@ ALWAYS_INLINE __m256 broadcast_integer(int32_t value)
     return _mm256_cvtepi32_ps(_mm256_set1_epi32(value));
 }
 
-// acc += one block of every row. A side at a time: its sums and acc stay in registers.
+// Adds one block of every row to acc, one side after the other, so that a side's sums and acc stay in registers.
 ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                              const uint8_t *group, int b, const struct prepared_block *x,
                              __m256 acc[TILE_ROWS_MAX][2])
@@ -382,7 +382,7 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, __m256 
 // Prefetch distance in the quants (product_avx512.h).
 enum { PREFETCH_BYTES = 4096 };
 
-// Prefetches the next `bytes` of this panel or of the next one: `ahead` runs through scales and quants alike.
+// Prefetches the next `bytes` of this panel or of the next one. `ahead` advances through scales and quants.
 ALWAYS_INLINE const uint8_t *prefetch_panel(const uint8_t *ahead, const int bytes)
 {
     UNROLL
@@ -417,7 +417,7 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 
 typedef void tile_function(const struct tile *tile);
 
-// Runs a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows.
+// Computes a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows.
 ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const enum product_form form,
                              const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                              const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
@@ -447,8 +447,8 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 }
 
-// Defines the tile functions and the kernel of one type; `run` is tile_run, or its counterpart for float
-// types.
+// Defines the tile functions and the kernel of one type. `run` is tile_run, or the corresponding function for
+// float types.
 #define TILE(run, name, type, rows)                                                                          \
     static void name##_##rows(const struct tile *tile)                                                       \
     {                                                                                                        \

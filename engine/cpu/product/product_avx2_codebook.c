@@ -84,7 +84,7 @@ static inline struct words words_repeat(struct words x)
 
 static inline struct words words_bits(const uint8_t *bytes, int shift)
 {
-    // Byte k of a side comes from bit k % 8 of byte k / 8.
+    // Byte k of a side is made from bit k % 8 of byte k / 8.
     const __m256i places = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
     const __m256i bits = _mm256_set1_epi64x((int64_t)0x8040201008040201);
     SIDES(_mm256_and_si256(
@@ -99,7 +99,7 @@ static inline struct words words_map(const uint8_t table[16], struct words x)
     SIDES(_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), x.sides[side]));
 }
 
-// Entries have 16 bits: the gather loads an entry together with the next one.
+// Entries have 16 bits, so a gather loads an entry together with the next one.
 static inline struct words words_look_up(const uint16_t *codebook, struct words x)
 {
     const int *entries = (const int *)(const void *)codebook;
@@ -119,7 +119,7 @@ static inline void words_scales(const uint8_t *halves, struct words x, float uni
 
 // ---- products ----
 
-// Number of registers whose products with a row fit an int16 sum (product_avx2.h).
+// Returns the number of registers whose products with a row fit in an int16 sum (product_avx2.h).
 ALWAYS_INLINE int span_of(const int offset, const bool halves)
 {
     return offset == CODEBOOK_OFFSET_WIDE ? 1 : offset == CODEBOOK_OFFSET_NARROW || halves ? 4 : 8;

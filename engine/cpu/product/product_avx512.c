@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-// The maximum of each of four registers.
+// Returns the maximum of each of four registers.
 ALWAYS_INLINE __m128i four_maxima(const __m512i x[PREPARED_ROWS])
 {
     __m128i m[PREPARED_ROWS];
@@ -21,9 +21,9 @@ ALWAYS_INLINE __m128i four_maxima(const __m512i x[PREPARED_ROWS])
     return _mm_max_epu32(_mm_unpacklo_epi64(low, high), _mm_unpackhi_epi64(low, high));
 }
 
-// Quantizes one block of a group's rows; the masks `low` and `high` select of items [0, 16) and [16, 32).
-// Four rows at a time share the reductions, and the block is written once; row by row, a block was read from
-// memory four times.
+// Quantizes one block of the rows of a group. `low` and `high` mask items [0, 16) and [16, 32). Four rows at
+// a time share the reductions, and the block is written once. When rows were quantized one by one, a block
+// was read from memory four times.
 ALWAYS_INLINE void quantize_block(const float *x, int64_t stride, const int n_rows, __mmask16 low,
                                   __mmask16 high, struct prepared_block *block)
 {
@@ -103,8 +103,8 @@ static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int3
     }
 }
 
-// Rounds 16 items to bfloat16, in the lower halves of 32-bit lanes: the bits of _mm512_cvtneps_pbh on every
-// processor.
+// Rounds 16 items to bfloat16, in the lower halves of 32-bit lanes. Gives the bits of _mm512_cvtneps_pbh on
+// every processor.
 ALWAYS_INLINE __m512i bfloats_round(__m512 x)
 {
     __m512i bits = _mm512_castps_si512(x);
@@ -133,7 +133,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
     }
 }
 
-// round_bfloats with each item as a float.
+// Does the work of round_bfloats, storing each item as a float.
 static void round_bfloats_apart(const float *x, int32_t n, int lane, uint32_t *bfloats)
 {
     for (int32_t i = 0; i < n || i % PRODUCT_BLOCK != 0; i += 16) {
@@ -147,7 +147,7 @@ static void round_bfloats_apart(const float *x, int32_t n, int lane, uint32_t *b
     }
 }
 
-// The kernels that need only the features which every processor of this level has.
+// Sets the kernels that need only features that every processor of this level has.
 void product_kernels_avx512_least(struct product_kernels *kernels)
 {
     memset(kernels, 0, sizeof *kernels);
@@ -185,8 +185,8 @@ void product_kernels_avx512_bf16(struct product_kernels *kernels)
     kernels->product[TENSOR_BF16] = product_avx512_bf16_native;
 }
 
-// AMD, CPUID leaf 0x8000001A, EAX bit 3 (FP512): vector paths are 512 bits wide. Zen 4, without it, splits
-// such a vector in halves.
+// Tests CPUID leaf 0x8000001A, EAX bit 3 (AMD, FP512): vector paths have 512 bits. Zen 4 does not set it and
+// splits such a vector in halves.
 static bool is_amd_512(void)
 {
     enum { FP512 = 1 << 3 };
@@ -199,8 +199,8 @@ static bool is_any(void)
     return true;
 }
 
-// Tiles by kind of processor. `wide`, by kind of type: several panels per tile (product_avx512_wide.h), else
-// one panel and more rows. The first row whose is_kind() is true applies.
+// Tiles by kind of processor. `wide` says for each kind of type whether a tile has several panels
+// (product_avx512_wide.h), or one panel and more rows. The first row whose is_kind() returns true applies.
 static const struct tile_choice {
     enum product_tiles tiles;
     bool (*is_kind)(void);
@@ -230,8 +230,8 @@ void product_kernels_avx512_tiles(struct product_kernels *kernels, enum product_
             take_tiles(kernels, &tile_choices[i]);
 }
 
-// On Intel Sapphire Rapids a vdpbf16ps takes as long as four float32 multiplications, which do twice its
-// work, so BF16 is multiplied in float32 there.
+// On Intel Sapphire Rapids a vdpbf16ps takes the time of four float32 multiplications, which do twice its
+// work. So BF16 is multiplied in float32 there.
 void product_kernels_avx512(struct product_kernels *kernels)
 {
     const struct tile_choice *choice = tile_choices;

@@ -17,7 +17,7 @@ typedef void product_function(const struct packed *weight, int32_t panel_begin, 
                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                               int64_t y_stride, const float *bias);
 
-// One kernel per type; bf16 in plain AVX-512 and with bfloat16 instructions.
+// Kernels by type. bf16 has one kernel in plain AVX-512 and one with bfloat16 instructions.
 product_function product_avx512_q8_0, product_avx512_q4_0, product_avx512_q4_1, product_avx512_q5_0,
     product_avx512_q5_1, product_avx512_q2_k, product_avx512_q3_k, product_avx512_q4_k, product_avx512_q5_k,
     product_avx512_q6_k, product_avx512_iq4_nl, product_avx512_iq4_xs, product_avx512_mxfp4,
@@ -27,17 +27,18 @@ product_function product_avx512_q8_0, product_avx512_q4_0, product_avx512_q4_1, 
 
 // Operands of a tile.
 struct tile {
-    const uint8_t *scales, *quants; // of the panel
-    const uint8_t *x;               // of the first row's group, in the form the type reads
+    const uint8_t *scales, *quants; // scales and quants of the panel
+    const uint8_t *x;               // group of the first row, in the form that the type reads
     int64_t x_group_bytes;
     int32_t n_steps; // blocks, items or pairs of items in a row
-    float *y;        // of the first row and output
+    float *y;        // results: first row and first output
     int64_t y_stride;
-    const float *bias; // of the first output, or NULL
+    const float *bias; // biases from the first output on, or NULL
     __mmask16 outputs; // outputs that exist
 };
 
-// What is added to values to make quants unsigned: as packed; 128 for the values of a table.
+// Returns the offset added to values to make quants unsigned: the packed type's offset, or 128 for values of
+// a table.
 ALWAYS_INLINE int offset_of(const enum tensor_type type)
 {
     return packed_format(type).values ? 128 : packed_format(type).offset;
@@ -80,7 +81,7 @@ ALWAYS_INLINE __m512i look_up(const int8_t values[16], __m512i indices)
     return _mm512_shuffle_epi8(values_table(values), indices);
 }
 
-// Inputs 4j .. 4j + 3 of 16 outputs, unsigned.
+// Returns inputs 4j .. 4j + 3 of 16 outputs, unsigned.
 ALWAYS_INLINE __m512i unpack_quants(const enum tensor_type type, const uint8_t *planes, const int j)
 {
     switch (type) {
@@ -126,7 +127,7 @@ ALWAYS_INLINE __m512 signed_bytes(const uint8_t *bytes)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(const void *)bytes)));
 }
 
-// 2^(e - 128); see packed_e8m0_half.
+// Computes 2^(e - 128); see packed_e8m0_half.
 ALWAYS_INLINE __m512 e8m0_halves(const uint8_t *bytes)
 {
     __m512i e = _mm512_cvtepu8_epi32(_mm_load_si128((const __m128i *)(const void *)bytes));
@@ -143,7 +144,7 @@ ALWAYS_INLINE __m512 ue4m3_halves(const uint8_t *bytes)
     return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(bits, 7)), _mm512_set1_ps(0x1p7f));
 }
 
-// d, d_minimum: the group's, for types that have them.
+// Loads the scales and minima of a block. d and d_minimum belong to the group, in types that have them.
 ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint8_t *group, int b, __m512 d,
                                          __m512 d_minimum)
 {
@@ -151,7 +152,7 @@ ALWAYS_INLINE struct scales block_scales(const enum tensor_type type, const uint
     const uint8_t *bytes = group + 64 + b * 32;
     switch (type) {
     case TENSOR_Q4_1:
-    case TENSOR_Q5_1: // the sums of x are negated
+    case TENSOR_Q5_1: // the sums of x are negative
         s.m[0] = _mm512_xor_ps(d_minimum, _mm512_set1_ps(-0.0f));
         break;
     case TENSOR_U4_32:
@@ -199,7 +200,7 @@ ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, 
 {
     UNROLL
     for (int i = 0; i < n; i++) {
-        // The two halves of a nibble register are used in succession, so that it need not be kept.
+        // Uses the two halves of a nibble register in succession, so that it need not be kept.
         const int j = n == 8 && type != TENSOR_Q8_0 ? i % 2 * 4 + i / 2 : first + i;
         __m512i quants = unpack_quants(type, planes, j);
         UNROLL
@@ -209,7 +210,7 @@ ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, 
     }
 }
 
-// acc += one block of every row.
+// Adds one block of every row to acc.
 ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const uint8_t *planes,
                              const struct scales *s, const struct prepared_block *const x[TILE_GROUPS_MAX],
                              __m512 acc[TILE_ROWS_MAX])
@@ -253,11 +254,11 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, const _
                               tile->bias ? _mm512_add_ps(acc[r], bias) : acc[r]);
 }
 
-// Prefetch distance in the quants. Half and twice this distance were up to 10 % slower for few rows on Zen 4;
-// the processor's own prefetching alone was 30 % slower.
+// Prefetch distance in the quants. On Zen 4 half and twice this distance were up to 10 % slower for few rows;
+// without prefetches, relying on the processor's own, 30 % slower.
 enum { PREFETCH_BYTES = 4096 };
 
-// Prefetches the next `bytes` of this panel or of the next one: `ahead` runs through scales and quants alike.
+// Prefetches the next `bytes` of this panel or of the next one. `ahead` advances through scales and quants.
 ALWAYS_INLINE const uint8_t *prefetch_panel(const uint8_t *ahead, const int bytes)
 {
     UNROLL
@@ -299,7 +300,7 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 
 typedef void tile_function(const struct tile *tile);
 
-// Sets the tile's x, in the given form.
+// Sets x of the tile, in the given form.
 ALWAYS_INLINE void tile_take_x(struct tile *tile, const enum product_form form, const struct prepared *x)
 {
     const int64_t words = (int64_t)x->n_blocks * PRODUCT_BLOCK * PREPARED_ROWS;
@@ -322,7 +323,7 @@ ALWAYS_INLINE void tile_take_x(struct tile *tile, const enum product_form form, 
     }
 }
 
-// Runs a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows.
+// Computes a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows.
 ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const int32_t n_rows_max,
                              const enum product_form form, const struct packed *weight, int32_t panel_begin,
                              int32_t panel_end, const struct prepared *x, int32_t row_begin, int32_t row_end,
@@ -347,7 +348,7 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 }
 
-// Unpacks one panel's blocks (product_avx512_unpacked.h).
+// Unpacks the blocks of one panel (product_avx512_unpacked.h).
 ALWAYS_INLINE void unpack_blocks(const enum tensor_type type, const struct packed *weight, int32_t panel,
                                  int32_t first, int32_t n, uint8_t *quants, struct unpacked_scales *scales)
 {
@@ -385,11 +386,11 @@ ALWAYS_INLINE void unpack_blocks(const enum tensor_type type, const struct packe
     }
 }
 
-// Fewest rows for which weights are unpacked once for all rows: more than one tile has.
+// The number of rows from which weights are unpacked once for all rows: one more than a tile has.
 enum { ROWS_UNPACKED = 13 };
 
-// Defines the tile functions and the kernel of one type; `run` is tile_run, or its counterpart for float
-// types.
+// Defines the tile functions and the kernel of one type. `run` is tile_run, or the corresponding function for
+// float types.
 #define TILE(run, name, type, rows)                                                                          \
     static void name##_##rows(const struct tile *tile)                                                       \
     {                                                                                                        \
@@ -423,8 +424,8 @@ enum { ROWS_UNPACKED = 13 };
     {                                                                                                        \
         unpack_blocks(type, weight, panel, first, n, quants, scales);                                        \
     }
-// Types with one scale a block have registers for 12 rows; types with halves need some for the first half's
-// results.
+// Types with one scale per block have registers for 12 rows. Types with halves need some registers for the
+// results of the first half.
 #define KERNEL_12(name, type)                                                                                \
     TILES_TO_8(tile_run, name, type)                                                                         \
     TILE(tile_run, name, type, 12)                                                                           \

@@ -7,7 +7,7 @@ enum { ROWS_MAX = 12 };
 
 struct operands {
     const uint8_t *weights;
-    const float *x; // of the first row's group
+    const float *x; // group of the first row
     int64_t x_group_items;
     int32_t n_pairs;
 };
@@ -85,7 +85,8 @@ static void product_panel(const struct packed *weight, int32_t panel, const stru
     }
 }
 
-// BF16 products treat subnormals as zero (product.h): sets the MXCSR modes that bfloat16 instructions imply.
+// BF16 products treat subnormals as zero (product.h), so this sets the MXCSR modes that bfloat16 instructions
+// imply.
 void product_avx512_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                          const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                          int64_t y_stride, const float *bias)

@@ -108,7 +108,7 @@ ALWAYS_INLINE void dot_registers(const int n_rows, const uint8_t quants[8][64],
                                  const struct prepared_block *const x[TILE_GROUPS_MAX], const int first,
                                  const int n, __m512i sums[CODEBOOK_ROWS_MAX])
 {
-    // Few rows do not hide the latency of vpdpbusd, so they have two sums each.
+    // Uses two sums per row for few rows, because otherwise the latency of vpdpbusd is not hidden.
     const int n_sums = n_rows <= 2 ? 2 : 1;
     __m512i odd[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
     UNROLL
@@ -195,7 +195,7 @@ ALWAYS_INLINE void tile_run(const int offset, const bool halves, const int n_row
     TILE(name, offset, halves, 5)                                                                            \
     TILE(name, offset, halves, 6) TILE(name, offset, halves, 7) TILE(name, offset, halves, 8)
 
-// With halves, the first half's results need registers too: 8 rows.
+// With halves, the results of the first half need registers too, so tiles have at most 8 rows.
 TILES_TO_8(wide, CODEBOOK_OFFSET_WIDE, false)
 TILE(wide, CODEBOOK_OFFSET_WIDE, false, 12)
 TILES_TO_8(wide_halves, CODEBOOK_OFFSET_WIDE, true)
@@ -218,7 +218,7 @@ TILE(ternary, CODEBOOK_OFFSET_TERNARY, false, 12)
         static const struct codebook_kernel kernel = {tables, expand, {__VA_ARGS__}, n_rows_max, few};       \
         codebook_product(&kernel, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride, bias); \
     }
-// Two kernels per type: without VBMI, and with VBMI, whose expansions have another offset.
+// Defines two kernels per type: one without VBMI, and one with VBMI, whose expansions have another offset.
 #define KERNEL_12(type, name, vbmi_name, tables, few)                                                        \
     KERNEL_OF(type, NULL, expand_##type, NULL, 12, TILE_TABLE_8(name), NULL, NULL, NULL, name##_12)          \
     KERNEL_OF(type##_vbmi, tables, codebook_expand_##type, few, 12, TILE_TABLE_8(vbmi_name), NULL, NULL,     \

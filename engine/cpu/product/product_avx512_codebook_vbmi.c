@@ -53,7 +53,8 @@ ALWAYS_INLINE __m512i table_at(const uint8_t *table, const int part)
     return _mm512_load_si512(table + 64 * part);
 }
 
-// Looks up 64 entries of a table of 256 by the bytes of `indices`; bit_7: their highest bits.
+// Looks up 64 entries of a table of 256. The bytes of `indices` are the indices; bit_7 has their highest
+// bits.
 ALWAYS_INLINE __m512i look_up_256(const uint8_t *table, __m512i indices, __mmask64 bit_7)
 {
     __m512i low = _mm512_permutex2var_epi8(table_at(table, 0), indices, table_at(table, 1));
@@ -61,7 +62,7 @@ ALWAYS_INLINE __m512i look_up_256(const uint8_t *table, __m512i indices, __mmask
     return _mm512_mask_blend_epi8(bit_7, low, high);
 }
 
-// Looks up in a table of 256 << n_bits entries; `bits`: the n_bits upper bits of the indices, as masks.
+// Looks up entries in a table of 256 << n_bits. `bits` has the upper n_bits bits of the indices, as masks.
 ALWAYS_INLINE __m512i look_up(const uint8_t *table, __m512i indices, const __mmask64 bits[2],
                               const int n_bits)
 {
@@ -84,8 +85,8 @@ ALWAYS_INLINE __mmask64 load_mask(const uint8_t *bytes)
     return mask;
 }
 
-// Bit positions of four items of each of the two outputs in a qword. Items are `step` apart; the third and
-// fourth are `jump` further; the second output's items are `second` further.
+// Returns the bit positions of four items of each of the two outputs in a qword. Items are `step` apart; the
+// third and fourth are `jump` further; the items of the second output are `second` further.
 ALWAYS_INLINE __m512i bit_places(const int first, const int second, const int step, const int jump)
 {
     uint64_t places = 0;
@@ -102,14 +103,14 @@ ALWAYS_INLINE __m512i repeat_eight(const uint8_t values[8])
     return _mm512_set1_epi64(eight);
 }
 
-// Values by code, plus CODEBOOK_OFFSET_BYTES.
+// Values plus CODEBOOK_OFFSET_BYTES, indexed by code.
 static const uint8_t values_iq2[8] = {136, 153, 171, 0, 136, 153, 171, 0};
 static const uint8_t values_iq3_xxs[8] = {132, 140, 148, 156, 164, 172, 180, 190};
 static const uint8_t values_iq3_s[8] = {129, 131, 133, 135, 137, 139, 141, 143};
 static const uint8_t values_iq1[8] = {121, 129, 137, 0, 121, 129, 137, 0};
 
-// Values by code, negated where the sign is set. Negating a byte keeps the offset: twice the offset is 0 in a
-// byte.
+// Replaces codes by values, negated where the sign is set. Negating a byte keeps the offset, because twice
+// the offset is 0 in a byte.
 ALWAYS_INLINE __m512i sign_values(__m512i codes, __m512i values, const uint8_t *signs)
 {
     __m512i bytes = _mm512_permutexvar_epi8(codes, values);
@@ -118,7 +119,7 @@ ALWAYS_INLINE __m512i sign_values(__m512i codes, __m512i values, const uint8_t *
 
 // ---- one block: 8 registers of quants ----
 
-// IQ2. `bits`: n_bits arrays of half-bytes with upper index bits.
+// Expands a block of IQ2. `bits` are n_bits arrays of half-bytes with upper index bits.
 ALWAYS_INLINE void iq2_block(const struct codebook_tables *tables, const uint8_t *quants, const uint8_t *bits,
                              const int n_bits, __m512i out[8])
 {
@@ -134,8 +135,8 @@ ALWAYS_INLINE void iq2_block(const struct codebook_tables *tables, const uint8_t
     }
 }
 
-// IQ3. An entry has four inputs: its two halves are joined in a word, so that a qword holds two entries of
-// two outputs.
+// Expands a block of IQ3. An entry has four inputs. Its two halves are joined in a word, so that a qword
+// holds two entries of two outputs.
 ALWAYS_INLINE void iq3_block(const struct codebook_tables *tables, const uint8_t *quants, const uint8_t *bits,
                              const int n_bits, __m512i values, __m512i out[8])
 {
@@ -166,8 +167,8 @@ ALWAYS_INLINE __m512i shift_words(__m512i x, const int left)
     return left >= 0 ? _mm512_slli_epi32(x, (unsigned)left) : _mm512_srli_epi32(x, (unsigned)-left);
 }
 
-// IQ1. `high` has run_bits bits per run, with the upper index bits. Bit `down` (+ 4 per run if run_bits is 4)
-// is set where values are shifted down: they are 2 less than values shifted up.
+// Expands a block of IQ1. `high` has run_bits bits per run, with the upper index bits. Bit `down` (+ 4 per
+// run if run_bits is 4) is set if values are shifted down: they are 2 less than values shifted up.
 ALWAYS_INLINE void iq1_block(const uint8_t *quants, __m512i high, const int run_bits, const int down,
                              __m512i out[8])
 {
@@ -238,7 +239,7 @@ ALWAYS_INLINE __m512 load_scale(const uint8_t *halves, const float unit)
     return _mm512_mul_ps(d, _mm512_set1_ps(unit));
 }
 
-// d (2 s + 1), of the block or of its half h. vpermps reads four bits of an index.
+// Computes d (2 s + 1) of the block or of its half h. vpermps uses four bits of an index.
 ALWAYS_INLINE __m512 block_scale(const enum tensor_type type, __m512 d, const uint8_t *scales, int b,
                                  const int h)
 {
@@ -276,8 +277,8 @@ ALWAYS_INLINE void expand(const enum tensor_type type, const struct codebook_tab
 
 // ---- products of few rows: nothing is stored; a block's expansion and products are interleaved ----
 
-// Adds the products of registers [first, first + n) with a row to `start`, in two sums, because one does not
-// hide the latency.
+// Adds the products of registers [first, first + n) with a row to `start`. Uses two sums, because one would
+// not hide the latency.
 ALWAYS_INLINE __m512i dot_row(__m512i start, const __m512i registers[8], const struct prepared_block *x,
                               const int row, const int first, const int n)
 {
@@ -361,7 +362,8 @@ EXPANSIONS(iq1_m, TENSOR_IQ1_M)
 
 // ---- TQ1_0 ----
 
-// Tables by a byte of five digits: [0] the first four digits as codes of two bits, [1] the last digit.
+// Tables indexed by a byte of five digits: [0] has the first four digits as codes of two bits, [1] the last
+// digit.
 void codebook_tables_tq1_0(struct codebook_tables *tables)
 {
     const __m512i mask = _mm512_set1_epi16(0xFF);

@@ -13,7 +13,7 @@ ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint
 KERNEL_FLOAT(f32, WEIGHTS_F32, PRODUCT_FLOATS)
 KERNEL_FLOAT(f16, WEIGHTS_F16, PRODUCT_FLOATS)
 
-// 16 outputs' weights for an input: 2^-8 times the E4M3 numbers.
+// Loads the weights of 16 outputs for one input: 2^-8 times the E4M3 numbers.
 ALWAYS_INLINE __m512 load_e4m3(const uint8_t *weights)
 {
     __m256i words =

@@ -1,13 +1,14 @@
 // One tile of a product of float weights for AVX-512: a panel of 16 outputs by up to 12 rows. Float weights
-// are widened in registers; x is read in words of 32 bits, an item or a pair of bfloat16 items each.
+// are widened in registers. x is read in words of 32 bits; a word holds a float32 item, or a pair of bfloat16
+// items.
 #pragma once
 
 #include "engine/cpu/product/product_avx512.h"
 
 enum float_kind { WEIGHTS_F32, WEIGHTS_F16, WEIGHTS_BF16 };
 
-// acc + the items of one word of a row times the 16 outputs' weights for them. Defined by the includer. The
-// word stays in memory, so that the instruction's own load broadcasts it.
+// Adds to acc the items of one word of a row, times the weights of 16 outputs for these items. The includer
+// defines it. The word stays in memory, so that the load in the instruction broadcasts it.
 ALWAYS_INLINE __m512 word_add(const enum float_kind kind, __m512 acc, const uint8_t *weights,
                               const uint32_t *word);
 

@@ -19,10 +19,10 @@
 
 enum { TILE_ROWS_MAX = 12, TILE_GROUPS_MAX = TILE_ROWS_MAX / PREPARED_ROWS };
 
-#define SUM_START 0x1.8p23f // sums start at its bits
+#define SUM_START 0x1.8p23f // the bits at which sums start
 
-// Rows of the next tile, of n rows left. If possible, 4 or more rows are left for the last tile: fewer hide
-// neither the latency of vpdpbusd nor the cost of unpacking.
+// Returns the number of rows of the next tile, when n rows are left. If possible, leaves 4 or more rows for
+// the last tile: fewer rows hide neither the latency of vpdpbusd nor the cost of unpacking.
 ALWAYS_INLINE int32_t tile_rows(int32_t n, const int32_t n_max)
 {
     if (n <= 8)
@@ -32,20 +32,22 @@ ALWAYS_INLINE int32_t tile_rows(int32_t n, const int32_t n_max)
     return n > 12 ? 8 : 4;
 }
 
-// A block's scales and minima; [1]: the second half's, for types with halves. minus_w: -SUM_START * w[0].
+// Scales and minima of a block. [1] is for the second half, in types with halves. minus_w is -SUM_START *
+// w[0].
 struct scales {
     __m512 w[2], m[2], minus_w;
 };
 
-// vpdpbusd with 4 inputs broadcast by the instruction's own load. gcc emits two instructions instead: a third
-// more in total, which slows down a core that two threads share.
+// Does a vpdpbusd whose own load broadcasts 4 inputs. For the intrinsic gcc emits two instructions, a third
+// more in total, which is slower if two threads share a core.
 ALWAYS_INLINE __m512i dot_add(__m512i sum, __m512i weights, const int8_t *inputs)
 {
     __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(weights), "m"(*(const int8_t(*)[4])inputs));
     return sum;
 }
 
-// Start of the sum of row `r`. `offset`: by how much the unsigned quants exceed their values.
+// Returns the start of the sum of row `r`. `offset` is the number by which unsigned quants exceed their
+// values.
 ALWAYS_INLINE __m512i sum_start(const struct prepared_block *const x[TILE_GROUPS_MAX], const int r,
                                 const int offset)
 {
@@ -59,7 +61,7 @@ ALWAYS_INLINE __m512i sum_start(const struct prepared_block *const x[TILE_GROUPS
                                _mm512_set1_epi32(block->minus_sums[r % PREPARED_ROWS]));
 }
 
-// Start of the sum of half `h` of the block.
+// Returns the start of the sum for half `h` of the block.
 ALWAYS_INLINE __m512i half_sum_start(const struct prepared_block *const x[TILE_GROUPS_MAX], const int r,
                                      const int h, const int offset)
 {
@@ -73,20 +75,20 @@ ALWAYS_INLINE __m512i half_sum_start(const struct prepared_block *const x[TILE_G
                                _mm512_set1_epi32(block->minus_half_sums[h][r % PREPARED_ROWS]));
 }
 
-// sum * w[0]
+// Computes sum * w[0].
 ALWAYS_INLINE __m512 sum_scale(__m512i sum, const struct scales *s)
 {
     return _mm512_fmadd_ps(_mm512_castsi512_ps(sum), s->w[0], s->minus_w);
 }
 
-// t + the second half's sum * w[1]
+// Computes t + the sum of the second half * w[1].
 ALWAYS_INLINE __m512 half_sum_add(__m512 t, __m512i sum, const struct scales *s)
 {
     __m512 dot = _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_set1_ps(SUM_START));
     return _mm512_fmadd_ps(dot, s->w[1], t);
 }
 
-// acc + (t + the contribution of the minima) * x's scale
+// Computes acc + (t + the contribution of the minima) * the scale of x.
 ALWAYS_INLINE __m512 fold(const enum packed_kind kind, __m512 acc, __m512 t, const struct scales *s,
                           const struct prepared_block *const x[TILE_GROUPS_MAX], const int r)
 {

@@ -5,14 +5,14 @@
 struct unpacked_tile {
     const uint8_t *quants;
     const struct unpacked_scales *scales;
-    const struct prepared_block *x; // of the first row's group
+    const struct prepared_block *x; // group of the first row
     int64_t x_group;                // blocks from one group to the next
     int32_t n_blocks;
-    float (*sums)[PANEL_OUTPUTS]; // [rows]: of the preceding blocks
+    float (*sums)[PANEL_OUTPUTS]; // [rows] sums of the preceding blocks
     bool first, last;             // first: sums start at 0; last: sums are stored to y
-    float *y;                     // of the first row and output
+    float *y;                     // results: first row and first output
     int64_t y_stride;
-    const float *bias; // of the first output, or NULL
+    const float *bias; // biases from the first output on, or NULL
     __mmask16 outputs; // outputs that exist
 };
 
@@ -33,7 +33,7 @@ ALWAYS_INLINE void dot_registers(const int n_rows, const uint8_t *quants,
     }
 }
 
-// acc += one block of every row.
+// Adds one block of every row to acc.
 ALWAYS_INLINE void block_add(const enum packed_kind kind, const int n_rows, const uint8_t *quants,
                              const struct unpacked_scales *scales,
                              const struct prepared_block *const x[TILE_GROUPS_MAX], __m512 acc[TILE_ROWS_MAX])
@@ -118,7 +118,7 @@ TILE(minimum, PACKED_MINIMUM, 12)
 TILES_TO_8(halves, PACKED_HALVES)
 TILES_TO_8(halves_minimum, PACKED_HALVES_MINIMUM)
 
-// Tile functions by kind and number of rows.
+// Tile functions, indexed by kind and number of rows.
 static unpacked_tile_function *const tiles[][TILE_ROWS_MAX + 1] = {
     [PACKED_SCALE] = {NAMES_TO_8(scale), [12] = scale_12},
     [PACKED_MINIMUM] = {NAMES_TO_8(minimum), [12] = minimum_12},
@@ -126,10 +126,10 @@ static unpacked_tile_function *const tiles[][TILE_ROWS_MAX + 1] = {
     [PACKED_HALVES_MINIMUM] = {NAMES_TO_8(halves_minimum)},
 };
 
-// Two panels share x's blocks in the L1 cache, which also holds the sums of a pass.
+// PANELS panels share the blocks of x in the L1 cache, which also holds the sums of a pass.
 enum { PANELS = 2, PASS_ROWS = 96 };
 
-// Some blocks of one panel.
+// Unpacked blocks of one panel.
 struct unpacked {
     _Alignas(64) uint8_t quants[UNPACKED_BLOCKS][UNPACKED_BLOCK_BYTES];
     struct unpacked_scales scales[UNPACKED_BLOCKS];
@@ -140,7 +140,7 @@ struct unpacked_pass {
     _Alignas(64) float sums[PANELS][PASS_ROWS][PANEL_OUTPUTS];
 };
 
-// Multiplies the rows of a pass with the unpacked blocks of n panels.
+// Multiplies the rows of a pass by the unpacked blocks of n panels.
 static void tiles_run(const enum packed_kind kind, struct unpacked_tile panels[PANELS], int32_t n_panels,
                       int32_t n_rows)
 {

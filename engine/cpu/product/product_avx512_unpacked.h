@@ -1,5 +1,5 @@
 // Products of many rows for AVX-512: 8 blocks of two panels are unpacked to bytes, then all rows use them in
-// tiles of 12 rows (8 with halves). Unpacking takes as long as about 2 rows: a sixteenth of the time for 32
+// tiles of 12 rows (8 with halves). Unpacking costs the time of about 2 rows, a sixteenth of the total for 32
 // rows. Processors on which tiles of several panels are faster use product_avx512_wide.h.
 #pragma once
 
@@ -13,13 +13,13 @@ struct unpacked_scales {
 
 enum { UNPACKED_BLOCK_BYTES = 512 };
 
-// Unpacks blocks [first, first + n) of a panel. first is a multiple of UNPACKED_BLOCKS; so is n, except at
-// the end of a row. `quants` [n, UNPACKED_BLOCK_BYTES]: as plane `bytes` in packed.h; NULL: only the scales
-// are computed. Both arrays are aligned to 64 bytes.
+// Unpacks blocks [first, first + n) of a panel. Both numbers are multiples of UNPACKED_BLOCKS, except n at
+// the end of a row. `quants` [n, UNPACKED_BLOCK_BYTES] gets the layout of plane "bytes" in packed.h; NULL:
+// only scales are computed. Both arrays are aligned to 64 bytes.
 typedef void unpack_function(const struct packed *weight, int32_t panel, int32_t first, int32_t n,
                              uint8_t *quants, struct unpacked_scales *scales);
 
-// The offset of unpacked quants, which makes them unsigned.
+// Returns the offset that makes unpacked quants unsigned.
 ALWAYS_INLINE int unpacked_offset(const enum packed_kind kind)
 {
     return kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM ? 0 : 128;
@@ -38,7 +38,7 @@ ALWAYS_INLINE struct scales unpacked_scales_load(const enum packed_kind kind,
     return s;
 }
 
-// One function per type, in the file of its kernel.
+// One function per type, in the file of the type's kernel.
 #define UNPACKED_TYPES(X)                                                                                    \
     X(q8_0, TENSOR_Q8_0)                                                                                     \
     X(q4_0, TENSOR_Q4_0)                                                                                     \

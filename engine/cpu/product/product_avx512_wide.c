@@ -10,39 +10,41 @@
 
 enum { ROWS = PREPARED_ROWS, PANELS_MAX = 3, SUMS_MAX = ROWS * PANELS_MAX, BLOCKS = 32, PASS_ROWS = 96 };
 
-// Fewest rows for wide tiles, as measured: for types that are unpacked, and for Q8_0, which is not.
+// The number of rows from which wide tiles are used, as measured: for types that are unpacked, and for Q8_0,
+// which is not.
 enum { ROWS_LEAST = ROWS_UNPACKED, ROWS_LEAST_BYTES = 32 };
 
-// The form of the quants that a tile reads: plane `bytes` (packed.h), which unpacked quants have too; plane
-// `nibbles`; or nibbles that are indices of values.
+// The form of the quants that a tile reads: plane "bytes" (packed.h), which unpacked quants have too; plane
+// "nibbles"; or nibbles that are indices of values.
 enum quants_form { QUANTS_BYTES, QUANTS_NIBBLES, QUANTS_INDICES };
 
 struct wide_tile {
-    const uint8_t *quants; // of the first panel
+    const uint8_t *quants; // quants of the first panel
     int64_t quants_stride; // bytes from one panel to the next
     const struct unpacked_scales (*scales)[BLOCKS];
     const int8_t *values;           // [16] values of the indices
-    const struct prepared_block *x; // of the rows' group
+    const struct prepared_block *x; // group of the rows
     int32_t n_blocks;
-    const uint8_t *ahead;                          // to prefetch, of the first panel
+    const uint8_t *ahead;                          // address to prefetch, for the first panel
     int64_t ahead_stride;                          // bytes from one panel to the next
     int ahead_bytes;                               // per block and panel
-    float (*sums)[SUMS_MAX / ROWS][PANEL_OUTPUTS]; // [rows]: of the preceding blocks
+    float (*sums)[SUMS_MAX / ROWS][PANEL_OUTPUTS]; // [rows] sums of the preceding blocks
     bool first, last;                              // first: sums start at 0; last: sums are stored to y
-    float *y;                                      // of the first row and output
+    float *y;                                      // results: first row and first output
     int64_t y_stride;
-    const float *bias; // of the first output, or NULL
+    const float *bias; // biases from the first output on, or NULL
 };
 
 typedef void wide_tile_function(const struct wide_tile *tile);
 
-// Panels of a tile. With halves, the first half's results need the registers of a third panel.
+// Returns the number of panels of a tile. With halves, the results of the first half need the registers of a
+// third panel.
 ALWAYS_INLINE int panels_of(const enum packed_kind kind)
 {
     return kind == PACKED_SCALE || kind == PACKED_MINIMUM ? PANELS_MAX : 2;
 }
 
-// Inputs 4j .. 4j + 3 of 16 outputs, unsigned.
+// Returns inputs 4j .. 4j + 3 of 16 outputs, unsigned.
 ALWAYS_INLINE __m512i load_quants(const enum quants_form form, const uint8_t *planes, const int j,
                                   __m512i values)
 {
@@ -60,7 +62,7 @@ ALWAYS_INLINE void wide_dots(const enum quants_form form, const int n_panels, co
 {
     UNROLL
     for (int i = 0; i < n; i++) {
-        // The two halves of a nibble register are used in succession, as in product_avx512.h.
+        // Uses the two halves of a nibble register in succession, as in product_avx512.h.
         const int j = form != QUANTS_BYTES && n == 8 ? i % 2 * 4 + i / 2 : first + i;
         __m512i weights[PANELS_MAX];
         UNROLL
@@ -75,11 +77,12 @@ ALWAYS_INLINE void wide_dots(const enum quants_form form, const int n_panels, co
             for (int p = 0; p < n_panels; p++)
                 __asm__("vpdpbusd %2, %1, %0" : "+v"(sums[p * ROWS + r]) : "v"(weights[p]), "v"(inputs));
         }
-        __asm__("" : "+r"(planes)); // makes gcc load them again for the upper halves instead of keeping them
+        __asm__("" : "+r"(planes)); // makes gcc load them again for the upper halves
     }
 }
 
-// Start of the sum of row `r`. A shift and an addition do not occupy a multiplication port, unlike sum_start.
+// Returns the start of the sum of row `r`. Unlike sum_start it uses a shift and an addition, which occupy no
+// multiplication port.
 ALWAYS_INLINE __m512i wide_start(const struct prepared_block *x, const int r, const int offset)
 {
     const struct prepared_block *const groups[TILE_GROUPS_MAX] = {x};
@@ -89,7 +92,7 @@ ALWAYS_INLINE __m512i wide_start(const struct prepared_block *x, const int r, co
     return _mm512_add_epi32(start, _mm512_slli_epi32(_mm512_set1_epi32(x->minus_sums[r]), 3));
 }
 
-// acc += block `b` of every row and panel.
+// Adds block `b` of every row and panel to acc.
 ALWAYS_INLINE void wide_block(const enum quants_form form, const enum packed_kind kind, const int offset,
                               const struct wide_tile *tile, const uint8_t *planes, __m512i values,
                               const struct prepared_block *x, int32_t b, __m512 acc[SUMS_MAX])
@@ -217,7 +220,7 @@ struct wide_product {
 };
 
 // Computes blocks [first, first + n) of a tile's panels, from `panel` on, for all rows. Prefetches the blocks
-// of `next_panel` from `next_first` on, which are used next.
+// of `next_panel` from `next_first` on, because they are used next.
 static void blocks_run(struct wide_pass *pass, const struct wide_product *product, int32_t panel,
                        int32_t first, int32_t n, int32_t next_panel, int32_t next_first)
 {
@@ -287,8 +290,8 @@ void product_avx512_wide(const struct packed *weight, int32_t panel_begin, int32
         narrow(weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride, bias);
         return;
     }
-    // The last panel may have fewer outputs, so it uses the other kernel, as do 5 to 7 rows at the end: fewer
-    // rows would take as long.
+    // The last panel may have fewer outputs, so the other kernel computes it. That kernel also computes 5 to
+    // 7 rows at the end, because wide tiles with fewer rows would take the same time.
     const int32_t n_panels = panels_of(packed_format(weight->shape.type).kind);
     int32_t full = weight->shape.n_outputs / PANEL_OUTPUTS;
     full = full < panel_end ? full : panel_end;

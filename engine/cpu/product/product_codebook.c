@@ -1,5 +1,5 @@
-// Codebook types: division of a product into groups of inputs and tiles of rows, for every instruction set;
-// and the kernels in plain C.
+// Codebook types: divides a product into groups of inputs and tiles of rows, for every instruction set. Also
+// contains the kernels in plain C.
 #include "engine/cpu/product/codebook.h"
 
 #include "engine/file/dequantize.h"
@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-// Groups expanded at a time, 5 KiB each, and rows that share an expansion: both, with x of the rows, stay in
-// L1.
+// Number of groups expanded at a time (5 KiB each), and number of rows that share an expansion. The groups
+// and x of these rows stay in L1.
 enum { CHUNK_GROUPS = 2, CHUNK_ROWS = 192 };
 
 struct codebook_chunk {
@@ -16,7 +16,7 @@ struct codebook_chunk {
     float acc[CHUNK_ROWS][PANEL_OUTPUTS];
 };
 
-// Rows of the next tile, of n rows left (tile_rows in product_avx512_fold.h).
+// Returns the number of rows of the next tile, when n rows are left (tile_rows in product_avx512_fold.h).
 static int32_t rows_of_tile(int32_t n, int32_t n_max)
 {
     if (n <= 8)

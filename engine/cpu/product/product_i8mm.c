@@ -9,7 +9,7 @@
 // acc[quad][2 * p + h]: rows 2p and 2p + 1, outputs 2h and 2h + 1 of the quad.
 #include "engine/cpu/product/product_neon.h"
 
-// Joins 4 inputs each of two registers of a quad to 8 inputs of its outputs 2h and 2h + 1.
+// Joins two registers of a quad, with 4 inputs each, to 8 inputs of its outputs 2h and 2h + 1.
 ALWAYS_INLINE uint8x16_t zip_inputs(uint8x16_t first, uint8x16_t second, const int h)
 {
     uint32x4_t a = vreinterpretq_u32_u8(first), b = vreinterpretq_u32_u8(second);
@@ -22,15 +22,15 @@ ALWAYS_INLINE uint8x16_t load_zipped(const uint8_t *planes, const int first, con
     return zip_inputs(load_plane(planes, first, quad), load_plane(planes, second, quad), h);
 }
 
-// Inputs 8k .. 8k + 7.
+// Returns inputs 8k .. 8k + 7 of a plane "nibbles".
 ALWAYS_INLINE uint8x16_t zipped_nibbles(const uint8_t *planes, const int k, const int quad, const int h)
 {
     uint8x16_t both = load_zipped(planes, k % 2 * 2, k % 2 * 2 + 1, quad, h);
     return k < 2 ? mask_bytes(both, 15) : shift_bytes(both, -4);
 }
 
-// Bits of a plane whose bytes hold bits of the first 4 and of the last 4 of 8 inputs: shifted left by `left`
-// for the first 4, by `left` - `apart` for the last 4.
+// Returns bits of a plane whose bytes hold bits of the first 4 and of the last 4 of 8 inputs. Shifts them
+// left by `left` for the first 4, and by `left` - `apart` for the last 4.
 ALWAYS_INLINE uint8x16_t zipped_bits(const uint8_t *planes, const int reg, const int left, const int apart,
                                      const int quad, const int h)
 {
@@ -39,7 +39,7 @@ ALWAYS_INLINE uint8x16_t zipped_bits(const uint8_t *planes, const int reg, const
     return vshlq_u8(load_zipped(planes, reg, reg, quad, h), vreinterpretq_s8_s64(shifts));
 }
 
-// Inputs 8k .. 8k + 7 of outputs 2h and 2h + 1 of a quad; see unpack_quants.
+// Returns inputs 8k .. 8k + 7 of outputs 2h and 2h + 1 of a quad; see unpack_quants.
 ALWAYS_INLINE int8x16_t unpack_zipped(const enum tensor_type type, const uint8_t *planes, const int k,
                                       const int quad, const int h)
 {
@@ -79,7 +79,7 @@ ALWAYS_INLINE int8x16_t unpack_zipped(const enum tensor_type type, const uint8_t
     return vreinterpretq_s8_u8(quants);
 }
 
-// From the numbers of 4 rows: rows 2p and 2p + 1, each number twice.
+// Selects rows 2p and 2p + 1 from the numbers of 4 rows, and repeats each number.
 ALWAYS_INLINE float32x4_t row_pair(float32x4_t x, const int p)
 {
     return p ? vzip2q_f32(x, x) : vzip1q_f32(x, x);
@@ -90,18 +90,18 @@ ALWAYS_INLINE int32x4_t row_pair_integers(int32x4_t x, const int p)
     return p ? vzip2q_s32(x, x) : vzip1q_s32(x, x);
 }
 
-// From the numbers of a quad: outputs 2h and 2h + 1, the pair twice.
+// Selects outputs 2h and 2h + 1 from the numbers of a quad, and repeats the pair.
 ALWAYS_INLINE float32x4_t output_pair(float32x4_t x, const int h)
 {
     float64x2_t both = vreinterpretq_f64_f32(x);
     return vreinterpretq_f32_f64(h ? vdupq_laneq_f64(both, 1) : vdupq_laneq_f64(both, 0));
 }
 
-// A block of up to 8 rows, in pairs. An odd last row is paired with itself.
+// A block of up to 8 rows, arranged in pairs. An odd last row is paired with itself.
 struct zipped_block {
     int8_t quants[4][TILE_ROWS_MAX / 2][16];      // inputs 8k .. 8k + 7 of rows 2p and 2p + 1
-    float scales[TILE_ROWS_MAX / 2][4];           // each row's scale twice
-    float sums[2][TILE_ROWS_MAX / 2][4];          // of the quants, or of each half's quants
+    float scales[TILE_ROWS_MAX / 2][4];           // scale of each row, twice
+    float sums[2][TILE_ROWS_MAX / 2][4];          // sums of the quants, or of each half's quants
     int32_t offset_sums[2][TILE_ROWS_MAX / 2][4]; // see offset_sums
 };
 
@@ -132,7 +132,7 @@ ALWAYS_INLINE const struct zipped_block *zipped_of(struct row_blocks x)
     return (const struct zipped_block *)(const void *)x.at;
 }
 
-// Dot products of a block, or of its half `half`, with every row.
+// Computes the dot products of a block, or of its half `half`, with every row.
 ALWAYS_INLINE void block_dot_zipped(const enum tensor_type type, const int n_rows, const int quad,
                                     const int n_quads, const uint8_t *planes, struct row_blocks x,
                                     const int half, int32x4_t dots[QUADS][TILE_ROWS_MAX])
@@ -166,7 +166,7 @@ ALWAYS_INLINE void block_dot_zipped(const enum tensor_type type, const int n_row
     }
 }
 
-// The next three functions are dots_scale, minima_add and block_add for this order.
+// The next three functions do the work of dots_scale, minima_add and block_add for this order.
 
 ALWAYS_INLINE void dots_scale_zipped(const enum tensor_type type, const int n_rows, const int quad,
                                      const int n_quads, const uint8_t *planes, const uint8_t *group, int b,

@@ -92,7 +92,7 @@ static void round_bfloats(const float *x, int32_t n, int lane, uint32_t *bfloats
 
 enum float_kind { WEIGHTS_F32, WEIGHTS_F16, WEIGHTS_BF16 };
 
-// acc += one item of 4 rows times the 16 weights for it.
+// Adds to acc one item of each of 4 rows times the 16 weights for it.
 ALWAYS_INLINE void item_add(const int n_rows, const float32x4_t weights[QUADS], float32x4_t x,
                             float32x4_t acc[QUADS][TILE_ROWS_MAX])
 {
@@ -151,7 +151,7 @@ ALWAYS_INLINE void float_tile_run(const enum float_kind kind, const int n_rows, 
     tile_store(n_rows, tile, acc);
 }
 
-// 4 outputs' weights for an input: 2^-8 times the E4M3 numbers.
+// Loads the weights of 4 outputs for one input: 2^-8 times the E4M3 numbers.
 ALWAYS_INLINE float32x4_t load_e4m3(const uint8_t *weights, const int quad)
 {
     int16x8_t words = vreinterpretq_s16_u16(vshll_n_u8(vld1_u8(weights + quad / 2 * 8), 8));
@@ -190,7 +190,7 @@ KERNEL_OF(float_tile_run, product_neon_, f16, WEIGHTS_F16, PRODUCT_FLOATS, NULL)
 KERNEL_OF(e4m3_tile_run, product_neon_, f8_e4m3, TENSOR_F8_E4M3, PRODUCT_FLOATS, NULL)
 KERNEL_OF(float_tile_run, product_neon_, bf16_flushing, WEIGHTS_BF16, PRODUCT_BFLOATS, NULL)
 
-// Arm Architecture Reference Manual, FPCR and FPSR.
+// Bits of FPCR and FPSR (Arm Architecture Reference Manual).
 enum { FLUSH_TO_ZERO = 1 << 24, UNDERFLOW = 1 << 3 };
 
 static uint64_t control_read(void)
@@ -217,9 +217,9 @@ static void status_write(uint64_t status)
     __asm__ volatile("msr fpsr, %0" : : "r"(status) : "memory");
 }
 
-// BF16 products treat subnormals as zero (product.h). ARM flushes a result that is subnormal before rounding,
-// the definition one that is subnormal after rounding. They differ for a sum just below the smallest normal
-// number, so a panel in which any result was flushed is computed again in plain C.
+// BF16 products treat subnormals as zero (product.h). ARM flushes results that are subnormal before rounding;
+// product.h flushes results that are subnormal after rounding. They differ for a sum just below the smallest
+// normal number. So if any result of a panel was flushed, the panel is computed again in plain C.
 static void product_neon_bf16(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                               const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
                               int64_t y_stride, const float *bias)
@@ -240,7 +240,7 @@ static void product_neon_bf16(const struct packed *weight, int32_t panel_begin, 
 
 void product_kernels_neon(struct product_kernels *kernels)
 {
-    product_kernels_plain(kernels); // for types without a kernel here
+    product_kernels_plain(kernels); // for types that have no kernel here
     kernels->quantize = quantize_matrix;
     kernels->round_bfloats = round_bfloats;
     kernels->product[TENSOR_F32] = product_neon_f32;

@@ -43,17 +43,17 @@ enum { TILE_ROWS_MAX = 2 * PREPARED_ROWS, QUADS = PANEL_OUTPUTS / 4, PASS_BLOCKS
 
 // Operands of a tile.
 struct tile {
-    const uint8_t *scales, *quants; // of the panel
-    const uint8_t *x;               // of the rows' first group, in the form the type reads
-    int64_t group_bytes;            // from there to the next group
+    const uint8_t *scales, *quants; // scales and quants of the panel
+    const uint8_t *x;               // first group of the rows, in the form that the type reads
+    int64_t group_bytes;            // bytes from one group to the next
     int32_t n_steps;                // blocks, items or pairs of items in a row
-    float *y;                       // of the first row and output
+    float *y;                       // results: first row and first output
     int64_t y_stride;
-    const float *bias; // of the first output, or NULL
+    const float *bias; // biases from the first output on, or NULL
     int32_t n_outputs; // outputs that exist
 };
 
-// Quads computed together: their sums stay in registers.
+// Returns the number of quads computed together; their sums stay in registers.
 ALWAYS_INLINE int quads_at_once(const int n_rows)
 {
     return n_rows > 4 ? 1 : n_rows > 2 ? 2 : 4;
@@ -101,7 +101,7 @@ ALWAYS_INLINE float32x4_t fma_lane(float32x4_t sum, float32x4_t weights, float32
     }
 }
 
-// One quad of a plane's register.
+// Loads one quad of a register of a plane.
 ALWAYS_INLINE uint8x16_t load_plane(const uint8_t *planes, const int reg, const int quad)
 {
     return vld1q_u8(planes + reg * 64 + quad * 16);
@@ -117,7 +117,7 @@ ALWAYS_INLINE uint8x16_t mask_bytes(uint8x16_t x, const uint8_t mask)
     return vandq_u8(x, vdupq_n_u8(mask));
 }
 
-// x with the bits of `mask` from y.
+// Copies the bits of `mask` from y into x.
 ALWAYS_INLINE uint8x16_t insert_bits(uint8x16_t x, uint8x16_t y, const uint8_t mask)
 {
     return vbslq_u8(vdupq_n_u8(mask), y, x);
@@ -134,7 +134,7 @@ ALWAYS_INLINE uint8x16_t load_nibbles(const uint8_t *planes, const int j, const 
                  : shift_bytes(load_plane(planes, j - 4, quad), -4);
 }
 
-// Inputs 4j .. 4j + 3 of 4 outputs: quants below 128; for Q8_0 and types with a table, values.
+// Returns inputs 4j .. 4j + 3 of 4 outputs: quants below 128, or values for Q8_0 and types with a table.
 ALWAYS_INLINE int8x16_t unpack_quants(const enum tensor_type type, const uint8_t *planes, const int j,
                                       const int quad)
 {
@@ -184,7 +184,7 @@ ALWAYS_INLINE float32x4_t load_halves(const uint8_t *scales, const int quad)
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(scales + quad * 8)));
 }
 
-// Widens bytes 0 to 3 (even quad) or 4 to 7 (odd quad) of an 8-byte load, which two quads use.
+// Widens bytes 0 to 3 (even quad) or 4 to 7 (odd quad) of an 8-byte load that two quads share.
 ALWAYS_INLINE uint32x4_t widen_bytes(uint8x8_t bytes, const int quad)
 {
     uint16x8_t words = vmovl_u8(bytes);
@@ -202,7 +202,7 @@ ALWAYS_INLINE float32x4_t signed_bytes(const uint8_t *bytes, const int quad)
     return vcvtq_f32_s32(quad % 2 ? vmovl_high_s16(words) : vmovl_s16(vget_low_s16(words)));
 }
 
-// 2^(e - 128); see packed_e8m0_half.
+// Computes 2^(e - 128); see packed_e8m0_half.
 ALWAYS_INLINE float32x4_t e8m0_halves(const uint8_t *bytes, const int quad)
 {
     uint32x4_t e = widen_bytes(vld1_u8(bytes + quad / 2 * 8), quad);
@@ -211,7 +211,7 @@ ALWAYS_INLINE float32x4_t e8m0_halves(const uint8_t *bytes, const int quad)
     return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), subnormal, normal));
 }
 
-// A quad's scales and minima of a block; [1]: the second half's, for types with halves.
+// A quad's scales and minima of a block. [1] is for the second half, in types with halves.
 struct scales {
     float32x4_t w[2], m[2];
 };
@@ -264,13 +264,13 @@ ALWAYS_INLINE bool is_by_halves(const enum tensor_type type)
     return kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM;
 }
 
-// Minus the sums of 4 rows' quants; for types with halves, of half `h`.
+// Returns minus the sums of the quants of 4 rows; of half `h` in types with halves.
 ALWAYS_INLINE int32x4_t minus_sums(const enum tensor_type type, const struct prepared_block *x, const int h)
 {
     return vld1q_s32(is_by_halves(type) ? x->minus_half_sums[h] : x->minus_sums);
 }
 
-// Correction of the dot products of 4 rows for the offset of the quants.
+// Returns the correction of the dot products of 4 rows for the offset of the quants.
 ALWAYS_INLINE int32x4_t offset_sums(const enum tensor_type type, const struct prepared_block *x, const int h)
 {
     if (offset_of(type) == 0)
@@ -291,15 +291,15 @@ ALWAYS_INLINE int32x4_t duplicate_lane(int32x4_t x, const int lane)
                        : vdupq_laneq_s32(x, 3);
 }
 
-// The i-th register to use, of `n` from `first`. The two halves of a nibble register are used in succession,
-// so that it is loaded once; with 8 rows only half of the inputs fit into registers, so the order is
-// ascending.
+// Returns the register to use as number `i` of `n`, from `first`. The two halves of a nibble register are
+// used in succession, so that it is loaded once. With 8 rows only half of the inputs fit in registers, so the
+// order is ascending.
 ALWAYS_INLINE int register_at(const int n_rows, const int first, const int n, const int i)
 {
     return n == 8 && n_rows <= 4 ? i % 2 * 4 + i / 2 : first + i;
 }
 
-// Dot products of a block, or of its half `h`, with every row.
+// Computes the dot products of a block, or of its half `h`, with every row.
 ALWAYS_INLINE void block_dot(const enum tensor_type type, const int n_rows, const int quad, const int n_quads,
                              const uint8_t *planes, struct row_blocks x, const int h,
                              int32x4_t dots[QUADS][TILE_ROWS_MAX])
@@ -331,7 +331,7 @@ ALWAYS_INLINE void block_dot(const enum tensor_type type, const int n_rows, cons
 }
 
 // Multiplies the dot products of the block, or of its half `h`, by the scales. Half 0 sets t, half 1 adds to
-// it.
+// t.
 ALWAYS_INLINE void dots_scale(const enum tensor_type type, const int n_rows, const int quad,
                               const int n_quads, const uint8_t *planes, const uint8_t *group, int b,
                               struct row_blocks x, const int h, float32x4_t t[QUADS][TILE_ROWS_MAX])
@@ -362,7 +362,7 @@ ALWAYS_INLINE void minima_add(const enum tensor_type type, const int n_rows, con
     }
 }
 
-// acc += one block of every row, for n_quads quads.
+// Adds one block of every row to acc, for n_quads quads.
 ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, const int quad, const int n_quads,
                              const uint8_t *planes, const uint8_t *group, int b, struct row_blocks x,
                              float32x4_t acc[QUADS][TILE_ROWS_MAX])
@@ -410,18 +410,18 @@ ALWAYS_INLINE void prefetch_lines(const uint8_t *ahead, const int bytes)
         __builtin_prefetch(ahead + line);
 }
 
-// block_add, or its counterpart for smmla.
+// The type of block_add and of the corresponding function for smmla.
 typedef void block_function(const enum tensor_type type, const int n_rows, const int quad, const int n_quads,
                             const uint8_t *planes, const uint8_t *group, int b, struct row_blocks x,
                             float32x4_t acc[QUADS][TILE_ROWS_MAX]);
 
-// Number of registers of a quad's sums: smmla computes two rows at a time.
+// Number of registers for the sums of a quad. smmla computes two rows at a time.
 ALWAYS_INLINE int sums_of(const int n_rows)
 {
     return (n_rows + 1) / 2 * 2;
 }
 
-// One pass: some blocks of some quads.
+// Runs one pass: some blocks of some quads.
 ALWAYS_INLINE void blocks_add(block_function *add, const enum tensor_type type, const int n_rows,
                               const int quad, const uint8_t *planes, const uint8_t *group, int n_blocks,
                               struct row_blocks x, float32x4_t acc[QUADS][TILE_ROWS_MAX])
@@ -439,7 +439,7 @@ ALWAYS_INLINE void blocks_add(block_function *add, const enum tensor_type type, 
             prefetch_lines(planes + PREFETCH_BYTES, format.block_quant_bytes);
         add(type, n_rows, quad, n_quads, planes, group, b, x, some);
         planes += format.block_quant_bytes;
-        if (b % format.group_blocks == format.group_blocks - 1) // a pass begins with a group
+        if (b % format.group_blocks == format.group_blocks - 1) // a pass begins at the first block of a group
             group += format.group_scale_bytes;
     }
     UNROLL
@@ -486,7 +486,8 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 
 typedef void tile_function(const struct tile *tile);
 
-// Runs a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows; entry 8 may be NULL.
+// Computes a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows; entry 8 may be
+// NULL.
 ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const enum product_form form,
                              const struct packed *weight, int32_t panel_begin, int32_t panel_end,
                              const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
@@ -520,7 +521,8 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 }
 
-// Defines the tile functions and the kernel of one type; `run` is tile_run or its counterpart.
+// Defines the tile functions and the kernel of one type. `run` is tile_run or the corresponding function for
+// float types.
 #define TILE(run, name, type, rows)                                                                          \
     static void name##_##rows(const struct tile *tile)                                                       \
     {                                                                                                        \

@@ -9,11 +9,11 @@
 
 enum { HALF = PRODUCT_BLOCK / 2 };
 
-// One block of a panel, unpacked. Types with one scale a block leave scales[1] at 0.
+// One unpacked block of a panel. In types with one scale per block, scales[1] stays 0.
 struct unpacked_block {
     int16_t values[PANEL_OUTPUTS][PRODUCT_BLOCK];
     float scales[2][PANEL_OUTPUTS];
-    float minima[2][PANEL_OUTPUTS]; // added for each unit of x
+    float minima[2][PANEL_OUTPUTS]; // minima, multiplied by the sums of x
 };
 
 static float half_at(const uint8_t *halves, int index)
@@ -83,7 +83,7 @@ static void unpack_quants(enum tensor_type type, const uint8_t *planes,
     }
 }
 
-// Unpacks the scales of block `b`; `group`: the scales of its group.
+// Unpacks the scales of block `b`. `group` is the address of the scales of its group.
 static void unpack_scales(enum tensor_type type, const uint8_t *group, int b, struct unpacked_block *block)
 {
     for (int o = 0; o < PANEL_OUTPUTS; o++) {
@@ -156,7 +156,7 @@ static int32_t dot_half(const int16_t values[HALF], const int8_t quants[HALF])
     return sum;
 }
 
-// Adds one block of one row and output (product.h).
+// Adds one block for one row and output (product.h).
 static float block_add(float acc, enum packed_kind kind, const struct unpacked_block *block, int o,
                        const struct prepared_block *x, int lane)
 {
@@ -211,7 +211,7 @@ static void product_quants(const struct packed *weight, int32_t panel_begin, int
     }
 }
 
-// The items of one row, PREPARED_ROWS apart.
+// Returns the items of one row, which are PREPARED_ROWS apart.
 static const float *row_floats(const struct prepared *x, int32_t row)
 {
     return x->floats + (int64_t)(row / PREPARED_ROWS) * x->n_blocks * PRODUCT_BLOCK * PREPARED_ROWS +
@@ -317,7 +317,8 @@ static void product_bf16(const struct packed *weight, int32_t panel_begin, int32
     }
 }
 
-// Absolute maximum as bits: the order of the bits is the order of the numbers, with infinity and NaN on top.
+// Returns the bits of the absolute maximum. The order of the bits is the order of the numbers; infinity and
+// NaN are largest.
 static uint32_t maximum_bits(const float *x, int32_t n)
 {
     uint32_t maximum = 0;

@@ -22,8 +22,8 @@
 #include <stdint.h>
 
 enum {
-    CANCEL_BYTES_MAX = 16384, // key or value; names of 128 and 256 bytes fit, each byte escaped
-    CANCEL_ENDS_MAX = 512,    // partitions: their ends fit CANCEL_BYTES_MAX
+    CANCEL_BYTES_MAX = 16384, // of a key or value; names of 128 and 256 bytes fit, each byte escaped
+    CANCEL_ENDS_MAX = 512,    // partitions whose ends fit in CANCEL_BYTES_MAX
     CANCEL_SKEW_S = 86400,    // upper bound of the difference between hosts' clocks
     CANCEL_SET_MAX = 1 << 18, // cancellations in force, and datasets with a submission
 };
@@ -31,8 +31,8 @@ enum {
 struct cancel {
     struct text dataset;
     struct text job_id; // empty: the whole dataset
-    int64_t at_s;       // CANCEL_NEVER: withdrawn
-    struct text jobs;   // the topic of `ends`
+    int64_t at_s;       // CANCEL_NEVER: the cancellation was withdrawn
+    struct text jobs;   // the topic to which `ends` belongs
     int64_t *ends;      // [n_ends]
     int32_t n_ends;     // 0: unknown
 };
@@ -40,7 +40,7 @@ struct cancel {
 #define CANCEL_NEVER INT64_MIN
 
 void cancel_encode(const struct cancel *cancel, struct buffer *key, struct buffer *value);
-// STATUS_REJECT: not a cancellation. Texts are in the arena.
+// Decodes a cancellation; its texts are in the arena. STATUS_REJECT: the record is not a cancellation.
 enum status cancel_decode(struct text key, struct text value, struct arena *arena, struct cancel *cancel,
                           struct error *error) WARN_UNUSED;
 
@@ -48,9 +48,9 @@ struct cancel_item {
     struct text dataset; // data NULL: free
     struct text job_id;  // empty: the whole dataset
     int64_t at_s;        // as in struct cancel; CANCEL_NEVER: not cancelled
-    int64_t submitted_s; // of a whole dataset: `created` of its submission's marker; CANCEL_NEVER: none
+    int64_t submitted_s; // for a whole dataset: `created` of its submission's marker; CANCEL_NEVER: none
     bool was_cancelled;
-    int64_t *ends; // [n_ends_max], of which n_ends are in use
+    int64_t *ends; // [n_ends_max] n_ends of them are in use
     int32_t n_ends, n_ends_max;
 };
 
@@ -60,7 +60,7 @@ struct cancel_set {
     size_t capacity;           // a power of two, or 0
     size_t n_items;
     size_t n_cancelled; // items that are or were a cancellation
-    struct arena arena; // their names
+    struct arena arena; // holds their names
 };
 
 // Adds a cancellation, which replaces an earlier one of the same name. Its ends must belong to the jobs topic
@@ -69,17 +69,18 @@ struct cancel_set {
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel,
                            struct error *error) WARN_UNUSED;
 // Records when the jobs of a dataset's submission were created; CANCEL_NEVER: its marker was withdrawn.
-// Submissions beyond CANCEL_SET_MAX are ignored: only `at` counts for their datasets. STATUS_RESTART: no
-// memory.
+// Beyond CANCEL_SET_MAX submissions are ignored, and only `at` counts for their datasets. STATUS_RESTART: out
+// of memory.
 enum status cancel_set_put_submission(struct cancel_set *set, struct text dataset, int64_t created_s,
                                       struct error *error) WARN_UNUSED;
-// The latest submission time that a cancellation of this name applies to; CANCEL_NEVER: it is not cancelled.
+// Returns the latest submission time to which a cancellation of this name applies; CANCEL_NEVER: the name is
+// not cancelled.
 int64_t cancel_set_until(const struct cancel_set *set, struct text dataset, struct text job_id);
-// `submitted_s`: job_submitted_s(), in seconds since 1970 UTC; 0: unknown, treated as before every
-// cancellation.
+// True if the job is cancelled. `submitted_s` is job_submitted_s(), in seconds since 1970 UTC. 0 means
+// unknown, which counts as before every cancellation.
 bool cancel_set_has(const struct cancel_set *set, struct text dataset, struct text job_id,
                     int64_t submitted_s);
-// The same, but also by `ends`, for the job's record at an offset of the jobs topic.
+// The same, but also considers `ends`, for the job's record at an offset of the jobs topic.
 bool cancel_set_has_record(const struct cancel_set *set, struct text dataset, struct text job_id,
                            int64_t submitted_s, int32_t partition, int64_t offset);
 void cancel_set_finish(struct cancel_set *set);

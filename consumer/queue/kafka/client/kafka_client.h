@@ -1,13 +1,13 @@
-// Kafka operations of the other commands: collect results, cancel, create topics; kafka_producer.h submits.
-// Each call opens and closes its own connection. Thread: main.
+// Kafka operations for commands other than `work`: collect results, cancel, create topics; kafka_producer.h
+// submits. Each call opens and closes its own connection. Thread: main.
 #pragma once
 
 #include "consumer/queue/kafka/client/kafka_producer.h"
 
 // ---- topics ----
 
-// Creates the config's topics that are missing (jobs, results, dead, control), and waits until they have
-// leaders. Without config->topics.create it only checks: STATUS_REFUSE names a missing topic.
+// Creates missing topics (jobs, results, dead, control), and waits until they have leaders. Without
+// config->topics.create it only checks them; STATUS_REFUSE names a missing topic.
 enum status kafka_create_topics(const struct kafka_config *config, struct error *error) WARN_UNUSED;
 
 // ---- collecting ----
@@ -22,20 +22,20 @@ enum kafka_end {
     KAFKA_END_LOG,         // the log end; waits for open transactions
 };
 
-// A producer's commit returns once the coordinator has decided it; the partitions get their markers, which
-// make the records readable, a moment later. A transaction that stays open for this long is not about to
-// end: its producer died, and the broker will abort it.
+// A producer's commit returns when the coordinator has decided it. A moment later the partitions get markers
+// that make the records readable. A transaction that stays open for longer than this will not end soon: its
+// producer died, and the broker will abort it.
 enum { KAFKA_OPEN_TRANSACTION_MS = 10000 };
 
 // Reads the committed records of a topic from the beginning to the current end.
 enum status kafka_read_topic(const struct kafka_config *config, const char *topic, enum kafka_end end,
                              kafka_receive *receive, void *context, struct error *error) WARN_UNUSED;
-// Reads to KAFKA_END_LOG_BOUNDED. *n_held: the number of partitions in which a transaction stayed open, so
-// that the records after its start were not read; a warning is logged.
+// Reads to KAFKA_END_LOG_BOUNDED. *n_held becomes the number of partitions in which a transaction stayed
+// open, so that the records after its start were not read. A warning is logged.
 enum status kafka_read_topic_bounded(const struct kafka_config *config, const char *topic, int32_t *n_held,
                                      kafka_receive *receive, void *context, struct error *error) WARN_UNUSED;
-// Retries for 1 s before it reports that a topic does not exist: a broker may learn of a topic after the
-// others.
+// Finds out whether a topic exists. Retries for 1 s before it reports that it does not, because a broker may
+// learn of a topic later than others.
 enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists,
                                struct error *error) WARN_UNUSED;
 enum kafka_place {
@@ -45,11 +45,12 @@ enum kafka_place {
     KAFKA_PLACE_ABSENT,  // no such partition
 };
 
-// Passes the record at the offset, if there is one, to `receive`.
+// Passes the record at the offset, if it exists, to `receive`.
 enum status kafka_read_place(const struct kafka_config *config, const char *topic, int32_t partition,
                              int64_t offset, kafka_receive *receive, void *context, enum kafka_place *place,
                              struct error *error) WARN_UNUSED;
-// The sum of the partitions' first offsets. It grows when retention deletes records, not by compaction.
+// Computes the sum of the partitions' first offsets. The sum grows when retention deletes records, but not by
+// compaction.
 enum status kafka_topic_start(const struct kafka_config *config, const char *topic, int64_t *start,
                               struct error *error) WARN_UNUSED;
 

@@ -9,9 +9,10 @@ enum { FOLLOW_TOPICS_MAX = 4 };
 
 struct kafka_follow;
 
-// `start` returns the first offset to read in a partition, or OFFSET_UNKNOWN (offset_map.h) for its first
-// record. An offset outside the log is replaced by the first record. NULL: no record is read, and _poll must
-// not be called. STATUS_REFUSE: no broker answers, or a topic is missing.
+// Opens the topics. `start` returns the first offset to read in a partition, or OFFSET_UNKNOWN (offset_map.h)
+// for its first record. An offset outside the log is replaced by the first record. With `start` NULL no
+// record is read, and kafka_follow_poll must not be called. STATUS_REFUSE: no broker answers, or a topic is
+// missing.
 enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_config *config,
                               const char *const *topics, size_t n_topics,
                               int64_t (*start)(void *context, const char *topic, int32_t partition),
@@ -20,19 +21,19 @@ enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_c
 // ends the call and is returned. STATUS_REFUSE: a broker denied access.
 enum status kafka_follow_poll(struct kafka_follow *follow, int timeout_ms, int n_max, kafka_receive *receive,
                               void *context, struct error *error) WARN_UNUSED;
-// Whether every partition was read to the log end that it had at the start. A transaction that was open there
-// delays this by KAFKA_OPEN_TRANSACTION_MS at most.
+// True if every partition was read to the log end that it had at the start. A transaction that was open there
+// delays this by at most KAFKA_OPEN_TRANSACTION_MS.
 bool kafka_follow_is_at_end(const struct kafka_follow *follow);
-// Called at the end. STATUS_REFUSE: a transaction stays open there, so the records after its start were not
-// read.
+// Called when that end was reached. STATUS_REFUSE: a transaction stays open there, so the records after its
+// start were not read.
 enum status kafka_follow_check_end(const struct kafka_follow *follow, struct error *error) WARN_UNUSED;
-// The offset after the last delivered or skipped one; OFFSET_UNKNOWN: none.
+// Returns the offset after the last delivered or skipped record; OFFSET_UNKNOWN: none.
 int64_t kafka_follow_position(const struct kafka_follow *follow, size_t topic, int32_t partition);
 // The last record delivered: its offset and kafka_follow_hash; offset -1: none.
 void kafka_follow_last(const struct kafka_follow *follow, size_t topic, int32_t partition, int64_t *offset,
                        int64_t *hash);
 int64_t kafka_follow_hash(const struct record *record); // at least 0
-// Whether, since the last call, a topic was missing or shorter than before: it may have been recreated.
+// True if a topic was missing or shorter than before since the last call: it may have been recreated.
 bool kafka_follow_take_doubt(struct kafka_follow *follow);
 int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topic);
 
@@ -40,16 +41,16 @@ int32_t kafka_follow_n_partitions(const struct kafka_follow *follow, size_t topi
 struct kafka_standing {
     int32_t partition;
     int64_t committed;          // -1: none yet
-    int64_t start, end;         // of the log
-    int32_t map_covered;        // finished above `committed`; -1: foreign map
-    int32_t map_covered_in_log; // of these, those that retention has not deleted
+    int64_t start, end;         // start and end of the log
+    int32_t map_covered;        // offsets above `committed` that are finished; -1: the map is foreign
+    int32_t map_covered_in_log; // these, without offsets that retention deleted
     char owner[320];            // member's name and host; "": none
 };
 
-// Jobs that the group has not finished. Transaction markers in the log count, too, until a worker has passed
-// them.
+// Number of jobs that the group has not finished. Transaction markers in the log count too, until a worker
+// has passed them.
 int64_t kafka_standing_unfinished(const struct kafka_standing *standing);
-// Looks for added partitions. STATUS_RETRY: temporarily unavailable.
+// Searches for added partitions. STATUS_RETRY: temporarily unavailable.
 enum status kafka_follow_look(struct kafka_follow *follow, struct error *error) WARN_UNUSED;
 
 // Fills `standings` [n_max], one per partition of topic number `topic`, and sets *n. n_max must be

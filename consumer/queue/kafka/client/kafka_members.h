@@ -17,10 +17,10 @@ struct kafka_asking {
     int64_t asked_ms; // when the unanswered request was sent; 0: none
 };
 
-// Calls `receive` for each member. *is_stable: no rebalance is in progress, so the assignments belong to the
-// group's current generation. The answer belongs to a request sent by this call.
-// RD_KAFKA_RESP_ERR__TIMED_OUT: none in time. RD_KAFKA_RESP_ERR__FAIL: no client can be opened, for the
-// reason in the handle's last_error.
+// Calls `receive` for each member. *is_stable becomes true if no rebalance is in progress, so that the
+// assignments belong to the group's current generation. The answer belongs to a request sent by this call.
+// RD_KAFKA_RESP_ERR__TIMED_OUT: no answer in time. RD_KAFKA_RESP_ERR__FAIL: no client can be opened;
+// last_error of the handle has the reason.
 rd_kafka_resp_err_t kafka_members(struct kafka_asking *asking, const struct kafka_config *config,
                                   int timeout_ms,
                                   void (*receive)(void *context, const rd_kafka_MemberDescription_t *member),

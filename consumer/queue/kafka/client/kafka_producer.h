@@ -1,5 +1,4 @@
-// Producers of the commands: idempotent ones, and transactional ones for `sheaf submit`.
-// Thread: main.
+// Producers of the commands: idempotent ones and, for `sheaf submit`, transactional ones. Thread: main.
 #pragma once
 
 #include "consumer/queue/kafka.h"
@@ -17,9 +16,9 @@ struct kafka_record {
 // unless the config says to create it.
 enum status kafka_producer_open(struct kafka_producer **producer, const struct kafka_config *config,
                                 const char *topic, struct error *error) WARN_UNUSED;
-// Opens a transactional producer for the jobs topic, which commits its records together with one of the
-// control topic; both topics must exist. Fences an earlier producer of the same transactional id and aborts
-// its open transaction before it returns.
+// Opens a transactional producer for the jobs topic, which commits its records together with a record of the
+// control topic. Both topics must exist. Before it returns, it fences an earlier producer with the same
+// transactional id and aborts the open transaction of that producer.
 enum status kafka_producer_open_transactional(struct kafka_producer **producer,
                                               const struct kafka_config *config, const char *transactional_id,
                                               struct error *error) WARN_UNUSED;
@@ -29,13 +28,13 @@ enum status kafka_producer_open_transactional(struct kafka_producer **producer,
 // commit are lost and must be sent again by a new producer.
 enum status kafka_producer_send(struct kafka_producer *producer, const struct kafka_record *record,
                                 struct error *error) WARN_UNUSED;
-// Waits up to timeout_ms until everything is acknowledged. STATUS_RETRY: not yet. STATUS_REFUSE: it cannot be
-// delivered.
+// Waits up to timeout_ms until everything is acknowledged. STATUS_RETRY: it is not yet. STATUS_REFUSE: it
+// cannot be delivered.
 enum status kafka_producer_flush(struct kafka_producer *producer, int timeout_ms,
                                  struct error *error) WARN_UNUSED;
 // Partition and offset of the record acknowledged last; partition -1: none yet.
 void kafka_producer_last(const struct kafka_producer *producer, int32_t *partition, int64_t *offset);
-// Adds the records to the control topic and commits. Statuses as of kafka_producer_send.
+// Adds the records to the control topic and commits. The statuses are the same as for kafka_producer_send.
 enum status kafka_producer_commit(struct kafka_producer *producer, const struct kafka_record *controls,
                                   size_t n_controls, int timeout_ms, struct error *error) WARN_UNUSED;
 // Total throttle time that brokers have reported to the producer since it was opened. *left_ms: the throttle

@@ -4,22 +4,22 @@
 
 #include "consumer/queue/kafka/client/kafka_handle.h"
 
-// Number of partitions of a topic; 0: the broker that answered knows no such topic. STATUS_REFUSE: no broker
-// answers in time, or access was denied.
+// Finds the number of partitions of a topic. 0: the broker that answered does not know the topic.
+// STATUS_REFUSE: no broker answers in time, or access was denied.
 enum status kafka_topic_find(struct kafka_handle *handle, const char *topic, int timeout_ms,
                              int32_t *n_partitions, struct error *error) WARN_UNUSED;
 
 struct kafka_topic {
     const char *name;
-    int32_t n_partitions; // of a new topic; 0: the broker's default
+    int32_t n_partitions; // for a new topic; 0: the broker's default
     bool compacted;
 };
 
 // Creates missing topics or checks that they exist. STATUS_REFUSE names a missing one.
 enum status kafka_topics_require(struct kafka_handle *handle, const struct kafka_topic *topics,
                                  size_t n_topics, struct error *error) WARN_UNUSED;
-// Number of partitions of a topic that exists: a broker that has just started, or was not reached for a
-// while, knows of a new topic a moment after the others. STATUS_REFUSE after 15 s.
+// Finds the number of partitions of a topic that exists. A broker that has just started, or was not reached
+// for a while, learns of a new topic later than others, so the query is retried. STATUS_REFUSE after 15 s.
 enum status kafka_topic_await(struct kafka_handle *handle, const char *topic, int32_t *n_partitions,
                               struct error *error) WARN_UNUSED;
 
@@ -37,7 +37,7 @@ void kafka_topic_read_settings(struct kafka_handle *handle, const char *topic, i
 // Warns if retention deletes records of the control topic.
 void kafka_topic_check_control(const struct kafka_config *config,
                                const struct kafka_topic_settings *settings);
-// STATUS_REFUSE: the topic's limit is below the size of an error result or of a dead letter without its
+// STATUS_REFUSE: the topic's size limit is too low for an error result, or for a dead letter without its
 // value.
 enum status kafka_topic_check(const char *topic, const struct kafka_topic_settings *settings,
                               struct error *error) WARN_UNUSED;

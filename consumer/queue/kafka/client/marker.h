@@ -21,25 +21,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// of key or value; the brokers' limit of a topic's name
+// Limits of a key or value, and of a topic's name (the brokers' limit).
 enum { MARKER_BYTES_MAX = 16384, MARKER_TOPIC_BYTES_MAX = 249 };
 
 struct marker {
-    struct text topic; // of the jobs
+    struct text topic; // topic of the jobs
     struct text dataset;
-    int64_t n_lines; // of the input, as in struct input_position
+    int64_t n_lines; // lines of the input, as in struct input_position
     int64_t n_jobs;
-    uint64_t fingerprint; // of these lines; below 2^63
+    uint64_t fingerprint; // hash of these lines; below 2^63
     bool complete;        // the input ended there
-    int64_t created_s;    // seconds since 1970 UTC, of the jobs
-    int32_t partition;    // of one of the last jobs, with `offset`; -1: none
+    int64_t created_s;    // creation time of the jobs, seconds since 1970 UTC
+    int32_t partition;    // place of one of the last jobs, with `offset`; -1: none
     int64_t offset;
     bool is_withdrawn; // a tombstone; only topic and dataset are set
 };
 
-// Datasets on the jobs topic that had no marker: written by other producers or by versions without markers,
-// or their markers were lost with the control topic. All other datasets on the topic at that time had a
-// marker, and later submissions write one.
+// Datasets on the jobs topic that had no marker when it was searched. Other producers or versions without
+// markers wrote them, or their markers were lost with the control topic. All other datasets on the topic had
+// a marker then, and later submissions write one.
 struct marker_search {
     struct text topic;
     int64_t start; // kafka_topic_start of the control topic: while it is the same, no marker was lost
@@ -47,13 +47,13 @@ struct marker_search {
     size_t n_unmarked;
 };
 
-// of the value; a longer list is not written, and then each new dataset is searched for
+// Limit of the value. A longer list is not written; then each new dataset is searched for.
 enum { MARKER_SEARCH_BYTES_MAX = 1 << 18 };
 
-// Whether the record is a marker or a search, not another kind of record of the control topic.
+// True if the record is a marker or a search, not another kind of record of the control topic.
 bool marker_is_key(struct text key);
 void marker_encode(const struct marker *marker, struct buffer *key, struct buffer *value);
-// `unmarked`: the list's strings in JSON, with commas between them.
+// `unmarked` has the strings of the list in JSON, separated by commas.
 void marker_search_encode(struct text topic, int64_t start, struct text unmarked, struct buffer *key,
                           struct buffer *value);
 // STATUS_REJECT: not a search.

@@ -52,8 +52,8 @@ enum delivery {
 // Empty; the first delivery sets watermark and position.
 void offset_map_init(struct offset_map *map);
 // Starts at a committed `offset` with its metadata (empty: nothing above it is finished). Offsets that are
-// running here and not finished in the metadata remain running, others are removed. STATUS_REFUSE, with the
-// map unchanged: the metadata is of another program, version or offset, or damaged.
+// running here and not finished in the metadata stay running; others are removed. STATUS_REFUSE: the metadata
+// belongs to another program, version or offset, or is damaged; the map is then unchanged.
 enum status offset_map_restart(struct offset_map *map, int64_t offset, struct text metadata,
                                struct error *error) WARN_UNUSED;
 // The same, without metadata.
@@ -61,19 +61,19 @@ void offset_map_restart_empty(struct offset_map *map, int64_t offset);
 
 enum delivery offset_map_deliver(struct offset_map *map, int64_t offset);
 bool offset_map_is_running(const struct offset_map *map, int64_t offset);
-// Whether the offset is below the watermark or finished above it.
+// True if the offset is below the watermark, or finished above it.
 bool offset_map_is_finished(const struct offset_map *map, int64_t offset);
 // Marks a running offset as finished, or (`forget`) removes it because its partition went to another worker.
 void offset_map_finish(struct offset_map *map, int64_t offset);
 void offset_map_forget(struct offset_map *map, int64_t offset);
 // Rewinds the position to a running offset, which will be delivered again.
 void offset_map_release(struct offset_map *map, int64_t offset);
-// The end of the partition was reached at `offset`: no undelivered record is below it.
+// Records that the end of the partition is at `offset`: no undelivered record is below it.
 void offset_map_reach(struct offset_map *map, int64_t offset);
-// No job is at the offsets [from, to), except running ones: those in the window count as finished. Returns
-// whether they did not before.
+// Records that no job is at the offsets [from, to), except running ones. Offsets in the window count as
+// finished. Returns true if they did not before.
 bool offset_map_skip(struct offset_map *map, int64_t from, int64_t to);
-// The number of finished offsets at or above the watermark and `from`.
+// Counts the finished offsets at or above both the watermark and `from`.
 int32_t offset_map_count(const struct offset_map *map, int64_t from);
 // Whether the next offset is beyond the window.
 bool offset_map_is_full(const struct offset_map *map);

@@ -20,7 +20,7 @@ enum {
     SLOT_COUNT_MAX = 1024, // workers of one group per store
     SLOT_GROUP_BYTES_MAX = 128,
     SLOT_ID_BYTES = 16,
-    SLOT_NAME_BYTES_MAX = 64, // of a member's name
+    SLOT_NAME_BYTES_MAX = 64, // bytes of a member's name
     SLOT_MEMBER_BYTES_MAX = 383,
 };
 
@@ -31,7 +31,7 @@ enum {
 struct slot {
     int file; // holds the lock; -1: none
     int number;
-    char id[SLOT_NAME_BYTES_MAX + 1];       // hexadecimal, or the member's name
+    char id[SLOT_NAME_BYTES_MAX + 1];       // hexadecimal, or the name of the member
     char member[SLOT_MEMBER_BYTES_MAX + 1]; // as above; "": unknown
 };
 
@@ -46,7 +46,8 @@ enum status slot_open(struct slot *slot, const char *directory, const char *grou
 // use by another process.
 enum status slot_open_named(struct slot *slot, const char *directory, const char *group, const char *name,
                             struct error *error) WARN_UNUSED;
-// A slot without a file, if none can be created: `name`, or (NULL) a random id that is not reused.
+// Creates a slot without a file, if no file can be created: `name` or, if NULL, a random id that is not
+// reused.
 enum status slot_open_without_file(struct slot *slot, const char *name, struct error *error) WARN_UNUSED;
 // Records the member id, or a word. A file that cannot be written keeps its content.
 void slot_note_member(struct slot *slot, const char *member);
