@@ -41,8 +41,7 @@ enum status bad_words_prepare(struct prompt *prompt, const struct prompt_environ
         if (status == STATUS_REJECT)
             return status;
         if (status != STATUS_OK)
-            return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                             "tokenizing the bad words: out of memory");
+            return error_memory(&prompt->error, STATUS_RESTART, "tokenizing the bad words");
     }
     if (request->vocabulary.n_bad_words)
         prompt->vocabulary.n_mask_words = token_mask_words(environment->limits.n_vocab);

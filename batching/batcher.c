@@ -65,7 +65,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     assert(limits->n_state_slots == 0 || limits->n_drafts_max == 0);
     struct batcher *b = calloc(1, sizeof *b);
     if (!b)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "batcher: out of memory");
+        return error_memory(error, STATUS_REFUSE, "batcher");
     b->config = *config;
     if (!b->config.wall_clock_us)
         b->config.wall_clock_us = clock_wall_us;
@@ -215,7 +215,7 @@ static void find_constraint(struct batcher *b, struct prompt *prompt)
     if ((needs_masks && !allocate_masks(b)) ||
         (has_rules &&
          constraint_cache_find(&b->constraints, &rules, &prompt->rules.constraint, &error) != STATUS_OK))
-        (void)error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a constraint: out of memory");
+        (void)error_memory(&prompt->error, STATUS_RESTART, "a constraint");
 }
 
 static void fill_masks_of(void *context)

@@ -28,7 +28,7 @@ static int shown(struct text text)
 
 static enum status out_of_memory(struct chat *chat)
 {
-    return error_set(chat->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
+    return error_memory(chat->error, STATUS_RETRY, "rendering a template");
 }
 
 static struct text role_of(const struct value *message)
@@ -505,7 +505,7 @@ static enum status render_once(struct chat *chat, struct buffer *rendered, struc
 {
     struct template_environment tracked = *chat->environment;
     if (!find_sources(chat))
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
+        return error_memory(error, STATUS_RETRY, "rendering a template");
     tracked.sources = chat->sources;
     tracked.n_sources = chat->n_sources;
     return template_render(chat->template, &chat->variables, &tracked, rendered, error);

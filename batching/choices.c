@@ -303,7 +303,6 @@ void prompt_finish_job(struct prompt *prompt, const struct tokenizer *tokenizer)
         result->choices = NULL;
         result->n_choices = 0;
         result->completion_tokens = result->reasoning_tokens = 0;
-        (void)error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                        "writing the result: out of memory");
+        (void)error_memory(&prompt->error, STATUS_RESTART, "writing the result");
     }
 }

@@ -151,7 +151,7 @@ static enum status tokenize_text(const struct tokenizer *tokenizer, struct text 
     tokens->n_ids = 0;
     enum status status = tokenizer_encode(tokenizer, text, TOKENIZER_CONTINUES, tokens, error);
     if (status == STATUS_OK && tokens->failed)
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "forced tokens: out of memory");
+        status = error_memory(error, STATUS_RETRY, "forced tokens");
     return status;
 }
 
@@ -215,7 +215,7 @@ static enum status recall_tokens(struct forcing *forcing, struct sequence *seque
     forcing->n_common = forcing->tokens.n_ids;
     forcing->likely = run->likely;
     return forcing->bytes.failed || forcing->tokens.failed
-               ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "forced tokens: out of memory")
+               ? error_memory(error, STATUS_RETRY, "forced tokens")
                : STATUS_OK;
 }
 

@@ -226,7 +226,7 @@ enum status constraint_cache_find(struct constraint_cache *cache, const struct a
         if (!entry || !copy_rules(entry, rules)) {
             if (entry)
                 destroy_entry(entry);
-            return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a constraint: out of memory");
+            return error_memory(error, STATUS_RETRY, "a constraint");
         }
         entry->hash = hash;
         list_insert(&cache->entries, NULL, &entry->link);

@@ -102,7 +102,7 @@ static enum status add_parts(struct compiled_constraint *entry, const struct con
     uint32_t start;
     entry->grammar = NULL;
     if (!rules)
-        return error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a grammar: out of memory");
+        return error_memory(&entry->error, STATUS_RETRY, "a grammar");
     enum status status = answer_grammar_build(&task, rules, &start, &entry->function, &entry->error);
     if (status == STATUS_OK)
         return grammar_create(&entry->grammar, rules, start, &entry->error);
@@ -120,7 +120,7 @@ static enum status prepare_closing(struct compiled_constraint *entry, struct mat
         return status;
     uint32_t *mask = malloc(grammar_mask_words(n_tokens) * sizeof *mask);
     if (!mask)
-        return error_set(&entry->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a grammar: out of memory");
+        return error_memory(&entry->error, STATUS_RETRY, "a grammar");
     status = matcher_mask_within(matcher, UINT32_MAX, mask, &entry->error);
     free(mask);
     return status;

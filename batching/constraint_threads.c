@@ -35,7 +35,7 @@ enum status constraint_threads_create(struct constraint_threads **out, struct co
 {
     struct constraint_threads *threads = calloc(1, sizeof *threads);
     if (!threads)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "threads for constraints: out of memory");
+        return error_memory(error, STATUS_RETRY, "threads for constraints");
     threads->cache = cache;
     enum status status = queue_create(&threads->waiting, CONSTRAINTS_COMPILING_MAX, error);
     if (status == STATUS_OK)

@@ -54,8 +54,7 @@ void constraint_vocabulary_make(struct constraint_cache *cache)
         tokens[i] = (struct text){bytes.data + starts[i], starts[i + 1] - starts[i]};
     enum status status = tokens && starts && ends && !bytes.failed && collect_specials(cache)
                              ? grammar_vocabulary_create(&cache->vocabulary, tokens, n, ends, n_ends, error)
-                             : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-                                         "the vocabulary of constraints: out of memory");
+                             : error_memory(error, STATUS_RETRY, "the vocabulary of constraints");
     buffer_finish(&bytes);
     free(ends);
     free(starts);

@@ -82,7 +82,7 @@ static struct round *round_create(struct engine_thread *thread)
         return round;
     round = thread->spare;
     thread->spare = NULL;
-    (void)error_set(&round->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "engine thread: out of memory");
+    (void)error_memory(&round->error, STATUS_RESTART, "engine thread");
     return round;
 }
 
@@ -190,12 +190,12 @@ enum status engine_thread_start(struct engine_thread **thread, struct job_batche
 {
     struct engine_thread *t = calloc(1, sizeof *t);
     if (!t)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "engine thread: out of memory");
+        return error_memory(error, STATUS_REFUSE, "engine thread");
     t->batcher = batcher;
     t->spare = calloc(1, sizeof *t->spare);
     enum status status = STATUS_OK;
     if (!t->spare)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "engine thread: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "engine thread");
     if (status == STATUS_OK)
         status = queue_create(&t->inbox, ENGINE_ORDERS_MAX, error);
     if (status == STATUS_OK)

@@ -9,8 +9,7 @@ enum status page_stack_init(struct page_stack *stack, int32_t n_pages, struct er
     *stack = (struct page_stack){.n_pages = n_pages, .n_free = n_pages};
     stack->free = malloc((size_t)n_pages * sizeof *stack->free);
     if (!stack->free)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "list of %d pages: out of memory",
-                         n_pages);
+        return error_memory(error, STATUS_REFUSE, "list of %d pages", n_pages);
     // Pages are taken from the array's end: low numbers first, so that a small cache touches little memory.
     for (int32_t i = 0; i < n_pages; i++)
         stack->free[i] = n_pages - 1 - i;

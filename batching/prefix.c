@@ -24,7 +24,7 @@ enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct
         tree->roots[i] = calloc(1, sizeof *tree->roots[i]);
     if (!tree->roots[0] || !tree->roots[1] || !tree->slots) {
         prefix_finish(tree);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prefix tree: out of memory");
+        return error_memory(error, STATUS_REFUSE, "prefix tree");
     }
     for (uint64_t i = 0; i < 2; i++)
         *tree->roots[i] = (struct prefix_node){.hash = i, .is_hashed = true};

@@ -90,7 +90,7 @@ static enum status tokenize_text(struct prompt *prompt, const struct prompt_envi
     struct text bos = tokenizer_token_text(tokenizer, tokenizer_bos(tokenizer));
     if (!job_warn(job, "the prompt begins with %.*s: no second one is added",
                   bos.size < 64 ? (int)bos.size : 64, bos.data))
-        return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+        return error_memory(&prompt->error, STATUS_RESTART, "a warning");
     return STATUS_OK;
 }
 
@@ -237,8 +237,7 @@ static enum status make_masks(struct prompt *prompt, const struct prompt_environ
     prompt->vocabulary.masks =
         malloc(2 * (size_t)prompt->vocabulary.n_mask_words * sizeof *prompt->vocabulary.masks);
     if (!prompt->vocabulary.masks)
-        return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                         "a mask of %d tokens: out of memory", n_vocab);
+        return error_memory(&prompt->error, STATUS_RESTART, "a mask of %d tokens", n_vocab);
     fill_masks(prompt, environment);
     if (request->stop.min_tokens > 0 &&
         is_mask_empty(prompt->vocabulary.masks + prompt->vocabulary.n_mask_words, n_vocab))
@@ -321,7 +320,7 @@ static enum status check_budget(struct prompt *prompt)
                      ? "no thoughts are known in the answers to the model's chat template"
                      : "only answers to messages have thoughts"))
         return STATUS_OK;
-    return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+    return error_memory(&prompt->error, STATUS_RESTART, "a warning");
 }
 
 // Choices are scored right after the prompt. If the model thinks first, its answer has other probabilities.
@@ -335,7 +334,7 @@ static enum status warn_of_scores(struct prompt *prompt)
                  "model's chat template begin; reasoning_effort \"none\" leaves thoughts out where the "
                  "template can"))
         return STATUS_OK;
-    return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+    return error_memory(&prompt->error, STATUS_RESTART, "a warning");
 }
 
 // As in vLLM: a request that requires a call has no other constraint.
@@ -349,7 +348,7 @@ static enum status check_tools(struct prompt *prompt)
     if (is_call && request->constraint.field &&
         !job_warn(prompt->job, "%s: has no effect, because tool_choice asks for calls",
                   request->constraint.field))
-        return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+        return error_memory(&prompt->error, STATUS_RESTART, "a warning");
     return STATUS_OK;
 }
 
@@ -419,8 +418,7 @@ enum status prompt_prepare(struct prompt *prompt, const struct prompt_environmen
     sampling_complete(&prompt->job->request.sampling, &environment->sampling_defaults);
     enum status status = tokenize_prompt(prompt, environment);
     if (status == STATUS_OK && prompt->tokens.failed)
-        status = error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                           "tokenizing the prompt: out of memory");
+        status = error_memory(&prompt->error, STATUS_RESTART, "tokenizing the prompt");
     if (status == STATUS_OK && prompt->tokens.n_ids > JOB_TOKENS_MAX)
         status = error_set(&prompt->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                            "the prompt has %zu tokens, more than the limit of %d", prompt->tokens.n_ids,

@@ -38,7 +38,7 @@ enum status prepare_thread_create(struct prepare_thread **out, const struct prom
 {
     struct prepare_thread *thread = calloc(1, sizeof *thread);
     if (!thread)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a thread for long jobs: out of memory");
+        return error_memory(error, STATUS_RETRY, "a thread for long jobs");
     thread->environment = environment;
     enum status status = queue_create(&thread->waiting, 1, error);
     if (status == STATUS_OK)

@@ -23,8 +23,7 @@ enum status queue_create(struct queue **queue, size_t capacity, struct error *er
     assert(capacity > 0);
     struct queue *q = calloc(1, sizeof *q + capacity * sizeof q->items[0]);
     if (!q)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queue of %zu items: out of memory",
-                         capacity);
+        return error_memory(error, STATUS_REFUSE, "queue of %zu items", capacity);
     q->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (q->fd < 0) {
         int code = errno;

@@ -39,8 +39,7 @@ static enum status tokenize_choice(struct prompt *prompt, const struct prompt_en
     if (tokens->failed)
         status = STATUS_RETRY;
     if (status != STATUS_OK && status != STATUS_REJECT)
-        status = error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                           "tokenizing the choices: out of memory");
+        status = error_memory(&prompt->error, STATUS_RESTART, "tokenizing the choices");
     branch->scoring.n_targets = (int32_t)(tokens->n_ids - first);
     if (status == STATUS_OK && !is_spelled)
         status = error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
@@ -87,8 +86,7 @@ static enum status prepare_prompt(struct prompt *prompt, const struct prompt_env
     if (prompt->logprobs &&
         logprob_entry_set(&prompt->logprobs[0], start, &none, environment->tokenizer, arena))
         return STATUS_OK;
-    return error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                     "logprobs of the prompt: out of memory");
+    return error_memory(&prompt->error, STATUS_RESTART, "logprobs of the prompt");
 }
 
 static bool begins_with(struct text text, struct text start)
@@ -171,9 +169,7 @@ static enum status prepare_echo(struct prompt *prompt, const struct tokenizer *t
     bool is_kept =
         !bytes.failed && job_set_text(job, &prompt->echo, is_text ? job->request.prompt.text : spelt);
     buffer_finish(&bytes);
-    return is_kept ? STATUS_OK
-                   : error_set(&prompt->error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                               "echoing the prompt: out of memory");
+    return is_kept ? STATUS_OK : error_memory(&prompt->error, STATUS_RESTART, "echoing the prompt");
 }
 
 enum status scoring_prepare(struct prompt *prompt, const struct prompt_environment *environment)

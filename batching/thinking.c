@@ -62,7 +62,7 @@ static enum status find_written(const struct sequence *sequence, const struct to
         size_max = strspn(closing.data, "\n");
     *size = thought_scan_written(&sequence->thoughts.scan, closing, size_max);
     if (status == STATUS_OK && mark.failed)
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "closing a thought: out of memory");
+        status = error_memory(error, STATUS_RETRY, "closing a thought");
     token_array_finish(&mark);
     return status;
 }
@@ -86,7 +86,7 @@ enum status thinking_closing(const struct sequence *sequence, const struct token
             tokenizer_encode(tokenizer, (struct text){closing.data + n_written, closing.size - n_written},
                              TOKENIZER_PARSE_SPECIAL | TOKENIZER_CONTINUES, tokens, error);
     if (status == STATUS_OK ? tokens->failed : text.failed)
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "closing a thought: out of memory");
+        status = error_memory(error, STATUS_RETRY, "closing a thought");
     buffer_finish(&text);
     return status;
 }

@@ -22,7 +22,7 @@ enum status classifier_create(struct classifier **out, const struct classifier_o
     struct classifier *classifier = calloc(1, sizeof *classifier);
     *out = classifier;
     if (!classifier)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a classifier");
+        return error_memory(error, STATUS_REFUSE, "a classifier");
     enum status status =
         classifier_head_create(&classifier->head, options->model, options->facts, options->function, error);
     struct embedder_options embedder = {.model = options->model,

@@ -299,7 +299,7 @@ static float *read_vector(const struct model *model, const struct tensor *tensor
     if (items)
         tensor_traits(tensor->type)->dequantize(tensor->data, items, (size_t)tensor->dims[0]);
     else
-        *status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a classification head");
+        *status = error_memory(error, STATUS_REFUSE, "a classification head");
     return items;
 }
 
@@ -333,7 +333,7 @@ enum status classifier_head_create(struct classifier_head **out, const struct mo
     struct classifier_head *head = calloc(1, sizeof *head);
     *out = head;
     if (!head)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a classification head");
+        return error_memory(error, STATUS_REFUSE, "a classification head");
     head->n_embd = model->shape.n_embd;
     head->epsilon = (double)model->shape.norm_epsilon;
     head->late = facts->pooling == HEAD_POOLING_LATE;
@@ -346,7 +346,7 @@ enum status classifier_head_create(struct classifier_head **out, const struct mo
     head->row = calloc((size_t)head->n_embd, sizeof *head->row);
     head->scored = calloc((size_t)facts->n_labels, sizeof *head->scored);
     if (status == STATUS_OK && (!head->items[0] || !head->items[1] || !head->row || !head->scored))
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a classification head");
+        status = error_memory(error, STATUS_REFUSE, "a classification head");
     if (status != STATUS_OK) {
         classifier_head_destroy(head);
         *out = NULL;

@@ -90,12 +90,12 @@ enum status cross_check_create(struct cross_check **out, const struct model *mod
                          model_family_name(model));
     struct cross_check *check = calloc(1, sizeof *check);
     if (!check)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
+        return error_memory(error, STATUS_REFUSE, "checking steps");
     *check = (struct cross_check){
         .model = model, .backend = backend, .host = host, .limits = *limits, .pages.n = n_pages};
     enum status status = STATUS_OK;
     if (!allocate_check(check))
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to check steps");
+        status = error_memory(error, STATUS_REFUSE, "checking steps");
     if (status == STATUS_OK)
         status = forward_create(&check->forward, model, host, limits, NULL, NULL, error);
     if (status != STATUS_OK) {

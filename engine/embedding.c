@@ -209,7 +209,7 @@ enum status embedder_create(struct embedder **embedder, const struct embedder_op
     if (!created || !created->tokens || !created->positions || !created->types || !created->output_rows ||
         !created->output_texts || !created->sequences || !created->pages || !created->free_pages ||
         !created->hidden || !created->sum)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "embeddings");
     if (status == STATUS_OK && !options->classifier)
         status = embedding_head_create(&created->head, options->model, options->normalize, error);
     if (status != STATUS_OK) {

@@ -26,11 +26,6 @@ int32_t embedding_width(const struct model *model)
     return width;
 }
 
-static enum status out_of_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
-}
-
 static enum status read_activation(struct head_layer *layer, const struct model *model, int index,
                                    struct error *error)
 {
@@ -61,7 +56,7 @@ enum status embedding_head_create(struct embedding_head **out, const struct mode
     struct embedding_head *head = calloc(1, sizeof *head);
     *out = head;
     if (!head)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "embeddings");
     head->n_embd = model->shape.n_embd;
     head->width = embedding_width(model);
     head->normalize = normalize;
@@ -75,7 +70,7 @@ enum status embedding_head_create(struct embedding_head **out, const struct mode
     for (int i = 0; i < 2; i++)
         head->items[i] = malloc((size_t)most * sizeof *head->items[i]);
     if (status == STATUS_OK && (!head->items[0] || !head->items[1]))
-        status = out_of_memory(error);
+        status = error_memory(error, STATUS_REFUSE, "embeddings");
     if (status != STATUS_OK) {
         embedding_head_destroy(head);
         *out = NULL;

@@ -189,8 +189,8 @@ static enum status copy_items(const struct tensor *tensor, float **items, struct
         return STATUS_OK;
     *items = malloc((size_t)tensor->dims[0] * sizeof **items);
     if (!*items)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a norm of %llu items",
-                         (unsigned long long)tensor->dims[0]);
+        return error_memory(error, STATUS_REFUSE, "a norm of %llu items",
+                            (unsigned long long)tensor->dims[0]);
     tensor_traits(tensor->type)->dequantize(tensor->data, *items, (size_t)tensor->dims[0]);
     return STATUS_OK;
 }
@@ -240,8 +240,7 @@ static enum status load_weights(struct weight_loading *loading)
     const struct model *model = forward->model;
     forward->layers = calloc((size_t)model->shape.n_layers, sizeof *forward->layers);
     if (!forward->layers)
-        return error_set(loading->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
-                         model->shape.n_layers);
+        return error_memory(loading->error, STATUS_REFUSE, "%d layers", model->shape.n_layers);
     enum status status = load_globals(loading);
     if (status == STATUS_OK)
         status = relative_bias_create(forward, loading->error);
@@ -375,7 +374,7 @@ static enum status create_matrices(struct forward *forward, struct error *error)
         forward->rope[i] = calloc((size_t)forward->limits.n_tokens_max,
                                   (size_t)forward->model->rope[i].n_dims * sizeof(float));
         if (!forward->rope[i])
-            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope tables");
+            return error_memory(error, STATUS_REFUSE, "rope tables");
     }
     return STATUS_OK;
 }
@@ -493,7 +492,7 @@ enum status forward_create(struct forward **forward, const struct model *model, 
     *forward = NULL;
     struct forward *created = calloc(1, sizeof *created);
     if (!created)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a forward pass");
+        return error_memory(error, STATUS_REFUSE, "a forward pass");
     *created = (struct forward){.model = model, .backend = backend, .limits = *limits};
     struct weight_loading loading = {.forward = created,
                                      .progress = progress,

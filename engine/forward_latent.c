@@ -114,8 +114,8 @@ enum status latent_split(struct forward *forward, int32_t index, struct error *e
     float *row = malloc((size_t)split.latent * sizeof *row);
     enum status status = STATUS_OK;
     if (!keys || !values || !row)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the parts of %.*s",
-                           (int)whole->name.size, whole->name.data);
+        status =
+            error_memory(error, STATUS_REFUSE, "the parts of %.*s", (int)whole->name.size, whole->name.data);
     if (status == STATUS_OK)
         status = gguf_load(forward->model->gguf, whole, error);
     if (status == STATUS_OK) {

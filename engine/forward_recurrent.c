@@ -26,8 +26,7 @@ static enum status load_transposed(struct forward *forward, int32_t index, enum 
     uint64_t n_items = tensor->dims[0] * tensor->dims[1];
     float *items = malloc(2 * n_items * sizeof *items);
     if (!items)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %.*s",
-                         (int)tensor->name.size, tensor->name.data);
+        return error_memory(error, STATUS_REFUSE, "%.*s", (int)tensor->name.size, tensor->name.data);
     struct tensor made = *tensor;
     made.type = TENSOR_F32;
     made.dims[0] = tensor->dims[1];

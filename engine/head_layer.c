@@ -98,8 +98,7 @@ static enum status allocate(struct head_layer *layer, size_t n_in, size_t n_out,
     *row = calloc(n_in, sizeof **row);
     if (layer->weights && *row && (layer->biases || !biased))
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a linear layer of %zux%zu",
-                     n_out, n_in);
+    return error_memory(error, STATUS_REFUSE, "a linear layer of %zux%zu", n_out, n_in);
 }
 
 // Output o is row rows[o] of the table; rows NULL: row o.

@@ -173,7 +173,7 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     *out = NULL;
     struct weight *weight = calloc(1, sizeof *weight);
     if (!weight)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a weight");
+        return error_memory(error, STATUS_REFUSE, "a weight");
     weight->backend_id = layer_backend_id(hybrid, hybrid->layer);
     for (int id = 0; id < N_BACKENDS; id++) {
         struct backend *backend = hybrid->backends[id];
@@ -214,7 +214,7 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     *out = NULL;
     struct matrix *matrix = calloc(1, sizeof *matrix);
     if (!matrix)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a matrix");
+        return error_memory(error, STATUS_REFUSE, "a matrix");
     matrix->n_rows_max = n_rows_max;
     matrix->n_cols = n_cols;
     for (int id = 0; id < N_BACKENDS; id++) {
@@ -282,8 +282,8 @@ static enum status staging_reserve(struct hybrid_backend *hybrid, struct error *
     staging_finish(hybrid);
     hybrid->transfers.floats = device->device.host_allocate(device, n * sizeof(float));
     if (!hybrid->transfers.floats)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                         "no memory for rows between device and host: %zu bytes wanted", n * sizeof(float));
+        return error_memory(error, STATUS_REFUSE, "rows between device and host: %zu bytes wanted",
+                            n * sizeof(float));
     hybrid->transfers.n = n;
     return STATUS_OK;
 }
@@ -657,7 +657,7 @@ enum status hybrid_backend_create(struct backend **out, struct backend *device, 
     *out = NULL;
     struct hybrid_backend *hybrid = calloc(1, sizeof *hybrid);
     if (!hybrid)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a hybrid backend");
+        return error_memory(error, STATUS_REFUSE, "a hybrid backend");
     snprintf(hybrid->name, sizeof hybrid->name, "%s+%s", device->device.name, host->device.name);
     backend_init(&hybrid->base, &device_hybrid, &operations_hybrid);
     hybrid->base.device.name = hybrid->name;

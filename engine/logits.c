@@ -45,7 +45,7 @@ enum status logits_open(struct logits_reader **reader, const struct model *model
         created->pages = calloc((size_t)n_pages, sizeof *created->pages);
     if (!created || !created->pages) {
         logits_close(created);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d pages", n_pages);
+        return error_memory(error, STATUS_REFUSE, "%d pages", n_pages);
     }
     for (int32_t i = 0; i < n_pages; i++)
         created->pages[i] = i;

@@ -44,8 +44,7 @@ enum status relative_bias_create(struct forward *forward, struct error *error)
     float *items = malloc(relative_bias_bytes(forward->model)), *row = malloc((size_t)n_heads * sizeof *row);
     enum status status = STATUS_OK;
     if (!items || !row)
-        status =
-            error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for biases of %d distances", n);
+        status = error_memory(error, STATUS_REFUSE, "biases of %d distances", n);
     if (status == STATUS_OK)
         status = gguf_load(forward->model->gguf, buckets, error);
     for (int32_t i = 0; status == STATUS_OK && i < n; i++) {

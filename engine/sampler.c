@@ -38,8 +38,7 @@ enum status sampler_create(struct sampler **sampler, int32_t n_vocab, struct err
     if (!created || !created->counts || !created->seen || !created->sorted || !created->heap ||
         !created->given) {
         sampler_destroy(created);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a sampler of %d tokens",
-                         n_vocab);
+        return error_memory(error, STATUS_REFUSE, "a sampler of %d tokens", n_vocab);
     }
     *sampler = created;
     return STATUS_OK;

@@ -32,7 +32,7 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
     int64_t stride = ((int64_t)n_cols + ROW_ALIGNMENT - 1) / ROW_ALIGNMENT * ROW_ALIGNMENT;
     size_t bytes = (size_t)n_rows_max;
     if (!matrix)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a matrix");
+        return error_memory(error, STATUS_REFUSE, "a matrix");
     if (__builtin_mul_overflow(bytes, (size_t)stride * sizeof(float), &bytes))
         bytes = SIZE_MAX;
     else
@@ -653,7 +653,7 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     *out = NULL;
     struct gpu_backend *backend = calloc(1, sizeof *backend);
     if (!backend)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the CUDA backend");
+        return error_memory(error, STATUS_REFUSE, "the CUDA backend");
     backend_init(&backend->base, &device_cuda, &operations_cuda);
     backend->options = *options;
     struct device_options device = {.index = options->index,
@@ -671,7 +671,7 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
         backend->submitted.slots[i].ended = device_event_create(backend->device);
         if (!backend->submitted.slots[i].ended &&
             (status = device_status(backend->device, error)) == STATUS_OK)
-            status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for an event");
+            status = error_memory(error, STATUS_REFUSE, "an event");
     }
     if (status != STATUS_OK) {
         if (backend->device)

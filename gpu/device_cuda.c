@@ -142,7 +142,7 @@ enum status device_open(struct device **out, const struct device_options *option
                          options->index, n_devices);
     struct device *device = calloc(1, sizeof *device);
     if (!device)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
+        return error_memory(error, STATUS_REFUSE, "a device");
     device->index = options->index;
     device->sync = options->sync;
     device->has_carveout = !options->no_carveout;

@@ -170,7 +170,7 @@ enum status device_open(struct device **out, const struct device_options *option
                          options->index);
     struct device *device = calloc(1, sizeof *device);
     if (!device)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a device");
+        return error_memory(error, STATUS_REFUSE, "a device");
     device->memory_bytes = options->memory_bytes ? options->memory_bytes : memory_bytes_default;
     device->faults.failing_work = options->failing_work;
     device->faults.failing_graph = options->failing_graph;

@@ -82,7 +82,7 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
                                 (uint64_t)layer * (uint64_t)shape->n_pages * page_bytes;
     unsigned char *raw = malloc((size_t)n_pages * page_bytes + 1);
     if (!raw)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d KV pages", n_pages);
+        return error_memory(error, STATUS_REFUSE, "%d KV pages", n_pages);
     for (int32_t i = 0; i < n_pages; i++) {
         assert(pages[i] >= 0 && pages[i] < shape->n_pages);
         device_download_rows(backend->device, raw + (size_t)i * page_bytes,

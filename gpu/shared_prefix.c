@@ -26,8 +26,7 @@ enum status shared_prefix_init(struct shared_prefix *shared, int32_t n_sequences
     if (shared->runs && shared->first_parts && shared->n_shared && shared->members && shared->tiles)
         return STATUS_OK;
     shared_prefix_finish(shared);
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                     "no memory for the shared prefixes of %d sequences", n_sequences_max);
+    return error_memory(error, STATUS_REFUSE, "the shared prefixes of %d sequences", n_sequences_max);
 }
 
 void shared_prefix_finish(struct shared_prefix *shared)

@@ -184,7 +184,7 @@ enum status gpu_weight_create(struct backend *base, const struct tensor *tensor,
             "columns in the order of act-order can't be computed with on a GPU: give --backend cpu");
     struct weight *weight = calloc(1, sizeof *weight);
     if (!weight)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a weight");
+        return error_memory(error, STATUS_REFUSE, "a weight");
     weight->role = role;
     weight->tensor = *tensor;
     enum status status = role == WEIGHT_PRODUCT ? product_create(backend, weight, error)

@@ -63,7 +63,7 @@ enum status result_reuse(struct job *job, struct text record, enum encoding enco
     job->result = shared;
     if (!merge_warnings(job, &before.result, &shared)) {
         job->result = before.result;
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+        return error_memory(error, STATUS_RETRY, "a warning");
     }
     job->figures = (struct job_figures){.attempts = before.figures.attempts, .is_duplicate = true};
     return STATUS_OK;

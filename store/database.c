@@ -29,7 +29,7 @@ enum status database_error(const struct database *database, const char *doing, s
     int code = sqlite3_extended_errcode(database->sqlite), cause;
     const char *path = database->path;
     if (is_out_of_memory(code))
-        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "%s: %s: out of memory", path, doing);
+        return error_memory(error, STATUS_RESTART, "%s: %s", path, doing);
     switch (code & 0xFF) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -244,8 +244,7 @@ static enum status reopen_immutable(struct database *database, struct error *err
     database->sqlite = NULL;
     enum status status = STATUS_OK;
     if (uri.failed)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory",
-                           database->path);
+        status = error_memory(error, STATUS_REFUSE, "%s: opening the store", database->path);
     else if (sqlite3_open_v2(uri.data, &database->sqlite,
                              SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
         status = database_error(database, "opening the store", error);
@@ -288,8 +287,7 @@ enum status database_open(struct database *database, const char *path, enum stor
         return status;
     database->path = strdup(path);
     if (!database->path)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory",
-                         path);
+        return error_memory(error, STATUS_REFUSE, "%s: opening the store", path);
     int flags =
         (mode == STORE_READ_ONLY ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX;
     if (sqlite3_open_v2(path, &database->sqlite, flags, NULL) != SQLITE_OK)
@@ -377,7 +375,7 @@ enum status database_read_blob(struct database *database, sqlite3_stmt *select, 
         buffer_add_text(bytes, column_blob(select, 0));
     enum status status = end_reading(database, select, code, doing, error);
     if (status == STATUS_OK && bytes->failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: out of memory", doing);
+        return error_memory(error, STATUS_RETRY, "%s", doing);
     return status;
 }
 

@@ -156,7 +156,7 @@ static enum status next_unbound(struct store *store, struct text dataset, char *
     }
     sqlite3_reset(select);
     if (!complete)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "looking for datasets: out of memory");
+        return error_memory(error, STATUS_RETRY, "looking for datasets");
     return code == SQLITE_ROW || code == SQLITE_DONE
                ? STATUS_OK
                : database_error(&store->database, "looking for datasets", error);

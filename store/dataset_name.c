@@ -43,7 +43,7 @@ static enum status add_name(struct store *store, struct dataset_names *names, st
     struct dataset_name *item = arena_allocate(&names->arena, sizeof *item);
     char *other = is_free ? NULL : arena_allocate(&names->arena, size + 1);
     if (!item || (!is_free && !other))
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a dataset's name: out of memory");
+        return error_memory(error, STATUS_RETRY, "a dataset's name");
     if (other)
         snprintf(other, size + 1, "%.*s@%.*s", (int)dataset.size, dataset.data, (int)topic.size, topic.data);
     *name = other ? (struct text){other, size} : dataset;

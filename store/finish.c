@@ -17,7 +17,7 @@ struct dataset_total *totals_of(struct dataset_totals *totals, struct text datas
         size_t capacity = totals->capacity ? totals->capacity * 2 : 8;
         struct dataset_total *items = realloc(totals->items, capacity * sizeof *items);
         if (!items) {
-            (void)error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "dataset totals: out of memory");
+            (void)error_memory(error, STATUS_RETRY, "dataset totals");
             return NULL;
         }
         totals->items = items;
@@ -213,9 +213,8 @@ static enum status take_all_from_queue(struct store *store, const struct finishe
     buffer_add_byte(&ids, ']');
     bind_integer(delete, 1, store->worker);
     bind_text(delete, 2, (struct text){ids.data, ids.size});
-    enum status status =
-        ids.failed ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing results: out of memory")
-                   : database_run(&store->database, delete, error);
+    enum status status = ids.failed ? error_memory(error, STATUS_RETRY, "writing results")
+                                    : database_run(&store->database, delete, error);
     buffer_finish(&ids);
     *n_held = status == STATUS_OK ? (size_t)sqlite3_changes(store->database.sqlite) : 0;
     return status;
@@ -344,12 +343,10 @@ static enum status cancel_row(struct store *store, sqlite3_stmt *row, struct tex
 {
     struct job *job = cancelled_job(row, dataset);
     if (!job)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "cancelling a job: out of memory");
+        return error_memory(error, STATUS_RETRY, "cancelling a job");
     struct buffer record = {0};
     result_encode(job, ENCODING_JSON, &record);
-    enum status status =
-        record.failed ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "cancelling a job: out of memory")
-                      : STATUS_OK;
+    enum status status = record.failed ? error_memory(error, STATUS_RETRY, "cancelling a job") : STATUS_OK;
     int64_t id = sqlite3_column_int64(row, 0);
     if (status == STATUS_OK)
         status = write_finished(store, id, job, (struct text){record.data, record.size}, now_us, error);

@@ -121,7 +121,7 @@ enum status store_replace_lines(struct store *store, struct text dataset,
     size_t n_others = 0, n_added = 0;
     enum status status = STATUS_OK;
     if (!others)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "replacing %zu lines: out of memory", n);
+        return error_memory(error, STATUS_RETRY, "replacing %zu lines", n);
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         int64_t id = 0;
         bool is_named = false;

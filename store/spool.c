@@ -40,8 +40,7 @@ enum status spool_open(struct spool **spool, int cache_kib, struct error *error)
     if (g)
         g->database.path = strdup("the temporary file for collecting (in TMPDIR)");
     enum status status = g && g->database.path ? prepare_tables(&g->database, cache_kib, error)
-                                               : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                                                           "collecting: out of memory");
+                                               : error_memory(error, STATUS_REFUSE, "collecting");
     if (status != STATUS_OK) {
         spool_close(g);
         return status;

@@ -9,8 +9,7 @@ enum status store_open(struct store **store, const char *path, enum store_mode m
 {
     struct store *s = calloc(1, sizeof *s);
     if (!s)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: opening the store: out of memory",
-                         path);
+        return error_memory(error, STATUS_REFUSE, "%s: opening the store", path);
     s->lock_fd = -1;
     s->read_only = mode == STORE_READ_ONLY;
     enum status status = database_open(&s->database, path, mode, error);

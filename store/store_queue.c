@@ -108,9 +108,7 @@ static enum status list_ids(const int64_t *ids, size_t n, struct buffer *list, s
         buffer_add_integer(list, ids[i]);
     }
     buffer_add_byte(list, ']');
-    return list->failed
-               ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "claiming %zu jobs: out of memory", n)
-               : STATUS_OK;
+    return list->failed ? error_memory(error, STATUS_RETRY, "claiming %zu jobs", n) : STATUS_OK;
 }
 
 static enum status mark_claimed(struct store *store, const int64_t *ids, size_t n, struct error *error)
@@ -261,7 +259,7 @@ enum status store_claim(struct store *store, struct text dataset, size_t n_max, 
     *n_claimed = 0;
     int64_t *ids = malloc((n_max ? n_max : 1) * sizeof *ids);
     if (!ids)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "claiming %zu jobs: out of memory", n_max);
+        return error_memory(error, STATUS_RETRY, "claiming %zu jobs", n_max);
     enum status status = database_begin(&store->database, error);
     if (status == STATUS_OK) {
         status = free_jobs_of_the_dead(store, error);

@@ -17,7 +17,7 @@ struct table_insert {
 
 static enum status refuse_memory(const char *path, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory", path);
+    return error_memory(error, STATUS_REFUSE, "%s: writing", path);
 }
 
 // Executes and frees `sql`; NULL: out of memory.

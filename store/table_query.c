@@ -45,9 +45,8 @@ static enum status prepare_query(struct table_query *query, const char *sql, str
 static enum status prepare_table(struct table_query *query, const char *table, struct error *error)
 {
     char *sql = sqlite3_mprintf("SELECT * FROM \"%w\"", table);
-    enum status status =
-        sql ? prepare_query(query, sql, error)
-            : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", query->database.path);
+    enum status status = sql ? prepare_query(query, sql, error)
+                             : error_memory(error, STATUS_REFUSE, "%s", query->database.path);
     sqlite3_free(sql);
     return status;
 }
@@ -105,7 +104,7 @@ static bool take_declaration(struct table_query *query, sqlite3_stmt *select)
 
 static enum status refuse_memory(const struct table_query *query, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", query->database.path);
+    return error_memory(error, STATUS_REFUSE, "%s", query->database.path);
 }
 
 // True if a statement may be compound (UNION and the like). The columns of a compound statement have the
@@ -184,14 +183,12 @@ enum status table_query_open(struct table_query **query, const char *path, const
     struct table_query *opened = calloc(1, sizeof *opened);
     if (opened)
         opened->database.path = strdup(path);
-    enum status status =
-        opened && opened->database.path
-            ? open_database(opened, error)
-            : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+    enum status status = opened && opened->database.path ? open_database(opened, error)
+                                                         : error_memory(error, STATUS_REFUSE, "%s", path);
     if (status == STATUS_OK)
         status = sql ? prepare_query(opened, sql, error) : prepare_table(opened, table, error);
     if (status == STATUS_OK && !(opened->fields = calloc(opened->n, sizeof *opened->fields)))
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+        status = error_memory(error, STATUS_REFUSE, "%s", path);
     if (status == STATUS_OK)
         status = find_declarations(opened, sql ? NULL : table, sql, error);
     if (status == STATUS_OK)

@@ -267,8 +267,7 @@ enum status store_worker_start(struct store *store, const struct worker_descript
     store->arithmetic = NULL;
     if (status == STATUS_OK && description->arithmetic &&
         !(store->arithmetic = strdup(description->arithmetic)))
-        status =
-            error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", store->database.path);
+        status = error_memory(error, STATUS_REFUSE, "%s", store->database.path);
     if (status == STATUS_OK)
         status = insert_worker(store, description, error);
     if (status != STATUS_OK)

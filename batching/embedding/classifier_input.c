@@ -60,7 +60,7 @@ static enum status encode_filled(const struct tokenizer *tokenizer, struct text 
     struct text_spans plain = {0};
     fill(template, filled, &text, &plain, split);
     enum status status = text.failed || plain.failed
-                             ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a pair")
+                             ? error_memory(error, STATUS_RETRY, "a pair")
                              : tokenizer_encode_around(tokenizer, (struct text){text.data, text.size}, &plain,
                                                        TOKENIZER_PARSE_SPECIAL, ids, error);
     buffer_finish(&text);

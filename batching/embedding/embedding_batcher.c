@@ -81,7 +81,7 @@ enum status embedding_batcher_create(struct embedding_batcher **batcher,
     }
     if (!b || !b->ready || !b->group || !b->texts || !b->vectors) {
         embedding_batcher_destroy(b);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embedding batcher: out of memory");
+        return error_memory(error, STATUS_REFUSE, "embedding batcher");
     }
     *batcher = b;
     return STATUS_OK;
@@ -107,7 +107,7 @@ struct job_batcher *embedding_batcher_base(struct embedding_batcher *b)
 static void note_memory(struct embedding_batcher *b)
 {
     if (b->host.status == STATUS_OK)
-        (void)error_set(&b->host, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "embedding jobs: out of memory");
+        (void)error_memory(&b->host, STATUS_RESTART, "embedding jobs");
 }
 
 // ---- the order of jobs ----

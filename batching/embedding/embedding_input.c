@@ -90,9 +90,8 @@ enum status embedding_input_encode(const struct embedding_rules *rules, struct t
     unsigned flags = TOKENIZER_ADD_SPECIAL | (rules->parses_special ? TOKENIZER_PARSE_SPECIAL : 0);
     *n_cut = 0;
     enum status status =
-        joined.failed
-            ? error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a text after its prompt")
-            : tokenizer_encode_input(rules->tokenizer, &input, flags, ids, NULL, n_cut, error);
+        joined.failed ? error_memory(error, STATUS_RETRY, "a text after its prompt")
+                      : tokenizer_encode_input(rules->tokenizer, &input, flags, ids, NULL, n_cut, error);
     buffer_finish(&joined);
     return status == STATUS_OK ? check_length(rules, ids->n_ids - n_before, error) : status;
 }
@@ -111,6 +110,6 @@ enum status embedding_input_copy(const struct embedding_rules *rules, const int3
     for (int32_t i = 0; i < n_kept && n_kept <= rules->n_longest; i++)
         token_array_add(ids, tokens[cut->is_left ? n_tokens - n_kept + i : i]);
     if (ids->failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for the tokens of a text");
+        return error_memory(error, STATUS_RETRY, "the tokens of a text");
     return check_length(rules, (size_t)n_kept, error);
 }

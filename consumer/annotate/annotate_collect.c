@@ -28,7 +28,7 @@ static enum status read_vote(struct annotate *annotate, int64_t id, struct buffe
         return error_set(error, STATUS_RETRY, ERROR_STORE, "a row has no answer yet");
     *vote = status == STATUS_OK ? job_create() : NULL;
     if (status == STATUS_OK && !*vote)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
+        return error_memory(error, STATUS_RETRY, "reading an answer");
     if (status == STATUS_OK)
         status = result_decode(*vote, (struct text){record->data, record->size}, ENCODING_JSON, error);
     if (status == STATUS_OK)
@@ -86,7 +86,7 @@ static enum status count_duplicates(struct collecting *collecting, struct job *c
     for (int32_t i = 0; i < collecting->annotate->n_votes; i++) {
         bool is_new;
         if (!job_set_add(&collecting->seen, votes[i]->source.offset, &is_new))
-            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
+            return error_memory(error, STATUS_REFUSE, "counting equal rows");
         if (!is_new && votes[i]->result.status == RESULT_DONE) {
             any = true;
             collecting->duplicate_tokens +=
@@ -182,7 +182,7 @@ enum status annotate_choose_columns(struct annotate *annotate, struct error *err
     const struct row_columns *read = &annotate->prompt.read;
     bool *is_read = calloc(n + 1, sizeof *is_read), writes = writes_values(annotate);
     if (!is_read)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "choosing columns: out of memory");
+        return error_memory(error, STATUS_REFUSE, "choosing columns");
     for (size_t i = 0; i < n; i++) {
         bool is_unread = table_reader_unread(annotate->reader, i) != NULL;
         bool is_gold = annotate->settings->annotate.evaluate && i == annotate->gold.column;
@@ -200,7 +200,7 @@ static enum status open_writer(struct collecting *collecting, struct error *erro
 {
     struct table_target target = make_target(collecting->annotate);
     if (!label_counts_open(&collecting->labels, &collecting->annotate->answer))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting labels: out of memory");
+        return error_memory(error, STATUS_REFUSE, "counting labels");
     return table_writer_open(&collecting->writer, &target, error);
 }
 

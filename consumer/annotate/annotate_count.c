@@ -7,11 +7,6 @@
 
 #include <stdlib.h>
 
-static enum status refuse_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
-}
-
 void request_count_finish(struct request_count *count)
 {
     occurrences_finish(&count->draws);
@@ -41,13 +36,13 @@ static enum status count_missing(struct annotate *annotate, struct request_count
         record->size = size;
         annotate_end_record(annotate, seed, vote, record);
         if (record->failed)
-            return refuse_memory(error);
+            return error_memory(error, STATUS_REFUSE, "counting equal rows");
         struct digest digest = digest_of(record->data, record->size);
         digest_write_hex(&digest, name);
         status = store_is_finished(annotate->store, annotate->dataset, (struct text){name, sizeof name},
                                    &is_finished, error);
         if (status == STATUS_OK && !is_finished && !occurrences_count(&count->missing, hash, &n))
-            return refuse_memory(error);
+            return error_memory(error, STATUS_REFUSE, "counting equal rows");
         count->n_missing += status == STATUS_OK && !is_finished;
     }
     record->size = size;
@@ -64,7 +59,7 @@ enum status annotate_count_request(struct annotate *annotate, struct request_cou
     if (status != STATUS_OK)
         return status;
     if (!occurrences_count(&count->requests, hash, n_before))
-        return refuse_memory(error);
+        return error_memory(error, STATUS_REFUSE, "counting equal rows");
     count->n_different += *n_before == 0;
     if (looks_for_results && *n_before == 0)
         status = count_missing(annotate, count, record, seed, hash, error);
@@ -113,7 +108,7 @@ enum status annotate_choose_sample(struct annotate *annotate, struct error *erro
     n = n < annotate->rows.n ? n : annotate->rows.n;
     annotate->chosen.rows = calloc(n ? (size_t)n : 1, sizeof *annotate->chosen.rows);
     if (!annotate->chosen.rows)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the sample: out of memory");
+        return error_memory(error, STATUS_REFUSE, "the sample");
     for (int64_t i = 0; i < n; i++) {
         int64_t begin = (int64_t)((__int128)annotate->rows.n * i / n);
         int64_t end = (int64_t)((__int128)annotate->rows.n * (i + 1) / n);

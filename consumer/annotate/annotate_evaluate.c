@@ -200,7 +200,7 @@ enum status annotate_store_evaluation(const struct annotate *annotate, struct er
     size_t n = annotate->gold.status == STATUS_OK ? evaluation->n_classes : 0, n_cells = 0;
     struct evaluation_cell *cells = calloc(n * n + 1, sizeof *cells);
     if (!cells)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
+        return error_memory(error, STATUS_REFUSE, "the evaluation");
     for (size_t gold = 0; gold < n; gold++)
         for (size_t answer = 0; answer < n; answer++) {
             int64_t n_rows = evaluation->counts[gold * EVALUATION_CLASSES_MAX + answer];

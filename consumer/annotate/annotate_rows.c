@@ -197,7 +197,7 @@ enum status annotate_render(struct annotate *annotate, bool report, struct table
         return status;
     status = row_prompt_render(&annotate->prompt, row, record, error);
     if (status == STATUS_OK && record->failed)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "a row's prompt: out of memory");
+        return error_memory(error, STATUS_REFUSE, "a row's prompt");
     if (status == STATUS_OK && record->size > JOB_RECORD_BYTES_MAX - 64)
         status = error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "its prompt has more than 16 MiB");
     *is_left_out = status == STATUS_REJECT;
@@ -218,7 +218,7 @@ enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *
         return STATUS_OK;
     uint64_t hash = hash_bytes(record->data, record->size, 0), n = 0;
     if (!annotate->settings->annotate.prompt.same_draws && !occurrences_count(draws, hash, &n))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
+        return error_memory(error, STATUS_REFUSE, "counting equal rows");
     *seed = (int64_t)(hash_bytes(&n, sizeof n, hash) >> 12);
     return STATUS_OK;
 }

@@ -69,7 +69,7 @@ static enum status add_figures(struct sampling_report *report, const struct buff
     if (status != STATUS_OK)
         return status;
     if (!occurrences_count(&report->seen, hash, &n_before))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting equal rows: out of memory");
+        return error_memory(error, STATUS_REFUSE, "counting equal rows");
     for (int32_t i = 0; i < annotate->n_votes; i++) {
         prompt_tokens += votes[i]->result.prompt_tokens;
         answer_tokens += votes[i]->result.completion_tokens;
@@ -268,7 +268,7 @@ static enum status count_tokens(struct counting *counting, int64_t *n_tokens, st
         *error = prompt->error;
         *n_tokens = (int64_t)prompt->tokens.n_ids;
     } else if (status == STATUS_RETRY) {
-        error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "counting tokens: out of memory");
+        error_memory(error, STATUS_RETRY, "counting tokens");
     }
     prompt_destroy(prompt);
     job_destroy(job);
@@ -289,7 +289,7 @@ static enum status count_row(struct counting *counting, struct table_row *row, s
         return status;
     status = annotate_count_request(annotate, &counting->count, &counting->record, false, &n_before, error);
     if (status == STATUS_OK && counting->record.failed)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting tokens: out of memory");
+        return error_memory(error, STATUS_REFUSE, "counting tokens");
     if (status == STATUS_OK)
         status = count_tokens(counting, &n_tokens, error);
     if (status != STATUS_OK)

@@ -43,7 +43,7 @@ static enum status place_row(struct row_group *group, int64_t id, int64_t row, s
 {
     bool is_new;
     if (!job_set_add(&group->annotate->jobs, id, &is_new))
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+        return error_memory(error, STATUS_RETRY, "queueing rows");
     if (!is_new)
         return STATUS_OK;
     group->first_ids[group->n_first] = id;
@@ -99,7 +99,7 @@ static enum status queue_group(struct row_group *group, struct error *error)
     if (!group->n)
         return STATUS_OK;
     if (group->records.failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+        return error_memory(error, STATUS_RETRY, "queueing rows");
     for (size_t i = 0, start = 0; i < group->n; start = group->ends[i++]) {
         struct submission *submission = &group->submissions[i];
         submission->record = (struct text){group->records.data + start, group->ends[i] - start};
@@ -187,10 +187,9 @@ static enum status check_fields(struct row_group *group, struct error *error)
     struct job *job = job_create();
     buffer_add(&record, group->begun.data, group->begun.size);
     annotate_end_record(group->annotate, 0, 0, &record);
-    enum status status =
-        job && !record.failed
-            ? job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error)
-            : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+    enum status status = job && !record.failed
+                             ? job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error)
+                             : error_memory(error, STATUS_RETRY, "queueing rows");
     job_destroy(job);
     buffer_finish(&record);
     if (status != STATUS_OK && status != STATUS_REJECT)
@@ -243,7 +242,7 @@ static enum status queue_requests(struct row_group *group, struct error *error)
     size_t n_votes = (size_t)annotate->n_votes;
     group->row_ids = calloc(group->requests.n ? group->requests.n : 1, n_votes * sizeof *group->row_ids);
     if (!group->row_ids)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
+        return error_memory(error, STATUS_REFUSE, "--reorder");
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < group->requests.n; i++) {
         size_t row = group->order.rows[i];
@@ -348,7 +347,7 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     struct dataset_mark mark;
     struct row_group *group = calloc(1, sizeof *group);
     if (!group)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "queueing rows: out of memory");
+        return error_memory(error, STATUS_REFUSE, "queueing rows");
     group->annotate = annotate;
     group->reorders = annotate->settings->annotate.reorder;
     enum status status = store_dataset_begin(annotate->store, annotate->dataset, &mark, error);

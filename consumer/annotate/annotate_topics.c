@@ -131,9 +131,7 @@ static enum status cancel_abandoned(struct topics *topics, struct error *error)
     for (int64_t i = 0; i < n; i++)
         buffer_add_format(&names, "%.*s-%lld%c", (int)annotate->dataset.size, annotate->dataset.data,
                           (long long)topics->abandoned.lines[i], '\0');
-    enum status status = ids && !names.failed
-                             ? STATUS_OK
-                             : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to cancel");
+    enum status status = ids && !names.failed ? STATUS_OK : error_memory(error, STATUS_REFUSE, "cancelling");
     const char *name = names.data;
     for (int64_t i = 0; status == STATUS_OK && i < n; i++, name += ids[i - 1].size + 1)
         ids[i] = text_from_string(name);
@@ -169,7 +167,7 @@ static enum status receive_record(void *context, const struct record *record, st
         return STATUS_OK;
     struct job *job = job_create();
     if (!job)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "collecting a result: out of memory");
+        return error_memory(error, STATUS_REFUSE, "collecting a result");
     if (mirror_decode_result(job, record) != STATUS_OK ||
         !text_equal(job->dataset, topics->annotate->dataset)) {
         job_destroy(job);
@@ -207,7 +205,7 @@ static enum status take_group(struct topics *topics, struct error *error)
     }
     enum status status = STATUS_OK;
     if (!finished || !ends || records.failed)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "collecting results: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "collecting results");
     for (size_t i = 0, start = 0; status == STATUS_OK && i < topics->n_group; start = ends[i++])
         finished[i] = (struct finished_job){topics->group[i], {records.data + start, ends[i] - start}};
     if (status == STATUS_OK && topics->n_group)
@@ -279,7 +277,7 @@ enum status annotate_over_topics(struct annotate *annotate, struct error *error)
 {
     struct topics *topics = calloc(1, sizeof *topics);
     if (!topics)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf annotate: out of memory");
+        return error_memory(error, STATUS_REFUSE, "sheaf annotate");
     topics->annotate = annotate;
     topics->stop.fd = stop_fd_open(); // before any thread
     topics->n_total = annotate->jobs.n;

@@ -208,8 +208,7 @@ static enum status check_memory(const struct csv_reader *reader, struct error *e
 {
     if (!reader->failed && !reader->record.text.failed && !reader->record.bytes.failed)
         return STATUS_OK;
-    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
-                     reader->source->name, (long long)reader->line);
+    return error_memory(error, STATUS_RETRY, "%s: line %lld", reader->source->name, (long long)reader->line);
 }
 
 static enum status finish_record(struct csv_reader *reader, size_t *n_fields, struct table_row *row,
@@ -393,9 +392,9 @@ enum status csv_reader_open(struct csv_reader **reader, struct input_source *sou
     if (opened)
         *opened =
             (struct csv_reader){.source = source, .delimiter = delimiter, .bytes = malloc(BUFFER_BYTES)};
-    enum status status = opened && opened->bytes ? csv_reader_rewind(opened, error)
-                                                 : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                                                             "%s: reading: out of memory", source->name);
+    enum status status = opened && opened->bytes
+                             ? csv_reader_rewind(opened, error)
+                             : error_memory(error, STATUS_REFUSE, "%s: reading", source->name);
     if (status == STATUS_OK)
         *reader = opened;
     else

@@ -18,7 +18,7 @@ enum status evaluation_open(struct evaluation *evaluation, struct error *error)
     if (evaluation->classes && evaluation->counts)
         return STATUS_OK;
     evaluation_close(evaluation);
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
+    return error_memory(error, STATUS_REFUSE, "the evaluation");
 }
 
 void evaluation_close(struct evaluation *evaluation)
@@ -43,7 +43,7 @@ static enum status find_class(struct evaluation *evaluation, struct text name, s
             EVALUATION_CLASSES_MAX);
     char *copy = arena_copy(&evaluation->arena, name.data, name.size);
     if (!copy)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the evaluation: out of memory");
+        return error_memory(error, STATUS_REFUSE, "the evaluation");
     evaluation->classes[evaluation->n_classes++] = (struct text){copy, name.size};
     return STATUS_OK;
 }

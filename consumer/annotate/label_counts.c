@@ -98,7 +98,7 @@ enum status label_counts_store(const struct label_counts *counts, struct store *
     struct label_cell *cells = calloc(n ? n : 1, sizeof *cells);
     if (!cells || counts->failed) {
         free(cells);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "counting labels: out of memory");
+        return error_memory(error, STATUS_REFUSE, "counting labels");
     }
     n = 0;
     for (size_t i = 0; i < counts->n_columns; i++)

@@ -35,7 +35,7 @@ bool parquet_inputs_is_folder(const char *path)
 
 static enum status refuse_memory(const char *path, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory", path);
+    return error_memory(error, STATUS_REFUSE, "%s: reading", path);
 }
 
 // ---- a folder ----

@@ -8,11 +8,6 @@
 
 enum { COLUMNS_BESIDE = 11 }; // whole answer, agreement, margin, logprobs, figures, thoughts, reason, error
 
-static enum status refuse_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the answers' columns: out of memory");
-}
-
 static enum status add_column(struct row_answer *answer, const char *prefix, struct text name,
                               const struct table_columns *input, struct error *error)
 {
@@ -23,7 +18,7 @@ static enum status add_column(struct row_answer *answer, const char *prefix, str
                           whole.size};
     buffer_finish(&whole);
     if (!column.data)
-        return refuse_memory(error);
+        return error_memory(error, STATUS_REFUSE, "the answers' columns");
     if (table_columns_find(input, column) < input->n)
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
@@ -54,7 +49,7 @@ static enum status add_agreements(struct row_answer *answer, const struct table_
             continue;
         buffer_add_string(&name, "agreement_");
         buffer_add_text(&name, answer->properties.items[i].name);
-        status = name.failed ? refuse_memory(error)
+        status = name.failed ? error_memory(error, STATUS_REFUSE, "the answers' columns")
                              : add_column(answer, prefix, (struct text){name.data, name.size}, input, error);
         buffer_finish(&name);
         answer->n_voted++;
@@ -108,7 +103,7 @@ static enum status find_labels(struct row_answer *answer, struct error *error)
             is_found = label_set_of_schema(set, &answer->arena, schema,
                                            n_properties ? answer->properties.items[i].schema : schema);
     }
-    return is_found ? STATUS_OK : refuse_memory(error);
+    return is_found ? STATUS_OK : error_memory(error, STATUS_REFUSE, "the answers' columns");
 }
 
 static enum status add_beside(struct row_answer *answer, const struct table_columns *input,
@@ -135,12 +130,12 @@ static enum status find_properties(struct row_answer *answer, struct error *erro
     const struct value *schema = answer->options.schema;
     size_t n = 0;
     if (schema && !schema_columns_find(schema, &answer->arena, &answer->properties))
-        return refuse_memory(error);
+        return error_memory(error, STATUS_REFUSE, "the answers' columns");
     n = answer->properties.n;
     answer->vote_rules = arena_allocate_array(&answer->arena, n ? n : 1, sizeof *answer->vote_rules);
     for (size_t i = 0; answer->vote_rules && i < n; i++)
         answer->vote_rules[i] = vote_rule_of(schema, answer->properties.items[i].schema);
-    return answer->vote_rules ? STATUS_OK : refuse_memory(error);
+    return answer->vote_rules ? STATUS_OK : error_memory(error, STATUS_REFUSE, "the answers' columns");
 }
 
 enum status row_answer_open(struct row_answer *answer, const struct row_answer_options *options,
@@ -153,7 +148,7 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
     answer->fields = arena_allocate_array(&answer->arena, n, sizeof *answer->fields);
     answer->is_given = arena_allocate_array(&answer->arena, n, sizeof *answer->is_given);
     if (status == STATUS_OK && (!answer->columns.names || !answer->fields || !answer->is_given))
-        status = refuse_memory(error);
+        status = error_memory(error, STATUS_REFUSE, "the answers' columns");
     if (status == STATUS_OK)
         status = add_answers(answer, input, error);
     if (status == STATUS_OK)
@@ -452,7 +447,7 @@ enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
     if (!is_answered)
         take_failure(answer, votes);
     else if (!take_votes(answer, read))
-        return refuse_memory(error);
+        return error_memory(error, STATUS_REFUSE, "the answers' columns");
     return STATUS_OK;
 }
 

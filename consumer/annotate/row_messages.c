@@ -22,11 +22,6 @@ static bool is_blank(struct text line)
     return true;
 }
 
-static enum status refuse_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prompts: out of memory");
-}
-
 // Jinja removes the line feed after a block's end, so a message and {% endif %} on its line run into the next message.
 static enum status refuse_line(struct messages *messages, const struct error *fault)
 {
@@ -42,7 +37,7 @@ static enum status end_line(struct messages *messages)
 {
     struct text line = {messages->line.data, messages->line.size};
     if (messages->line.failed)
-        return refuse_memory(messages->error);
+        return error_memory(messages->error, STATUS_REFUSE, "prompts");
     if (is_blank(line)) {
         buffer_clear(&messages->line);
         return STATUS_OK;
@@ -64,7 +59,7 @@ static enum status end_line(struct messages *messages)
     arena_finish(&arena);
     buffer_clear(&messages->line);
     if (status == STATUS_RETRY) // not the row's fault
-        return refuse_memory(messages->error);
+        return error_memory(messages->error, STATUS_REFUSE, "prompts");
     return status == STATUS_OK ? STATUS_OK : refuse_line(messages, &fault);
 }
 

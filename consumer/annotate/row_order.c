@@ -45,11 +45,6 @@ static const struct row_cell *cell_at(const struct row_order *order, uint32_t ro
     return &order->cells[row * order->n_columns + column];
 }
 
-static enum status refuse_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
-}
-
 enum status row_order_add(struct row_order *order, struct row_cell **cells, struct error *error)
 {
     size_t n = order->n_columns;
@@ -66,7 +61,7 @@ enum status row_order_add(struct row_order *order, struct row_cell **cells, stru
         size_t capacity = order->capacity ? 2 * order->capacity : 1024;
         struct row_cell *grown = realloc(order->cells, capacity * n * sizeof *grown);
         if (!grown)
-            return refuse_memory(error);
+            return error_memory(error, STATUS_REFUSE, "--reorder");
         order->cells = grown;
         order->capacity = capacity;
     }
@@ -376,7 +371,7 @@ enum status row_order_plan(struct row_order *order, bool are_fields_free, struct
     size_t n = order->n_rows;
     order->rows = malloc((n ? n : 1) * sizeof *order->rows);
     if (!order->rows)
-        return refuse_memory(error);
+        return error_memory(error, STATUS_REFUSE, "--reorder");
     for (size_t i = 0; i < n; i++)
         order->rows[i] = (uint32_t)i;
     if (!n || !order->n_columns)
@@ -386,5 +381,5 @@ enum status row_order_plan(struct row_order *order, bool are_fields_free, struct
         return STATUS_OK;
     }
     order->fields = malloc(n * order->n_columns * sizeof *order->fields);
-    return order->fields && plan_fields(order) ? STATUS_OK : refuse_memory(error);
+    return order->fields && plan_fields(order) ? STATUS_OK : error_memory(error, STATUS_REFUSE, "--reorder");
 }

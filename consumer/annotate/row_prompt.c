@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status refuse_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "prompts: out of memory");
-}
-
 // Refuses because of a fault in something that all rows share.
 static enum status refuse_prompt(struct error *error, const char *what)
 {
@@ -154,7 +149,7 @@ static enum status create_variables(struct row_prompt *prompt, struct error *err
     prompt->names = arena_allocate_array(&prompt->arena, n + 1, sizeof *prompt->names);
     prompt->read.mentioned = arena_allocate_array(&prompt->arena, n, sizeof *prompt->read.mentioned);
     if (!prompt->read.is_used || !prompt->names || !prompt->read.mentioned)
-        return refuse_memory(error);
+        return error_memory(error, STATUS_REFUSE, "prompts");
     for (size_t i = 0; i < n; i++)
         prompt->names[i + 1].key = prompt->columns->names[i];
     prompt->names[0].key = TEXT("row");
@@ -292,7 +287,7 @@ static enum status close_schema(struct row_prompt *prompt, const char *path, str
     struct value closed;
     if (!schema_columns_find(schema, &prompt->arena, &columns) ||
         !value_object_create(&prompt->arena, schema->object.n_members + 2, &closed))
-        return refuse_memory(error);
+        return error_memory(error, STATUS_REFUSE, "prompts");
     if (!columns.n) {
         warn_of_unknown(path, schema);
         return STATUS_OK;
@@ -341,7 +336,7 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     status = close_schema(prompt, path, error);
     struct value bare; // prompts do not show annotations, so a changed one must not change requests
     if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
-        status = refuse_memory(error);
+        status = error_memory(error, STATUS_REFUSE, "prompts");
     if (status == STATUS_OK)
         add_format(prompt, &bare);
     return status;
@@ -388,7 +383,7 @@ enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **jo
     buffer_add(&record, prompt->parameters.data, prompt->parameters.size);
     row_prompt_end(prompt, prompt->seeding.value, &record);
     *job = job_create();
-    enum status status = refuse_memory(error);
+    enum status status = error_memory(error, STATUS_REFUSE, "prompts");
     if (*job && !record.failed && !prompt->parameters.failed)
         status = job_decode(*job, (struct text){record.data, record.size}, ENCODING_JSON, error);
     if (status == STATUS_REJECT)
@@ -469,7 +464,7 @@ static enum status take_as_text(struct row_prompt *prompt, struct value *field, 
     const char *copy = text.failed ? NULL : arena_copy(&prompt->lists, text.data, text.size);
     *field = value_string((struct text){copy, text.size});
     buffer_finish(&text);
-    return copy ? STATUS_OK : refuse_memory(error);
+    return copy ? STATUS_OK : error_memory(error, STATUS_REFUSE, "prompts");
 }
 
 static enum status take_fields(struct row_prompt *prompt, const struct table_row *row, struct error *error)

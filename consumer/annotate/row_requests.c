@@ -40,7 +40,7 @@ enum status row_requests_add(struct row_requests *requests, struct text request,
         size_t capacity = requests->capacity ? 2 * requests->capacity : 1024;
         struct row_request *rows = realloc(requests->rows, capacity * sizeof *rows);
         if (!rows)
-            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--reorder: out of memory");
+            return error_memory(error, STATUS_REFUSE, "--reorder");
         requests->rows = rows;
         requests->capacity = capacity;
     }

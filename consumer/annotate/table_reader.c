@@ -33,8 +33,7 @@ struct table_reader {
 
 static enum status refuse_memory(const struct table_reader *reader, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
-                     reader->wanted.path);
+    return error_memory(error, STATUS_REFUSE, "%s: reading", reader->wanted.path);
 }
 
 const char *table_reader_name(const struct table_reader *reader)
@@ -464,8 +463,7 @@ enum status table_reader_open(struct table_reader **reader, const struct table_s
 {
     struct table_reader *opened = calloc(1, sizeof *opened);
     if (!opened)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
-                         source->path);
+        return error_memory(error, STATUS_REFUSE, "%s: reading", source->path);
     opened->wanted = *source;
     enum status status = open_format(opened, error);
     if (status == STATUS_OK)

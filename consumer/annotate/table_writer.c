@@ -29,7 +29,7 @@ struct table_writer {
 
 static enum status refuse_memory(const struct table_target *target, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory", target->path);
+    return error_memory(error, STATUS_REFUSE, "%s: writing", target->path);
 }
 
 // ---- CSV, TSV ----
@@ -288,8 +288,7 @@ static enum status complete_parquet(struct table_writer *writer, struct error *e
 static enum status write_line(struct table_writer *writer, struct error *error)
 {
     if (writer->line.failed)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory",
-                         writer->target.path);
+        return error_memory(error, STATUS_REFUSE, "%s: writing", writer->target.path);
     if (writer->line.size &&
         fwrite(writer->line.data, 1, writer->line.size, writer->file.file) != writer->line.size)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", writer->file.name,

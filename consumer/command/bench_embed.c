@@ -106,7 +106,7 @@ enum status bench_embed(struct runtime *runtime, const struct settings *settings
     bench.texts = calloc(RUN_TOKENS, sizeof *bench.texts);
     bench.vectors = calloc((size_t)RUN_TOKENS * (size_t)options.n_dimensions, sizeof *bench.vectors);
     if (!bench.ids || !bench.texts || !bench.vectors)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "bench: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "bench");
     if (status == STATUS_OK)
         status = embedder_create(&bench.embedder, &options, error);
     if (status == STATUS_OK)

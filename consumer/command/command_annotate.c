@@ -195,7 +195,7 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
     if (length >= 0)
         return STATUS_OK;
     annotate->store_path = NULL;
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf annotate: out of memory");
+    return error_memory(error, STATUS_REFUSE, "sheaf annotate");
 }
 
 // The table that is read and the table that is written may be in one database.

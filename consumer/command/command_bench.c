@@ -292,7 +292,7 @@ static enum status plan_batches(struct command_bench *bench, const struct settin
                                             .n_state_slots = *batch_max,
                                             .kv_type = KV_F16};
     if (!allocate_bench(bench, *batch_max))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "bench: out of memory");
+        return error_memory(error, STATUS_REFUSE, "bench");
     return STATUS_OK;
 }
 

@@ -212,7 +212,7 @@ static enum status write_ranking(struct command_scores *scores, const struct sco
     struct ranked_document *ranked = calloc(line->n_inputs, sizeof *ranked);
     size_t n = 0, n_tokens = 0;
     if (!ranked)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the documents of a line");
+        return error_memory(error, STATUS_REFUSE, "the documents of a line");
     for (size_t i = 0; i < line->n_inputs; i++) {
         const float *score = scorer_scores(scorer, line->first_input + i);
         if (!score)
@@ -253,7 +253,7 @@ static enum status complete_group(struct command_scores *scores, struct error *e
             status = write_ranking(scores, line, error);
     }
     if (status == STATUS_OK && (scores->out.failed || scores->names.failed))
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the scores of texts");
+        status = error_memory(error, STATUS_REFUSE, "the scores of texts");
     if (status == STATUS_OK)
         status = line_part_keep(&scores->part, &scores->out, error);
     scores->n_lines = 0;
@@ -296,9 +296,8 @@ static enum status run(struct command_scores *scores, const struct settings *set
     const char *what = scores->ranks ? "these rankings" : "these classes";
     double start_s = clock_s();
     scores->lines = calloc(GROUP_LINES_MAX, sizeof *scores->lines);
-    enum status status = scores->lines ? STATUS_OK
-                                       : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                                                   "no memory for the lines of a group");
+    enum status status =
+        scores->lines ? STATUS_OK : error_memory(error, STATUS_REFUSE, "the lines of a group");
     if (status == STATUS_OK && scores->part.output.state_path)
         status = scorer_name_making(&scores->scorer, settings, &scores->made_by, error);
     if (status == STATUS_OK)

@@ -108,10 +108,9 @@ static enum status check_collected(const struct topic_collected *collected, cons
         advice = n_none < collected->n_missing
                      ? "submit these lines under another name and wait for the others"
                      : "submit these lines under another name";
-    enum status status =
-        more.failed ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "collecting: out of memory")
-                    : refuse_part(settings, collected->n_results, collected->n_expected,
-                                  (struct text){more.data, more.size}, advice, error);
+    enum status status = more.failed ? error_memory(error, STATUS_REFUSE, "collecting")
+                                     : refuse_part(settings, collected->n_results, collected->n_expected,
+                                                   (struct text){more.data, more.size}, advice, error);
     buffer_finish(&more);
     return status;
 }

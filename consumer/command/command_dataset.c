@@ -95,7 +95,7 @@ static enum status list_datasets(struct store *store, const struct settings *set
     if (listing.json)
         buffer_add_string(&listing.out, "]}\n");
     if (status == STATUS_OK && listing.out.failed)
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "sheaf dataset list: out of memory");
+        status = error_memory(error, STATUS_RETRY, "sheaf dataset list");
     if (status == STATUS_OK)
         status = output_file_print(listing.out.data, listing.out.size, error);
     buffer_finish(&listing.out);

@@ -167,7 +167,7 @@ static enum status write_group(struct command_embed *embed, struct error *error)
             write_error(embed, grouped);
     }
     if (embed->out.failed || embed->group.names.failed)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+        return error_memory(error, STATUS_REFUSE, "embeddings");
     FILE *file = embed->output.file.file;
     if (fwrite(embed->out.data, 1, embed->out.size, file) != embed->out.size || fflush(file) != 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "writing the vectors: %s", strerror(errno));
@@ -306,7 +306,7 @@ static enum status open_embedder(struct command_embed *embed, const struct setti
     embed->group.texts = calloc(GROUP_TEXTS_MAX, sizeof *embed->group.texts);
     embed->group.vectors = calloc(GROUP_TEXTS_MAX * n_dimensions, sizeof *embed->group.vectors);
     if (!embed->group.items || !embed->group.texts || !embed->group.vectors)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "embeddings");
     return status;
 }
 

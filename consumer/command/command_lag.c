@@ -64,8 +64,7 @@ static enum status read_lag(struct lag *lag, struct error *error)
     if (n_partitions > lag->n_max) {
         struct kafka_standing *standings = realloc(lag->standings, n_partitions * sizeof *standings);
         if (!standings)
-            return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for %zu partitions",
-                             n_partitions);
+            return error_memory(error, STATUS_RETRY, "%zu partitions", n_partitions);
         lag->standings = standings;
         lag->n_max = n_partitions;
     }

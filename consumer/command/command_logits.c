@@ -23,7 +23,7 @@ static enum status parse_ids(const char *text, struct token_array *ids, struct e
         at = end;
     }
     if (ids->failed)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--tokens: out of memory");
+        return error_memory(error, STATUS_REFUSE, "--tokens");
     return STATUS_OK;
 }
 
@@ -51,12 +51,10 @@ static enum status compute_logits(struct runtime *runtime, const struct token_ar
     size_t n;
     if (__builtin_mul_overflow(ids->n_ids, (size_t)runtime->model->shape.n_vocab, &n) ||
         n > SIZE_MAX / sizeof(float))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory",
-                         ids->n_ids);
+        return error_memory(error, STATUS_REFUSE, "logits of %zu tokens", ids->n_ids);
     float *logits = malloc((n ? n : 1) * sizeof *logits);
     if (!logits)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "logits of %zu tokens: out of memory",
-                         ids->n_ids);
+        return error_memory(error, STATUS_REFUSE, "logits of %zu tokens", ids->n_ids);
     enum status status = logits_of_text(runtime->model, runtime->device.backend, kv_type, ids->ids,
                                         (int32_t)ids->n_ids, logits, error);
     if (status == STATUS_OK)

@@ -121,9 +121,7 @@ static enum status allocate(struct perplexity *perplexity, struct error *error)
         perplexity->logits[i] = malloc(LOGITS_CHUNK_TOKENS * n_vocab * sizeof(float));
         failed |= !perplexity->logits[i];
     }
-    return failed ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                              "scores of %zu tokens: out of memory", n_scored)
-                  : STATUS_OK;
+    return failed ? error_memory(error, STATUS_REFUSE, "scores of %zu tokens", n_scored) : STATUS_OK;
 }
 
 struct scoring {

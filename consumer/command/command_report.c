@@ -423,7 +423,7 @@ static enum status write_page(struct report *report, struct error *error)
     page_end(&report->out);
     own_output_sign(&report->out, report->dataset);
     if (status == STATUS_OK && report->out.failed)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the report: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "the report");
     return status;
 }
 

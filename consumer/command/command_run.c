@@ -190,7 +190,7 @@ static enum status choose_store(struct run_command *run, struct error *error)
     if (length >= 0)
         return STATUS_OK;
     run->store_path = NULL;
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf run: out of memory");
+    return error_memory(error, STATUS_REFUSE, "sheaf run");
 }
 
 static void remove_temporary(const struct run_command *run)

@@ -93,11 +93,6 @@ static enum status parse_now(const struct template_options *options, int64_t *no
     return STATUS_OK;
 }
 
-static enum status out_of_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "standard input: out of memory");
-}
-
 // ---- a model's template: as for a job ----
 
 static bool is_field(struct text name)
@@ -137,7 +132,7 @@ static enum status make_record(const struct value *variables, struct arena *aren
     size_t n_given = given && given->kind == VALUE_OBJECT ? given->object.n_members : 0;
     struct value job, kwargs;
     if (!value_object_create(arena, n + 1, &job) || !value_object_create(arena, n + n_given, &kwargs))
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "standard input");
     for (size_t i = 0; i < n_given; i++)
         kwargs.object.members[kwargs.object.n_members++] = given->object.members[i];
     for (size_t i = 0; i < n; i++) {
@@ -148,7 +143,7 @@ static enum status make_record(const struct value *variables, struct arena *aren
     }
     value_put(&job, "chat_template_kwargs", given && given->kind != VALUE_OBJECT ? *given : kwargs);
     json_encode(&job, record);
-    return record->failed ? out_of_memory(error) : STATUS_OK;
+    return record->failed ? error_memory(error, STATUS_REFUSE, "standard input") : STATUS_OK;
 }
 
 // Chooses the template as for a job (batching/prepare.c).
@@ -177,7 +172,7 @@ static enum status check_calls(const struct job *job, const struct answer_format
     uint32_t start;
     int32_t function = -1;
     if (!rules)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "standard input");
     status = answer_grammar_build(&task, rules, &start, &function, error);
     if (status == STATUS_OK)
         status = grammar_create(&grammar, rules, start, error);
@@ -218,7 +213,8 @@ static enum status render_as_job(const struct template_input *input, const struc
 {
     struct buffer record = {0};
     struct job *job = job_create();
-    enum status status = job ? make_record(variables, arena, &record, error) : out_of_memory(error);
+    enum status status = job ? make_record(variables, arena, &record, error)
+                             : error_memory(error, STATUS_REFUSE, "standard input");
     if (status == STATUS_OK)
         status = job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error);
     if (status == STATUS_OK)

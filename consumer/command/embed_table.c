@@ -329,7 +329,7 @@ static enum status add_row(struct embed_table *table, const struct table_row *ro
     table->done.n_lines++;
     table->done.input = hash_bytes(text.data, text.size, table->done.input + has_text);
     if (has_text && !text_rows_add(&table->texts, text, number, &first))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "texts of the table: out of memory");
+        return error_memory(error, STATUS_REFUSE, "texts of the table");
     if (number >= table->file.n_rows)
         return take_row(table, row, number, first, error);
     bool is_last = number + 1 == n_before && table->file.n_rows == n_before;
@@ -414,7 +414,7 @@ static enum status open_output(struct embed_table *table, struct table_output *o
     output->bytes = malloc(n * sizeof(float));
     output->items = calloc(n, sizeof *output->items);
     if (!output->bytes || !output->items)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+        return error_memory(error, STATUS_REFUSE, "embeddings");
     if (table->format != TABLE_UNKNOWN)
         status = open_writer(table, output, error);
     else if (!table->is_own)
@@ -451,7 +451,7 @@ static enum status write_error(struct embed_table *table, struct table_output *o
                       (long long)number, (long long)row->line, error_code_name(fault.code));
     json_encode_string(text_from_string(fault.text), &line);
     buffer_add_string(&line, "}}\n");
-    status = line.failed ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "errors: out of memory")
+    status = line.failed ? error_memory(error, STATUS_REFUSE, "errors")
                          : write_bytes(&output->errors, line.data, line.size, error);
     buffer_finish(&line);
     return status;
@@ -550,8 +550,7 @@ static enum status open_vectors(struct embed_table *table, struct error *error)
         asprintf(&table->vectors_path, "%s%s", settings->output.file, table->is_own ? "" : ".vectors");
     if (length < 0) {
         table->vectors_path = NULL;
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory",
-                         settings->output.file);
+        return error_memory(error, STATUS_REFUSE, "%s", settings->output.file);
     }
     buffer_add_string(&name, table->runtime->arithmetic);
     embedding_runtime_name(&table->embedding, &settings->embed, &name);
@@ -579,7 +578,7 @@ static enum status open_group(struct embed_table *table, struct error *error)
     group->vectors = calloc(n_items, sizeof *group->vectors);
     if (group->rows && group->texts && group->computed && group->vectors)
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embeddings: out of memory");
+    return error_memory(error, STATUS_REFUSE, "embeddings");
 }
 
 static enum status open_table(struct embed_table *table, struct error *error)

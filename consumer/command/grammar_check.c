@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum status no_memory(struct error *error)
-{
-    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
-}
-
 // Collects the ends first, because the buffer moves while it grows.
 static enum status read_tokens(struct grammar_vocabulary_of *of, size_t n, struct error *error)
 {
@@ -19,7 +14,7 @@ static enum status read_tokens(struct grammar_vocabulary_of *of, size_t n, struc
     of->mask = calloc(grammar_mask_words(n), sizeof *of->mask);
     if (!ends || !of->tokens || !of->mask) {
         free(ends);
-        return no_memory(error);
+        return error_memory(error, STATUS_RETRY, "the vocabulary");
     }
     for (size_t id = 0; id < n; id++) {
         tokenizer_decode(of->tokenizer, (int32_t)id, false, &of->bytes);
@@ -30,7 +25,7 @@ static enum status read_tokens(struct grammar_vocabulary_of *of, size_t n, struc
         of->tokens[id] = (struct text){of->bytes.data + from, ends[id] - from};
     }
     free(ends);
-    return of->bytes.failed ? no_memory(error) : STATUS_OK;
+    return of->bytes.failed ? error_memory(error, STATUS_RETRY, "the vocabulary") : STATUS_OK;
 }
 
 enum status grammar_vocabulary_of_model(struct grammar_vocabulary_of *of, const char *model,
@@ -43,7 +38,7 @@ enum status grammar_vocabulary_of_model(struct grammar_vocabulary_of *of, const 
     size_t n = status == STATUS_OK ? (size_t)tokenizer_n_tokens(of->tokenizer) : 0, n_ends = 0;
     uint32_t *ends = n ? calloc(n, sizeof *ends) : NULL;
     if (status == STATUS_OK)
-        status = ends ? read_tokens(of, n, error) : no_memory(error);
+        status = ends ? read_tokens(of, n, error) : error_memory(error, STATUS_RETRY, "the vocabulary");
     for (size_t id = 0; id < n && ends; id++)
         if (tokenizer_ends_generation(of->tokenizer, (int32_t)id))
             ends[n_ends++] = (uint32_t)id;

@@ -11,11 +11,6 @@
 // A group's limits: tokens in steps of n_tokens_max, and inputs.
 enum { GROUP_STEPS = 8, GROUP_INPUTS_MAX = 4096 };
 
-static enum status out_of_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the scores of texts");
-}
-
 // --- Opening ---
 
 static enum status choose_head(struct scorer *scorer, const struct settings *settings, bool ranks,
@@ -148,7 +143,7 @@ static enum status reserve(struct scorer *scorer, struct error *error)
     void *scores = realloc(scorer->scores, capacity * n_labels * sizeof *scorer->scores);
     scorer->scores = scores ? scores : scorer->scores;
     if (!inputs || !texts || !scores)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "the scores of texts");
     scorer->capacity = capacity;
     return STATUS_OK;
 }
@@ -235,5 +230,6 @@ enum status scorer_name_making(struct scorer *scorer, const struct settings *set
     if (settings->tool.plain_text)
         buffer_add_string(name, " plain-text=1");
     buffer_add_byte(name, 0);
-    return name->failed && status == STATUS_OK ? out_of_memory(error) : status;
+    return name->failed && status == STATUS_OK ? error_memory(error, STATUS_REFUSE, "the scores of texts")
+                                               : status;
 }

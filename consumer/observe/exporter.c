@@ -226,7 +226,7 @@ enum status exporter_open(struct exporter **exporter, const char *address, const
     }
     if (!e || !e->partitions || !e->copy.partitions || e->wanted_fd < 0) {
         exporter_close(e);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "keeping figures: out of memory");
+        return error_memory(error, STATUS_REFUSE, "keeping figures");
     }
     e->ready_ms = EXPORTER_READY_MS;
     e->live_ms = EXPORTER_LIVE_MS;

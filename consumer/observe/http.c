@@ -245,7 +245,7 @@ enum status http_open(struct http **http, const char *address, bool only_loopbac
 {
     struct http *h = calloc(1, sizeof *h);
     if (!h)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--metrics: out of memory");
+        return error_memory(error, STATUS_REFUSE, "--metrics");
     *h = (struct http){
         .handler = handler, .context = context, .file = -1, .wake_fd = -1, .only_loopback = only_loopback};
     enum status status =

@@ -154,7 +154,7 @@ static enum status receive_record(void *context, const struct record *record, st
                   (long long)record->offset);
         return STATUS_OK;
     }
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
+    return error_memory(error, STATUS_REFUSE, "mirror");
 }
 
 // ---- the group's offsets ----
@@ -167,7 +167,7 @@ static enum status look_at_group(struct mirror *mirror, struct error *error)
         struct kafka_standing *standings =
             realloc(mirror->partitions.standings, n_partitions * sizeof *standings);
         if (!standings)
-            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
+            return error_memory(error, STATUS_REFUSE, "mirror");
         mirror->partitions.standings = standings;
         mirror->partitions.capacity = n_partitions;
     }
@@ -261,7 +261,7 @@ static enum status store_group(struct mirror *mirror, struct error *error)
     struct partition_row *partitions = calloc(mirror->partitions.n + 1, sizeof *partitions);
     enum status status = STATUS_OK;
     if (!positions || !partitions)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "mirror");
     if (status == STATUS_OK) {
         for (size_t i = 0; i < mirror->partitions.n; i++)
             partitions[i] = row_of(mirror, &mirror->partitions.standings[i]);
@@ -427,7 +427,7 @@ enum status mirror_run(const struct mirror_config *config, struct error *error)
 {
     struct mirror *mirror = calloc(1, sizeof *mirror);
     if (!mirror)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "mirror: out of memory");
+        return error_memory(error, STATUS_REFUSE, "mirror");
     mirror->config = config;
     mirror->topics[TOPIC_JOBS] = config->kafka->topics.jobs;
     mirror->topics[TOPIC_RESULTS] = config->kafka->topics.results;

@@ -77,7 +77,7 @@ static enum status add_labels(struct choice_list *list, const char *text, struct
     size_t size = strlen(text);
     char *copy = arena_copy(arena, text, size), *unquoted = arena_allocate(arena, size + 1);
     if (!copy || !unquoted)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--choice: out of memory");
+        return error_memory(error, STATUS_REFUSE, "--choice");
     enum status status = STATUS_OK;
     const char *at = copy;
     for (bool is_first = true; status == STATUS_OK && (is_first || *at); is_first = false) {
@@ -111,7 +111,7 @@ enum status choice_list_read(struct choice_list *list, char *const *texts, struc
         n_max += 1 + count_commas(texts[i]);
     *list = (struct choice_list){.items = arena_allocate_array(arena, n_max, sizeof *list->items)};
     if (!list->items)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--choice: out of memory");
+        return error_memory(error, STATUS_REFUSE, "--choice");
     enum status status = STATUS_OK;
     for (size_t i = 0; texts[i] && status == STATUS_OK; i++)
         status = add_labels(list, texts[i], arena, error);

@@ -28,7 +28,7 @@ static enum status split_properties(struct kafka_settings *kafka, const struct k
     for (int i = 0; i < options->n_properties; i++) {
         char *name = strdup(options->properties[i]);
         if (!name)
-            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "-X: out of memory");
+            return error_memory(error, STATUS_REFUSE, "-X");
         kafka->names[i] = name;
         char *equals = strchr(name, '='); // options.c has checked that there is one
         *equals = '\0';
@@ -80,7 +80,7 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct kafka
     kafka->directory = folder_of(store_path);
     enum status status = split_properties(kafka, options, error);
     if (status == STATUS_OK && !kafka->directory)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "kafka: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "kafka");
     kafka->config =
         (struct kafka_config){.brokers = options->brokers,
                               .topics.jobs = or_default(options->topics.jobs, "sheaf-jobs"),

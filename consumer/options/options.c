@@ -77,8 +77,7 @@ static enum status set_text(char **target, const char *value, struct error *erro
 {
     free(*target);
     *target = strdup(value);
-    return *target ? STATUS_OK
-                   : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
+    return *target ? STATUS_OK : error_memory(error, STATUS_REFUSE, "options");
 }
 
 static enum status add_text(char ***list, const char *value, struct error *error)
@@ -96,7 +95,7 @@ static enum status add_text(char ***list, const char *value, struct error *error
     }
     if (!grown)
         free(copy);
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
+    return error_memory(error, STATUS_REFUSE, "options");
 }
 
 static void finish_list(char ***list)
@@ -194,7 +193,7 @@ static enum status add_properties(struct settings *settings, const char *lines, 
         size_t length = strcspn(lines, "\n");
         char *line = strndup(lines, length);
         if (!line)
-            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "options: out of memory");
+            return error_memory(error, STATUS_REFUSE, "options");
         if (length)
             status = add_property(settings, line, error);
         free(line);

@@ -136,8 +136,7 @@ static enum status local_commit(struct transport *transport, struct job *const *
         ends[i] = records.size;
     }
     if (status == STATUS_OK && (!finished || !ends || records.failed)) {
-        status =
-            error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing %zu results: out of memory", n_jobs);
+        status = error_memory(error, STATUS_RETRY, "writing %zu results", n_jobs);
     } else if (status == STATUS_OK) {
         for (size_t i = 0, start = 0; i < n_jobs; start = ends[i++])
             finished[i] = (struct finished_job){jobs[i], {records.data + start, ends[i] - start}};
@@ -155,8 +154,7 @@ static enum status local_release(struct transport *transport, struct job *const 
     struct local *local = (struct local *)transport;
     int64_t *ids = calloc(n_jobs ? n_jobs : 1, sizeof *ids);
     if (!ids)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "giving back %zu jobs: out of memory",
-                         n_jobs);
+        return error_memory(error, STATUS_RETRY, "giving back %zu jobs", n_jobs);
     for (size_t i = 0; i < n_jobs; i++)
         ids[i] = jobs[i]->source.offset;
     enum status status = store_release(local->store, ids, n_jobs, error);
@@ -173,8 +171,7 @@ static enum status local_start(struct transport *transport, struct job *const *j
         return STATUS_OK;
     int64_t *ids = calloc(n_jobs ? n_jobs : 1, sizeof *ids);
     if (!ids)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "starting %zu jobs: out of memory",
-                         n_jobs);
+        return error_memory(error, STATUS_RETRY, "starting %zu jobs", n_jobs);
     for (size_t i = 0; i < n_jobs; i++)
         ids[i] = jobs[i]->source.offset;
     enum status status = store_suspect(local->store, ids, n_jobs, how, error);
@@ -244,13 +241,13 @@ enum status local_transport_open(struct transport **transport, struct store *sto
 {
     struct local *local = calloc(1, sizeof *local);
     if (!local)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embedded queue: out of memory");
+        return error_memory(error, STATUS_REFUSE, "embedded queue");
     local->base.impl = &local_impl;
     local->store = store;
     local->notify_fd = -1;
     if (dataset.size && !(local->dataset = strndup(dataset.data, dataset.size))) {
         free(local);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "embedded queue: out of memory");
+        return error_memory(error, STATUS_REFUSE, "embedded queue");
     }
     watch_store(local);
     *transport = &local->base;

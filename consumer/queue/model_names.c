@@ -62,5 +62,5 @@ enum status model_names_check(const struct model_names *names, struct job *job, 
                                          "worker answers to)",
                     n_name, name.data, n_own, own.data)
                ? STATUS_OK
-               : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a warning: out of memory");
+               : error_memory(error, STATUS_RETRY, "a warning");
 }

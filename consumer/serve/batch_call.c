@@ -271,7 +271,7 @@ static bool check_input(struct call *call, const struct wanted *wanted, int64_t 
     snprintf(endpoint, sizeof endpoint, "%.*s", (int)wanted->endpoint.size, wanted->endpoint.data);
     enum status status = STATUS_OK;
     if (!check || !serve_folder_path(call->serve, wanted->input_file, path))
-        status = error_set(&error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "checking the file: out of memory");
+        status = error_memory(&error, STATUS_RETRY, "checking the file");
     else
         status = batch_check(check, path, endpoint, &error);
     bool is_good = status == STATUS_OK && check->n_faults == 0;

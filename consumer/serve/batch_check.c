@@ -146,7 +146,7 @@ static enum status check_lines(struct checking *checking, struct input_source *s
             continue;
         checking->check->n_requests++;
         if (!check_line(checking, &lines, line))
-            status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "checking the file: out of memory");
+            status = error_memory(error, STATUS_RETRY, "checking the file");
     } while (status == STATUS_OK && line.data);
     if (status == STATUS_REFUSE) {
         add_fault(checking->check, lines.number, "invalid_file", NULL, "%.200s", error->text);

@@ -168,13 +168,13 @@ enum status batch_keeper_start(struct batch_keeper **keeper, struct serve *serve
 {
     struct batch_keeper *k = calloc(1, sizeof *k);
     if (!k)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf serve: out of memory");
+        return error_memory(error, STATUS_REFUSE, "sheaf serve");
     k->serve = serve;
     k->notify_fd = -1;
     k->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     enum status status = store_open(&k->store, serve->config.store_path, STORE_EXISTING, error);
     if (status == STATUS_OK && (k->wake_fd < 0 || !watch_folder(k, serve->config.store_path)))
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf serve: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "sheaf serve");
     if (status == STATUS_OK) {
         k->has_thread = pthread_create(&k->thread, NULL, keep, k) == 0;
         if (!k->has_thread)

@@ -115,7 +115,7 @@ static enum status collect_record(void *context, struct text record, struct erro
         return output_add(&collecting->output, record, error);
     struct job *job = job_create();
     if (!job)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading a result: out of memory");
+        return error_memory(error, STATUS_RETRY, "reading a result");
     enum status status = result_decode(job, record, ENCODING_JSON, error);
     if (status == STATUS_OK)
         status = job->result.status == RESULT_CANCELLED ? add_expired(&collecting->output, job, error)

@@ -156,7 +156,7 @@ enum status batch_topics_open(struct batch_topics **topics, struct serve *serve,
 {
     struct batch_topics *t = calloc(1, sizeof *t);
     if (!t)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf serve: out of memory");
+        return error_memory(error, STATUS_REFUSE, "sheaf serve");
     *t = (struct batch_topics){.serve = serve,
                                .settings = settings,
                                .leader_file = -1,

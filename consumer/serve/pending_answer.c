@@ -18,7 +18,7 @@ enum status pending_answer_submit(struct pending_answer *pending, const struct t
     enum status status = STATUS_OK;
     size_t n_added;
     if (!submissions || !names)
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "submitting a request: out of memory");
+        status = error_memory(error, STATUS_RETRY, "submitting a request");
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         snprintf(names[i], sizeof names[i], n > 1 ? "%s-%zu" : "%s", pending->id, i);
         submissions[i] = (struct submission){.job_id = text_from_string(names[i]),
@@ -42,9 +42,8 @@ enum status pending_answer_submit(struct pending_answer *pending, const struct t
 
 static enum status take_record(void *context, struct text record, struct error *error)
 {
-    return answer_merge_add(context, record)
-               ? STATUS_OK
-               : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading an answer: out of memory");
+    return answer_merge_add(context, record) ? STATUS_OK
+                                             : error_memory(error, STATUS_RETRY, "reading an answer");
 }
 
 // The record is copied under the lock; what is made of it, after.

@@ -46,7 +46,7 @@ enum status serve_open(struct serve **serve, const struct serve_config *config, 
 {
     struct serve *s = calloc(1, sizeof *s);
     if (!s)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf serve: out of memory");
+        return error_memory(error, STATUS_REFUSE, "sheaf serve");
     s->config = *config;
     s->file = s->lock_file = -1;
     serve_state_init(s);

@@ -33,7 +33,7 @@ enum status serve_folder_open(struct serve *serve, struct error *error)
     char id[SERVE_ID_BYTES], path[PATH_MAX], unlocked[PATH_MAX + 4];
     if (asprintf(&serve->folder, "%s-files", serve->config.store_path) < 0) {
         serve->folder = NULL;
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "sheaf serve: out of memory");
+        return error_memory(error, STATUS_REFUSE, "sheaf serve");
     }
     if (mkdir(serve->folder, 0700) != 0 && errno != EEXIST)
         return fail_folder(serve->folder, ERROR_FILE, error);

@@ -28,7 +28,7 @@ enum status serve_tokens_read(struct serve_tokens *tokens, const char *path, str
     struct buffer content = {0};
     *tokens = (struct serve_tokens){.tokens = calloc(SERVE_TOKENS_MAX, sizeof *tokens->tokens)};
     if (!tokens->tokens)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--token: out of memory");
+        return error_memory(error, STATUS_REFUSE, "--token");
     enum status status = file_read(path, FILE_BYTES_MAX, &content, error);
     if (status != STATUS_OK) {
         error->code = ERROR_USAGE;

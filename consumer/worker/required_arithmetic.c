@@ -71,7 +71,7 @@ enum status required_arithmetic_check(const char *required, const char *name, st
     buffer_add_byte(&differences, '\0');
     enum status status = STATUS_OK;
     if (differences.failed)
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to compare arithmetics");
+        status = error_memory(error, STATUS_REFUSE, "comparing arithmetics");
     else if (differences.size > 1)
         status =
             error_set(error, STATUS_REFUSE, ERROR_USAGE, "--require-arithmetic wants %s", differences.data);

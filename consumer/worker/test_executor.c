@@ -50,7 +50,7 @@ enum status test_executor_create(struct test_executor **executor, const char *sp
             TEST_ENGINE_MS_MAX, spec);
     *executor = malloc(sizeof **executor);
     if (!*executor)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "test engine: out of memory");
+        return error_memory(error, STATUS_REFUSE, "test engine");
     **executor = parsed;
     return STATUS_OK;
 }

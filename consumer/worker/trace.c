@@ -38,7 +38,7 @@ enum status trace_open(struct trace **out, const char *path, bool may_overwrite,
             "--trace-steps: %s exists, and is no trace of steps: give another name, or --overwrite", path);
     struct trace *trace = calloc(1, sizeof *trace);
     if (!trace)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "--trace-steps: out of memory");
+        return error_memory(error, STATUS_REFUSE, "--trace-steps");
     trace->file = fopen(path, "we");
     if (!trace->file) {
         free(trace);

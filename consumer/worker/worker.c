@@ -330,7 +330,7 @@ static enum status receive_and_hand_over(struct worker *worker, struct error *er
     if (status == STATUS_OK)
         status = worker_hand_over(worker, error);
     if (status == STATUS_OK && worker->out_of_memory)
-        status = error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "taking jobs: out of memory");
+        status = error_memory(error, STATUS_RESTART, "taking jobs");
     return status;
 }
 
@@ -489,7 +489,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     if (!worker.commits.group || !worker.commits.is_published || !worker.figures.steps ||
         !worker.stop.abort || !has_duplicates || (judges_shares && !worker.records.shares) ||
         (compares_ids && !worker.records.ids))
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "worker: out of memory");
+        status = error_memory(error, STATUS_REFUSE, "worker");
     if (status == STATUS_OK)
         status = engine_thread_start(&worker.engine.thread, config->batcher, error);
     if (status == STATUS_OK) {

@@ -52,7 +52,7 @@ static enum status let_through(struct worker *worker, bool *any, struct error *e
         return status;
     struct order *order = order_create(ORDER_JOBS);
     if (!order)
-        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "handing jobs over: out of memory");
+        return error_memory(error, STATUS_RESTART, "handing jobs over");
     gate_pass(&worker->gate, n, how, &order->jobs);
     if (queue_push(engine_thread_inbox(worker->engine.thread), order))
         return STATUS_OK;

@@ -101,7 +101,7 @@ static uint32_t tool_string(struct build *build, const char *string)
 static struct value no_memory(struct build *build)
 {
     if (build->status == STATUS_OK)
-        build->status = error_set(build->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
+        build->status = error_memory(build->error, STATUS_RETRY, "a schema");
     return (struct value){.kind = VALUE_NULL};
 }
 

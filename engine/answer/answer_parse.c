@@ -332,7 +332,7 @@ static enum status parse_calls(const struct answer_format *format, const struct 
         return STATUS_OK;
     parts->calls = arena_allocate_array(arena, JOB_TOOL_CALLS_MAX, sizeof *parts->calls);
     if (!parts->calls)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "an answer's calls: out of memory");
+        return error_memory(error, STATUS_RETRY, "an answer's calls");
     if (take_calls(&reader, parts))
         parts->content.size = n_before;
     else
@@ -436,7 +436,7 @@ enum status answer_parse(const struct answer_format *format, const struct tools 
     buffer_finish(&spelled);
     if (!copy ||
         (format->thinking && !split_thoughts(format->thinking, thinking == THINKING_OPEN, parts, arena)))
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "an answer's parts: out of memory");
+        return error_memory(error, STATUS_RETRY, "an answer's parts");
     place_in_raw(format, has_calls, raw, &parts->thoughts);
     if (!has_calls)
         return STATUS_OK;

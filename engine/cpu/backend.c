@@ -33,7 +33,7 @@ static enum status no_memory(const struct tensor *tensor, struct error *error)
 {
     char shape[64];
     tensor_shape_text(tensor, shape);
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %s items", shape);
+    return error_memory(error, STATUS_REFUSE, "%s items", shape);
 }
 
 static enum status product_create(struct cpu_backend *backend, struct weight *weight, struct error *error)
@@ -160,8 +160,7 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
         matrix->items = memory_map(bytes);
     if (!matrix || !matrix->items) {
         free(matrix);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d rows of %d items",
-                         n_rows_max, n_cols);
+        return error_memory(error, STATUS_REFUSE, "%d rows of %d items", n_rows_max, n_cols);
     }
     matrix->n_rows_max = n_rows_max;
     matrix->n_cols = n_cols;
@@ -210,8 +209,7 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
     backend->groups = calloc((size_t)shape->n_layers + 1, sizeof *backend->groups);
     backend->places = calloc((size_t)shape->n_layers, sizeof *backend->places);
     if (!backend->groups || !backend->places)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the pages of %d layers",
-                         shape->n_layers);
+        return error_memory(error, STATUS_REFUSE, "the pages of %d layers", shape->n_layers);
     place_layers(backend, shape);
     enum status status = STATUS_OK;
     for (int32_t i = 0; i < backend->n_groups && status == STATUS_OK; i++) {
@@ -294,7 +292,7 @@ static enum status experts_reserve(struct cpu_backend *backend, struct error *er
     backend->buffers.gathered_x = remake_array(backend->buffers.gathered_x, n_rows, x_bytes);
     backend->buffers.gathered_y = remake_array(backend->buffers.gathered_y, n_rows, y_bytes);
     if (!backend->buffers.gathered_x || !backend->buffers.gathered_y)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for experts' rows");
+        return error_memory(error, STATUS_REFUSE, "experts' rows");
     return routing_reserve(&backend->routing, backend->capacity.n_rows_max, backend->capacity.n_experts_max,
                            pool_n_threads(backend->pool), error);
 }
@@ -320,8 +318,7 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
                         backend->buffers.place_masks;
         backend->capacity.n_results_max = complete ? n_outputs : 0;
         if (!complete)
-            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d results",
-                             n_outputs);
+            return error_memory(error, STATUS_REFUSE, "%d results", n_outputs);
     }
     int32_t n_rows = backend->capacity.n_rows_max, n_inputs = larger_of(backend->capacity.n_inputs_max, 1);
     if (n_rows == backend->capacity.n_rows_reserved && n_inputs == backend->capacity.n_inputs_reserved)
@@ -338,13 +335,12 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
     backend->buffers.row_sequences =
         remake_array(backend->buffers.row_sequences, (size_t)n_rows, sizeof *backend->buffers.row_sequences);
     if (!backend->buffers.row_sequences)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for steps of %d rows", n_rows);
+        return error_memory(error, STATUS_REFUSE, "steps of %d rows", n_rows);
     if (backend->capacity.has_orders)
         backend->buffers.sorted_x = remake_array(backend->buffers.sorted_x, (size_t)n_rows,
                                                  (size_t)matrix_stride(n_inputs) * sizeof(float));
     if (backend->capacity.has_orders && !backend->buffers.sorted_x)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d rows of %d inputs",
-                         n_rows, n_inputs);
+        return error_memory(error, STATUS_REFUSE, "%d rows of %d inputs", n_rows, n_inputs);
     backend->capacity.n_rows_reserved = n_rows;
     backend->capacity.n_inputs_reserved = n_inputs;
     return STATUS_OK;
@@ -525,7 +521,7 @@ enum status cpu_backend_create(struct backend **out, struct pool *pool, enum cpu
     if (!backend || !samplers) {
         free(backend);
         free(samplers);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the CPU backend");
+        return error_memory(error, STATUS_REFUSE, "the CPU backend");
     }
     backend->buffers.samplers = samplers;
     backend->pool = pool;

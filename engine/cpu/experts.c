@@ -21,8 +21,8 @@ enum status routing_reserve(struct routing *routing, int32_t n_pairs_max, int32_
     routing->probabilities = calloc(2 * (size_t)n_threads * n_experts, sizeof *routing->probabilities);
     if (!routing->experts || !routing->weights || !routing->order || !routing->first ||
         !routing->probabilities)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                         "no memory to route %d rows to %d experts", n_pairs_max, n_experts_max);
+        return error_memory(error, STATUS_REFUSE, "routing %d rows to %d experts", n_pairs_max,
+                            n_experts_max);
     routing->n_pairs_max = n_pairs_max;
     routing->n_experts_max = n_experts_max;
     return STATUS_OK;

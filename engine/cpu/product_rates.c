@@ -56,9 +56,7 @@ static enum status make_weight(const struct product_bench *bench, enum tensor_ty
     const size_t row_bytes = N_INPUTS / (size_t)traits->block_items * (size_t)traits->block_bytes;
     float *items = malloc(PANEL_OUTPUTS * N_INPUTS * sizeof *items);
     uint8_t *bytes = malloc((size_t)n_outputs * row_bytes);
-    enum status status =
-        items && bytes ? STATUS_OK
-                       : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "a weight: out of memory");
+    enum status status = items && bytes ? STATUS_OK : error_memory(error, STATUS_REFUSE, "a weight");
     for (int64_t i = 0; i < PANEL_OUTPUTS * N_INPUTS && status == STATUS_OK; i++)
         items[i] = item_at(i);
     if (status == STATUS_OK)
@@ -137,7 +135,7 @@ enum status product_rates_measure(struct product_rates *rates, struct pool *pool
     enum status status =
         bench.x && bench.y && rates->peak.memory > 0
             ? prepared_create(&bench.prepared, ROWS_MAX, N_INPUTS, bench.n_parts, pool_n_threads(pool), error)
-            : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "rates of products: out of memory");
+            : error_memory(error, STATUS_REFUSE, "rates of products");
     for (int64_t i = 0; i < (int64_t)ROWS_MAX * N_INPUTS && status == STATUS_OK; i++)
         bench.x[i] = item_at(i + 1);
     if (status == STATUS_OK)

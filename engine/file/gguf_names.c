@@ -4,7 +4,7 @@
 
 enum status gguf_out_of_memory(struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the file's index");
+    return error_memory(error, STATUS_REFUSE, "the file's index");
 }
 
 enum status gguf_names_create(struct gguf_names *names, size_t n_names, struct arena *arena,

@@ -150,8 +150,8 @@ static enum status run_rows(struct tensor_rows *rows, struct pool *pool, struct 
     rows->errors = calloc((size_t)n_threads, sizeof *rows->errors);
     enum status status = STATUS_OK;
     if (!rows->items || !rows->errors) {
-        status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rows of %llu items",
-                           (unsigned long long)rows->tensor->dims[0]);
+        status = error_memory(error, STATUS_REFUSE, "rows of %llu items",
+                              (unsigned long long)rows->tensor->dims[0]);
     } else {
         if (pool)
             pool_run(pool, n_tasks, quantize_rows, rows);
@@ -334,7 +334,7 @@ enum status gguf_quantize(struct gguf **gguf, struct gguf *source, enum tensor_t
         free(made);
         free(types);
         gguf_close(source);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to quantize");
+        return error_memory(error, STATUS_REFUSE, "quantizing");
     }
     *quantizing = (struct quantizing){source, pool, types};
     struct gguf_writer keys = {0};

@@ -38,11 +38,6 @@ static const struct {
     {"F64", 8, false, TENSOR_F64},
 };
 
-static enum status out_of_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the index of the weights");
-}
-
 static enum status refuse_tensor(struct error *error, struct text name, const char *what)
 {
     return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %.*s: %s", (int)name.size, name.data,
@@ -171,7 +166,7 @@ static enum status reserve_tensors(struct safetensors *safetensors, size_t n_mor
     size_t capacity = wanted > 2 * safetensors->capacity ? wanted : 2 * safetensors->capacity;
     void *tensors = realloc(safetensors->tensors, capacity * sizeof *safetensors->tensors);
     if (!tensors)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "the index of the weights");
     safetensors->tensors = tensors;
     safetensors->capacity = capacity;
     return STATUS_OK;
@@ -225,7 +220,8 @@ static enum status open_part(struct safetensors *safetensors, const char *path, 
                          SAFETENSORS_FILES_MAX);
     struct safetensors_part *part = &safetensors->parts[safetensors->n_parts];
     *part = (struct safetensors_part){.path = arena_copy(&safetensors->arena, path, strlen(path))};
-    enum status status = part->path ? mapped_file_open(&part->file, path, error) : out_of_memory(error);
+    enum status status = part->path ? mapped_file_open(&part->file, path, error)
+                                    : error_memory(error, STATUS_REFUSE, "the index of the weights");
     if (status == STATUS_OK) {
         safetensors->n_parts++;
         status = parse_header(safetensors, part, error);
@@ -256,7 +252,7 @@ static enum status open_files(struct safetensors *safetensors, const char *folde
     size_t n = map->object.n_members;
     struct text *names = calloc(n + 1, sizeof *names);
     if (!names)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "the index of the weights");
     enum status status = STATUS_OK;
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
         const struct value *name = &map->object.members[i].value;
@@ -337,7 +333,7 @@ enum status safetensors_open(struct safetensors **safetensors, const char *path,
     *safetensors = NULL;
     struct safetensors *opened = calloc(1, sizeof *opened);
     if (!opened)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "the index of the weights");
     enum status status = open_any(opened, path, error);
     if (status == STATUS_OK)
         status = sort_by_name(opened, path, error);

@@ -121,7 +121,7 @@ static enum status compile_rules(struct rules *rules, uint32_t *start, struct er
     }
     if (status == STATUS_OK && !(find_parents(rules, &parents) && spread_nullable(rules, &parents, false) &&
                                  spread_nullable(rules, &parents, true)))
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
+        status = error_memory(error, STATUS_RETRY, "a grammar");
     free(parents.first);
     free(parents.parents);
     if (status != STATUS_OK)
@@ -130,7 +130,7 @@ static enum status compile_rules(struct rules *rules, uint32_t *start, struct er
     if (!rules->nodes.items[*start].productive)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "the grammar matches no text");
     if (!rules_merge(rules, start))
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
+        return error_memory(error, STATUS_RETRY, "a grammar");
     return STATUS_OK;
 }
 
@@ -143,7 +143,7 @@ enum status grammar_create(struct grammar **grammar, struct rules *rules, uint32
         if (*grammar)
             **grammar = (struct grammar){.rules = rules, .start = start};
         else
-            status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
+            status = error_memory(error, STATUS_RETRY, "a grammar");
     }
     if (status != STATUS_OK)
         rules_destroy(rules);
@@ -192,7 +192,7 @@ enum status grammar_compile_regex(struct grammar **grammar, struct text regex,
     *grammar = NULL;
     struct rules *rules = rules_create(limits);
     if (!rules)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
+        return error_memory(error, STATUS_RETRY, "a grammar");
     uint32_t expression;
     enum status status = expression_parse(rules->expressions, regex, PATTERN_WHOLE, &expression, error);
     if (status != STATUS_OK) {
@@ -236,7 +236,7 @@ enum status grammar_compile_choice(struct grammar **grammar, const struct text *
     own.values[GRAMMAR_LIMIT_POSITIONS] = own.values[GRAMMAR_LIMIT_SOURCE_BYTES];
     struct rules *rules = rules_create(&own);
     if (!rules)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
+        return error_memory(error, STATUS_RETRY, "a grammar");
     uint32_t expression = EXPRESSION_NOTHING;
     enum status status = add_choices(rules, choices, n_choices, &expression, error);
     if (status != STATUS_OK) {

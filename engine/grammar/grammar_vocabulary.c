@@ -85,8 +85,7 @@ enum status grammar_vocabulary_create(struct grammar_vocabulary **out, const str
     if (!whole) {
         grammar_vocabulary_destroy(vocabulary);
         *out = NULL;
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a vocabulary of %zu tokens",
-                         n_tokens);
+        return error_memory(error, STATUS_RETRY, "a vocabulary of %zu tokens", n_tokens);
     }
     for (size_t i = 0; i < n_ends; i++)
         if (ends[i] < n_tokens)

@@ -379,7 +379,7 @@ enum status grammar_compile_lark(struct grammar **grammar, struct text text,
     *grammar = NULL;
     struct rules *rules = rules_create(limits);
     if (!rules)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar");
+        return error_memory(error, STATUS_RETRY, "a grammar");
     struct lark lark = {.source = {.rules = rules, .text = text, .error = error}};
     if (text.size > rules->expressions->limits.values[GRAMMAR_LIMIT_SOURCE_BYTES])
         expressions_fail(rules->expressions, GRAMMAR_LIMIT_SOURCE_BYTES);

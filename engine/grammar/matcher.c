@@ -131,7 +131,7 @@ enum status matcher_accept_bytes(struct matcher *matcher, struct text bytes, siz
     if (*n_accepted < bytes.size || bytes.size == 0)
         return STATUS_OK;
     if (!buffer_reserve(&matcher->bytes, bytes.size))
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
+        return error_memory(error, STATUS_RETRY, "a grammar's text");
     buffer_add(&matcher->bytes, bytes.data, bytes.size);
     matcher->state = set;
     return STATUS_OK;
@@ -169,7 +169,7 @@ static enum status count_work(struct matcher *matcher, enum counted_work of, uin
     const struct counted_mask mask = {matcher->bytes.size, matcher->state, of};
     buffer_add(&matcher->counted, &mask, sizeof mask);
     if (matcher->counted.failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
+        return error_memory(error, STATUS_RETRY, "a grammar's text");
     matcher->work += work;
     return STATUS_OK;
 }
@@ -278,7 +278,7 @@ enum status matcher_forced_bytes(struct matcher *matcher, size_t n_max, struct b
         }
     } while (should_repeat(matcher, &repeated));
     if (out->failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's text");
+        return error_memory(error, STATUS_RETRY, "a grammar's text");
     return expressions_status(recognizer->pool, error);
 }
 

@@ -59,7 +59,7 @@ enum status recognizer_restart(struct recognizer *recognizer, struct error *erro
     recognizer->cache.generation++;
     recognizer->pool = expressions_copy(recognizer->grammar->rules->expressions);
     if (!recognizer->pool)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's recognizer");
+        return error_memory(error, STATUS_RETRY, "a grammar's recognizer");
     // While matching, limits apply to one state or mask, not to the total over all texts.
     recognizer->pool->limits.values[GRAMMAR_LIMIT_WORK] = UINT64_MAX;
     recognizer->pool->visit.limit = GRAMMAR_LIMIT_MASK_WORK;
@@ -93,7 +93,7 @@ enum status recognizer_create(struct recognizer **out, const struct grammar *gra
     if (recognizer && recognizer->walk)
         status = recognizer_restart(recognizer, error);
     else
-        error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's recognizer");
+        error_memory(error, STATUS_RETRY, "a grammar's recognizer");
     if (status != STATUS_OK) {
         recognizer_destroy(recognizer);
         *out = NULL;

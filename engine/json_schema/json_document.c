@@ -16,11 +16,6 @@ struct document_reader {
     struct error *error;
 };
 
-static enum status fail_memory(struct error *error)
-{
-    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a JSON document");
-}
-
 static bool enter_value(struct document_reader *reader)
 {
     if (++reader->depth <= reader->limits->values[GRAMMAR_LIMIT_DEPTH])
@@ -36,7 +31,7 @@ static struct json_node *append_node(struct document_reader *reader, struct json
 {
     struct json_node *child = arena_allocate(reader->arena, sizeof *child);
     if (!child) {
-        fail_memory(reader->error);
+        error_memory(reader->error, STATUS_RETRY, "a JSON document");
         return NULL;
     }
     child->parent = parent;
@@ -98,7 +93,7 @@ static bool merge_equal_keys(struct document_reader *reader, struct json_node *o
     if (n < 2)
         return true;
     if (!members) {
-        fail_memory(reader->error);
+        error_memory(reader->error, STATUS_RETRY, "a JSON document");
         return false;
     }
     uint32_t i = 0;
@@ -178,7 +173,7 @@ enum status json_document_read(struct text input, const struct grammar_limits *l
     struct json_node *root = arena_allocate(arena, sizeof *root);
     char *strings = arena_allocate(arena, input.size + 1);
     if (!root || !strings)
-        return fail_memory(error);
+        return error_memory(error, STATUS_RETRY, "a JSON document");
     struct document_reader reader = {.cursor = json_cursor(input, strings),
                                      .limits = limits,
                                      .arena = arena,

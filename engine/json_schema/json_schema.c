@@ -42,7 +42,7 @@ enum status json_schema_open(struct json_schema **opened, struct text text,
     static const struct json_schema_options compact;
     struct json_schema *schema = *opened = calloc(1, sizeof *schema);
     if (!schema)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
+        return error_memory(error, STATUS_RETRY, "a schema");
     schema->compiler = (struct schema_compiler){.options = options ? options : &compact,
                                                 .arena = &schema->arena,
                                                 .rules = rules,
@@ -112,7 +112,7 @@ enum status grammar_compile_json_schema(struct grammar **grammar, struct text sc
     struct rules *rules = rules_create(NULL);
     uint32_t start = 0;
     if (!rules)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "a schema: out of memory");
+        return error_memory(error, STATUS_RETRY, "a schema");
     enum status status = json_schema_compile(schema, options, rules, &start, refusal, error);
     if (status != STATUS_OK) {
         rules_destroy(rules);

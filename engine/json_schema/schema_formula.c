@@ -92,8 +92,7 @@ void compiler_limit(struct schema_compiler *compiler, const char *name, uint64_t
 void compiler_no_memory(struct schema_compiler *compiler)
 {
     if (compiler->status == STATUS_OK)
-        fail_compiler(compiler, error_set(compiler->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-                                          "no memory for a JSON Schema"));
+        fail_compiler(compiler, error_memory(compiler->error, STATUS_RETRY, "a JSON Schema"));
 }
 
 void compiler_refuse_pattern(struct schema_compiler *compiler, const struct json_node *keyword,

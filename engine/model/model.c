@@ -70,7 +70,7 @@ enum status model_open_taking(struct model **model, struct gguf *gguf, struct er
     struct model *opened = calloc(1, sizeof *opened);
     if (!opened) {
         gguf_close(gguf);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model");
+        return error_memory(error, STATUS_REFUSE, "a model");
     }
     opened->gguf = gguf;
     enum status status = read_model(opened, error);

@@ -45,11 +45,6 @@ struct folder {
     struct buffer unknown; // unknown keys of the folder's files
 };
 
-static enum status out_of_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
-}
-
 static void folder_destroy(void *context)
 {
     struct folder *folder = context;
@@ -239,7 +234,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         if (from->n_dims != 1 || !tensor_traits(from->type)->dequantize)
             return wrong_shape(from, "a vector", error);
         if (!items)
-            return out_of_memory(error);
+            return error_memory(error, STATUS_REFUSE, "a model's folder");
         tensor_traits(from->type)->dequantize(from->data, items, from->dims[0]);
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof *items;
@@ -398,7 +393,7 @@ static enum status find_matrix(struct folder *folder, struct origin *origin, str
     if (!folder->config.quantization.method || origin->is_bias)
         return STATUS_OK;
     if (!reserve_matrix(folder))
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
     struct folder_matrix *matrix = &folder->matrices[folder->n_matrices];
     bool found;
     enum status status =
@@ -488,7 +483,7 @@ static enum status add_factors(struct folder *folder, struct text weight, const 
     float *factors = arena_allocate_array(&folder->arena, n, sizeof *factors);
     char *name = arena_allocate(&folder->arena, stem + sizeof ".scale");
     if (!factors || !name || !reserve_tensors(folder))
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
     bool is_needed = origin->is_nvfp4;
     for (size_t i = 0; i < n; i++) {
         if (origin->is_nvfp4) {
@@ -528,7 +523,7 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
                          : snprintf(name, sizeof name, "blk.%lld.%s%s", (long long)layer, rule->to, suffix);
     char *copy = arena_copy(&folder->arena, name, (size_t)size);
     if (!copy || !reserve_tensors(folder))
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin.sources])->tensor;
     struct gguf_made_tensor *made = &folder->made[folder->n_made];
     *made = (struct gguf_made_tensor){.tensor = *from, .kept = rule->form == FORM_POSITIONS};
@@ -581,7 +576,7 @@ static enum status add_divisors(struct folder *folder, struct error *error)
                                         .data = folder->config.divisors[i],
                                         .size_bytes = n * sizeof(float)};
         if (!add_held(folder, &divisors))
-            return out_of_memory(error);
+            return error_memory(error, STATUS_REFUSE, "a model's folder");
     }
     return STATUS_OK;
 }
@@ -590,7 +585,7 @@ static enum status add_dense(struct folder *folder, struct error *error)
 {
     for (int i = 0; i < folder->n_dense; i++)
         if (!add_held(folder, &folder->dense[i]))
-            return out_of_memory(error);
+            return error_memory(error, STATUS_REFUSE, "a model's folder");
     return STATUS_OK;
 }
 
@@ -635,7 +630,7 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     folder->used = calloc(n + 1, sizeof *folder->used);
     folder->sources = calloc(3 * n + 1, sizeof *folder->sources); // blocks for two parts, with their scales
     if (!folder->used || !folder->sources)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
     struct text embedding = TEXT("model.language_model.embed_tokens.weight");
     folder->naming = safetensors_find(folder->weights, embedding) != SIZE_MAX;
     folder->is_bare = true;
@@ -753,9 +748,10 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
     struct folder *folder = calloc(1, sizeof *folder);
     struct gguf_writer keys = {0};
     if (!folder)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
     folder->path = arena_copy(&folder->arena, path, strlen(path));
-    enum status status = folder->path ? read_folder(folder, &keys, error) : out_of_memory(error);
+    enum status status = folder->path ? read_folder(folder, &keys, error)
+                                      : error_memory(error, STATUS_REFUSE, "a model's folder");
     if (status == STATUS_OK)
         status = hash_keys(folder, &keys, error);
     if (status == STATUS_OK)

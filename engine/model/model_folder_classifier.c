@@ -124,8 +124,7 @@ static void put_labels(struct classifier_config *config)
     struct text *names = arena_allocate_array(config->files->arena, n, sizeof *names);
     char key[128];
     if (!names) {
-        config->status =
-            error_set(config->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+        config->status = error_memory(config->error, STATUS_REFUSE, "a model's folder");
         return;
     }
     for (size_t i = 0; i < n; i++) {

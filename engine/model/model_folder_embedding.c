@@ -174,7 +174,7 @@ static enum status read_matrix(struct folder_embedding *embedding, const struct 
     float *items = arena_allocate_array(embedding->files->arena, n, sizeof *items);
     char *copy = arena_copy(embedding->files->arena, name, (size_t)size);
     if (!items || !copy)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
     tensor_traits(tensor->type)->dequantize(tensor->data, items, n);
     *out = *tensor;
     out->name = (struct text){copy, (size_t)size};
@@ -345,8 +345,7 @@ static enum status keep_prompts(struct folder_embedding *embedding, const struct
     char *copy = text.failed ? NULL : arena_copy(embedding->files->arena, text.data, text.size);
     embedding->prompts = (struct text){copy, copy ? text.size : 0};
     buffer_finish(&text);
-    return copy ? STATUS_OK
-                : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+    return copy ? STATUS_OK : error_memory(error, STATUS_REFUSE, "a model's folder");
 }
 
 static enum status read_prompt(struct folder_embedding *embedding, struct error *error)

@@ -18,7 +18,7 @@ static enum status read_open_file(const struct folder_files *files, FILE *file, 
     size_t size = (size_t)information.st_size;
     char *data = arena_allocate(files->arena, size + 1);
     if (!data)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %s", path);
+        return error_memory(error, STATUS_REFUSE, "%s", path);
     if (fread(data, 1, size, file) != size)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: reading: %s", path, strerror(errno));
     *content = (struct text){data, size};
@@ -58,7 +58,7 @@ static enum status replace_infinity(const struct folder_files *files, struct tex
             continue;
         copy = copy ? copy : arena_copy(files->arena, content->data, content->size);
         if (!copy)
-            return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for config.json");
+            return error_memory(error, STATUS_REFUSE, "config.json");
         content->data = copy;
         memcpy(copy + i, number, sizeof number - 1);
     }
@@ -123,7 +123,7 @@ enum status folder_put_name(const char *path, bool language_part, struct arena *
         start--;
     char *name = arena_allocate(arena, end - start + sizeof part);
     if (!name)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
     memcpy(name, path + start, end - start);
     memcpy(name + (end - start), part, sizeof part);
     size_t size = end - start + (language_part ? sizeof part - 1 : 0);

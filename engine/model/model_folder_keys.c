@@ -299,7 +299,7 @@ enum status folder_refuse(const struct folder_files *files, struct text *refused
     size_t size = strlen(text);
     char *copy = arena_copy(files->arena, text, size);
     if (!copy)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
     *refused = (struct text){copy, size};
     return STATUS_OK;
 }

@@ -320,8 +320,8 @@ static enum status read_blocks(struct folder_matrix *matrix, struct error *error
         return STATUS_OK;
     uint64_t *counts = calloc(matrix->n_groups, sizeof *counts);
     if (!counts)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                         "no memory for the groups of %llu columns", (unsigned long long)matrix->n_columns);
+        return error_memory(error, STATUS_REFUSE, "the groups of %llu columns",
+                            (unsigned long long)matrix->n_columns);
     for (uint64_t i = 0; i < matrix->n_columns; i++) {
         counts[group_at(matrix->groups, i)]++;
         matrix->is_ordered |= i && group_at(matrix->groups, i) < group_at(matrix->groups, i - 1);

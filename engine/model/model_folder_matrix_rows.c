@@ -13,8 +13,7 @@ enum { ROWS_TOGETHER = 64, COLUMNS_TOGETHER = 32 };
 
 static enum status out_of_memory(const struct folder_matrix *matrix, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rows of %llu items",
-                     (unsigned long long)matrix->n_columns);
+    return error_memory(error, STATUS_REFUSE, "rows of %llu items", (unsigned long long)matrix->n_columns);
 }
 
 // Where rows and columns are in the folder.

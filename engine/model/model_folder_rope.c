@@ -7,8 +7,7 @@ static float *create_divisors(struct config *config, int index, size_t n_divisor
 {
     float *divisors = arena_allocate_array(config->arena, n_divisors, sizeof *divisors);
     if (!divisors && config->status == STATUS_OK)
-        config->status =
-            error_set(config->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope factors");
+        config->status = error_memory(config->error, STATUS_REFUSE, "rope factors");
     config->out->divisors[index] = divisors;
     config->out->n_divisors = n_divisors;
     return divisors;

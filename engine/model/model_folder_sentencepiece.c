@@ -55,7 +55,7 @@ static enum status refuse_unbuilt(struct sentencepiece *model, const char *what)
 
 static enum status out_of_memory(struct sentencepiece *model)
 {
-    return error_set(model->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+    return error_memory(model->error, STATUS_REFUSE, "a model's folder");
 }
 
 // --- Protobuf ---

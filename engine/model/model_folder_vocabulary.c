@@ -279,7 +279,7 @@ enum status folder_make_tokenizer(const struct folder_files *files, const struct
         char *copy = out.failed ? NULL : arena_copy(files->arena, out.data, out.size);
         *tokenizer = (struct text){copy, out.size};
         if (!copy)
-            status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a model's folder");
+            status = error_memory(error, STATUS_REFUSE, "a model's folder");
     }
     buffer_finish(&out);
     return status;

@@ -53,7 +53,7 @@ static enum status read_divisors(const struct model *model, const char *name, do
                          n_pairs);
     double *items = calloc(n_pairs, sizeof *items);
     if (!items)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %s", name);
+        return error_memory(error, STATUS_REFUSE, "%s", name);
     for (size_t i = 0; i < n_pairs; i++) {
         float item;
         memcpy(&item, (const char *)tensor->data + 4 * i, 4);

@@ -294,8 +294,7 @@ static void read_layers(struct key_reader *reader, struct model *model)
         return;
     model->heads = calloc((size_t)shape->n_layers, sizeof *model->heads);
     if (!model->heads) {
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                                   "no memory for %d layers", shape->n_layers);
+        reader->status = error_memory(reader->error, STATUS_REFUSE, "%d layers", shape->n_layers);
         return;
     }
     int32_t key_dim = shape->attention.key_dim, value_dim = shape->attention.value_dim;
@@ -650,8 +649,7 @@ enum status model_read_shape(struct model *model, struct error *error)
         return reader.status;
     model->layers = calloc((size_t)shape->n_layers, sizeof *model->layers);
     if (!model->layers)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %d layers",
-                         shape->n_layers);
+        return error_memory(error, STATUS_REFUSE, "%d layers", shape->n_layers);
     read_windows(&reader, family, model);
     if (shape->activation == ACTIVATION_XIELU)
         read_xielu(&reader, model);

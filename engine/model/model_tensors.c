@@ -566,8 +566,7 @@ enum status model_read_tensors(struct model *model, struct error *error)
     // No name is searched twice, so `found` needs at most one entry per tensor of the file.
     search.found = calloc(gguf_n_tensors(model->gguf) + 1, sizeof(*search.found));
     if (!search.found)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for %zu tensors",
-                         gguf_n_tensors(model->gguf));
+        return error_memory(error, STATUS_REFUSE, "%zu tensors", gguf_n_tensors(model->gguf));
     set_widths(&search);
     enum status status = take_globals(&search);
     for (int32_t i = 0; i < model->shape.n_layers && status == STATUS_OK; i++)

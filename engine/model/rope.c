@@ -86,7 +86,7 @@ enum status rope_create(struct rope *rope, const struct rope_parameters *paramet
         return status;
     rope->frequencies = calloc((size_t)parameters->n_dims / 2, sizeof *rope->frequencies);
     if (!rope->frequencies)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for rope frequencies");
+        return error_memory(error, STATUS_REFUSE, "rope frequencies");
     rope->n_dims = parameters->n_dims;
     rope->magnitude = parameters->magnitude;
     rope->temperature = parameters->temperature;

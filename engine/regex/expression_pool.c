@@ -25,7 +25,7 @@ enum status expressions_status(const struct expressions *pool, struct error *err
     if (pool->status == STATUS_REJECT && error)
         return grammar_limit_reached(&pool->limits, pool->limit, error);
     if (pool->status == STATUS_RETRY && error)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a grammar's expressions");
+        return error_memory(error, STATUS_RETRY, "a grammar's expressions");
     return pool->status;
 }
 

@@ -41,7 +41,7 @@ void *lexer_allocate(struct lexer *lexer, size_t size)
     void *memory = arena_allocate(lexer->arena, size);
     if (memory)
         return memory;
-    error_set(lexer->error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
+    error_memory(lexer->error, STATUS_RETRY, "a chat template");
     longjmp(lexer->failure, 1);
 }
 

@@ -24,8 +24,7 @@ void rendering_fail_with(struct rendering *rendering, enum error_code code, cons
 static _Noreturn void fail_memory(struct rendering *rendering)
 {
     rendering->failing.line = 0;
-    error_set(rendering->failing.error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-              "no memory for rendering a template");
+    error_memory(rendering->failing.error, STATUS_RETRY, "rendering a template");
     longjmp(rendering->failing.target, 1);
 }
 

@@ -31,7 +31,7 @@ enum status template_parse(struct template **template, struct text source, struc
 {
     *template = calloc(1, sizeof **template);
     if (!*template)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a chat template");
+        return error_memory(error, STATUS_RETRY, "a chat template");
     struct parser parser = {.template = *template, .lexer = {.arena = &(*template)->arena, .error = error}};
     if (parse_source(&parser, source)) {
         if ((*template)->n_words)
@@ -143,14 +143,13 @@ enum status template_render(const struct template *template, const struct value 
         if (out->failed)
             status = out->is_full ? error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
                                               "the rendered template has no room")
-                                  : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY,
-                                              "no memory for rendering a template");
+                                  : error_memory(error, STATUS_RETRY, "rendering a template");
     } else {
         status =
             rendering.failing.line ? error_prefix(error, "line %u", rendering.failing.line) : error->status;
     }
     if (status == STATUS_OK && rendering.content.failed)
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for rendering a template");
+        status = error_memory(error, STATUS_RETRY, "rendering a template");
     text_spans_finish(&rendering.content);
     buffer_finish(&rendering.text);
     arena_finish(&rendering.arena);

@@ -113,7 +113,7 @@ enum status charsmap_open(struct charsmap *charsmap, struct text bytes, struct e
     free(walk.states);
     free(walk.path);
     if (!has_memory)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for precompiled_charsmap");
+        return error_memory(error, STATUS_REFUSE, "precompiled_charsmap");
     return fault ? refuse_map(error, fault) : STATUS_OK;
 }
 

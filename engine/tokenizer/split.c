@@ -17,7 +17,7 @@ static enum status open_stages(struct splitter *splitter, struct error *error)
 {
     splitter->table = unicode_table_create();
     if (!splitter->table)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the table of characters");
+        return error_memory(error, STATUS_REFUSE, "the table of characters");
     for (size_t i = 0; i < splitter->definition->n_stages; i++) {
         struct split_stage *stage = &splitter->stages[splitter->n_stages++];
         stage->definition = *splitter->definition->stages[i];
@@ -39,7 +39,7 @@ enum status splitter_create(struct splitter **splitter, const struct splitter_de
     *splitter = NULL;
     struct splitter *opened = calloc(1, sizeof *opened);
     if (!opened)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a pre-tokenizer");
+        return error_memory(error, STATUS_REFUSE, "a pre-tokenizer");
     opened->definition = definition;
     opened->traits = definition->traits;
     opened->traits.name = name;

@@ -11,11 +11,6 @@ struct split_pattern {
     pcre2_match_context *context;
 };
 
-static enum status out_of_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a split pattern");
-}
-
 // --- Translation to PCRE2 of what tokenizers mean ---
 
 // PCRE2's \s includes U+180E, which lost the property White_Space in Unicode 6.3.
@@ -92,7 +87,7 @@ static enum status compile_expression(struct split_pattern *pattern, struct text
     pattern->code = pcre2_compile((PCRE2_SPTR)expression.data, expression.size,
                                   PCRE2_UTF | PCRE2_UCP | PCRE2_MATCH_INVALID_UTF, &code, &offset, NULL);
     if (!pattern->code && code == PCRE2_ERROR_HEAP_FAILED)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "a split pattern");
     if (!pattern->code) {
         char message[256];
         pcre2_get_error_message(code, (PCRE2_UCHAR *)message, sizeof message);
@@ -102,7 +97,7 @@ static enum status compile_expression(struct split_pattern *pattern, struct text
     pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE); // on failure matching is slower, not different
     pattern->context = pcre2_match_context_create(NULL);
     if (!pattern->context)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "a split pattern");
     pcre2_set_match_limit(pattern->context, UINT32_MAX);
     pcre2_set_depth_limit(pattern->context, UINT32_MAX);
     pcre2_set_heap_limit(pattern->context, UINT32_MAX);
@@ -118,7 +113,7 @@ enum status split_pattern_open(struct split_pattern **pattern, struct text expre
     struct split_pattern *opened = calloc(1, sizeof *opened);
     struct buffer rewritten = {0};
     rewrite_expression(expression, &rewritten);
-    enum status status = out_of_memory(error);
+    enum status status = error_memory(error, STATUS_REFUSE, "a split pattern");
     if (opened && !rewritten.failed)
         status =
             compile_expression(opened, (struct text){rewritten.data ? rewritten.data : "", rewritten.size},

@@ -514,8 +514,7 @@ enum status tokenizer_encode_around(const struct tokenizer *tokenizer, struct te
     text_spans_finish(&encoder.mapped);
     free(encoder.symbols);
     if (encoder.failed || ids->failed)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to tokenize %zu bytes",
-                         text.size);
+        return error_memory(error, STATUS_RETRY, "tokenizing %zu bytes", text.size);
     return STATUS_OK;
 }
 

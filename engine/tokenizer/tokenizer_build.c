@@ -592,9 +592,8 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     }
     if (!built) {
         tokenizer_close(created);
-        return created && error->status != STATUS_OK
-                   ? error->status
-                   : error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the tokenizer");
+        return created && error->status != STATUS_OK ? error->status
+                                                     : error_memory(error, STATUS_REFUSE, "the tokenizer");
     }
     created->splitter = vocabulary->splitter;
     created->splitter_after = vocabulary->splitter_after;

@@ -91,7 +91,7 @@ enum status tokenizer_encode_input(const struct tokenizer *tokenizer, const stru
     token_array_finish(&texts[0]);
     token_array_finish(&texts[1]);
     if (status == STATUS_OK && (ids->failed || (types && types->failed)))
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for the tokens of a text");
+        status = error_memory(error, STATUS_RETRY, "the tokens of a text");
     return status;
 }
 

@@ -180,7 +180,7 @@ enum status vocabulary_read_ends(struct arena *arena, const struct gguf *gguf, c
         return status;
     int32_t *read = arena_allocate_array(arena, array.n_items + 1, sizeof *read);
     if (!read)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
+        return error_memory(error, STATUS_REFUSE, "the vocabulary");
     for (size_t i = 0; i < array.n_items; i++)
         read[i] = (int32_t)gguf_array_integer(&array, i);
     *ids = read;

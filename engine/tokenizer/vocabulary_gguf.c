@@ -29,7 +29,7 @@ static enum status refuse_model_file(struct vocabulary_source *source, const cha
 
 static enum status out_of_memory(struct vocabulary_source *source)
 {
-    return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
+    return error_memory(source->error, STATUS_REFUSE, "the vocabulary");
 }
 
 // Reads an array of `n_items` (0: any number) strings or numbers; *found false: absent.

@@ -34,11 +34,6 @@ bool gguf_set_pieces(struct vocabulary *vocabulary, struct text model)
     return vocabulary->model != VOCABULARY_BPE;
 }
 
-static enum status out_of_memory(struct error *error)
-{
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
-}
-
 // An id of the vocabulary; *id is kept without such a key.
 static enum status read_id(const struct vocabulary *vocabulary, const struct gguf *gguf, const char *key,
                            int32_t *id, struct error *error)
@@ -141,14 +136,14 @@ static enum status keep_user_defined(const struct vocabulary *vocabulary, struct
     for (size_t i = 0; done && i < vocabulary->n_tokens; i++)
         if (vocabulary->flags[i] & TOKEN_USER_DEFINED && vocabulary->flags[i] & TOKEN_OF_MODEL)
             done = special_add(step->kept, vocabulary->texts[i], (int32_t)i, false);
-    return done ? STATUS_OK : out_of_memory(error);
+    return done ? STATUS_OK : error_memory(error, STATUS_REFUSE, "the vocabulary");
 }
 
 static enum status read_scores(struct vocabulary *vocabulary, struct error *error)
 {
     double *scores = arena_allocate_array(&vocabulary->arena, vocabulary->n_tokens, sizeof *scores);
     if (!scores)
-        return out_of_memory(error);
+        return error_memory(error, STATUS_REFUSE, "the vocabulary");
     for (size_t i = 0; i < vocabulary->n_tokens; i++) {
         scores[i] = vocabulary->scores[i];
         if (!isfinite(scores[i]))

@@ -22,7 +22,7 @@ enum status json_refuse(struct json_source *source, const char *what, struct tex
 
 enum status json_out_of_memory(struct json_source *source)
 {
-    return error_set(source->error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
+    return error_memory(source->error, STATUS_REFUSE, "the vocabulary");
 }
 
 enum status json_parse_file(struct json_source *source, const char *name, struct text text,

@@ -26,7 +26,7 @@ static int32_t kind_of(unsigned flags)
 
 static bool out_of_memory(struct error *error)
 {
-    error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the vocabulary");
+    error_memory(error, STATUS_REFUSE, "the vocabulary");
     return false;
 }
 

@@ -48,6 +48,16 @@ enum status error_set(struct error *error, enum status status, enum error_code c
     return status;
 }
 
+enum status error_memory(struct error *error, enum status status, const char *format, ...)
+{
+    char what[ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof(what), format, arguments);
+    va_end(arguments);
+    return error_set(error, status, ERROR_OUT_OF_MEMORY, "%s: out of memory", what);
+}
+
 enum status error_prefix(struct error *error, const char *format, ...)
 {
     char rest[ERROR_TEXT_BYTES];

@@ -61,6 +61,9 @@ struct error {
 enum status error_set(struct error *error, enum status status, enum error_code code, const char *format, ...)
     PRINTF_LIKE(4, 5);
 
+// The same for memory that cannot be allocated; the text is "FORMAT: out of memory".
+enum status error_memory(struct error *error, enum status status, const char *format, ...) PRINTF_LIKE(3, 4);
+
 // Prepends "context: " to the text, for a caller that knows the file or job. Returns the status.
 enum status error_prefix(struct error *error, const char *format, ...) PRINTF_LIKE(2, 3);
 

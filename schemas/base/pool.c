@@ -277,8 +277,7 @@ enum status pool_create(struct pool **out, int n_threads, struct error *error)
     if (!pool || !threads) {
         free(pool);
         free(threads);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a pool of %d threads",
-                         n_threads);
+        return error_memory(error, STATUS_REFUSE, "a pool of %d threads", n_threads);
     }
     memset(pool, 0, sizeof *pool);
     memset(threads, 0, (size_t)n_threads * sizeof *threads);

@@ -12,8 +12,8 @@
 
 static enum status refuse_memory(const struct parquet_builder *builder, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "writing column \"%.*s\": out of memory",
-                     (int)builder->name.size, builder->name.data);
+    return error_memory(error, STATUS_REFUSE, "writing column \"%.*s\"", (int)builder->name.size,
+                        builder->name.data);
 }
 
 void parquet_builder_finish(struct parquet_builder *builder)

@@ -7,8 +7,8 @@ static enum status refuse_page(const struct parquet_cursor *cursor, const char *
 
 static enum status refuse_memory(const struct parquet_cursor *cursor, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: column \"%s\": a value: out of memory",
-                     cursor->pages.name, cursor->pages.column);
+    return error_memory(error, STATUS_REFUSE, "%s: column \"%s\": a value", cursor->pages.name,
+                        cursor->pages.column);
 }
 
 void parquet_cursor_start(struct parquet_cursor *cursor, const struct parquet_chunk *chunk)

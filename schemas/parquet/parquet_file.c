@@ -18,7 +18,7 @@ struct parquet_file {
 
 static enum status refuse_memory(const char *name, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory", name);
+    return error_memory(error, STATUS_REFUSE, "%s: reading", name);
 }
 
 static enum status prepare_columns(struct parquet_file *file, struct error *error)

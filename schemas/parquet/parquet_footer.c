@@ -18,8 +18,7 @@ static enum status refuse_footer(const char *name, const char *what, struct erro
 
 static enum status refuse_memory(const char *name, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading its footer: out of memory",
-                     name);
+    return error_memory(error, STATUS_REFUSE, "%s: reading its footer", name);
 }
 
 bool parquet_read_at(int fd, int64_t offset, char *bytes, size_t size, size_t *n_read)

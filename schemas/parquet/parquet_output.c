@@ -35,7 +35,7 @@ struct parquet_output {
 
 static enum status refuse_memory(const struct parquet_output *output, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory", output->name);
+    return error_memory(error, STATUS_REFUSE, "%s: writing", output->name);
 }
 
 static enum status write_bytes(struct parquet_output *output, const void *bytes, size_t size,
@@ -140,8 +140,7 @@ enum status parquet_output_open(struct parquet_output **output, const struct par
 {
     struct parquet_output *opened = calloc(1, sizeof *opened);
     if (!opened)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: writing: out of memory",
-                         target->name);
+        return error_memory(error, STATUS_REFUSE, "%s: writing", target->name);
     opened->file = target->file;
     opened->spool.fd = -1;
     enum status status = copy_columns(opened, target, error);

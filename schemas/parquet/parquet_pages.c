@@ -42,8 +42,7 @@ enum status parquet_pages_refuse(const struct parquet_pages *pages, int64_t offs
 
 static enum status refuse_memory(const struct parquet_pages *pages, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: column \"%s\": a page: out of memory",
-                     pages->name, pages->column);
+    return error_memory(error, STATUS_REFUSE, "%s: column \"%s\": a page", pages->name, pages->column);
 }
 
 // ---- bytes of the chunk ----

@@ -18,8 +18,7 @@ enum status parquet_parts_read(struct parquet_parts *parts, const struct parquet
 {
     *parts = (struct parquet_parts){.items = calloc(n, sizeof *parts->items)};
     if (!parts->items)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
-                         inputs[0].name);
+        return error_memory(error, STATUS_REFUSE, "%s: reading", inputs[0].name);
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < n; i++) {
         struct parquet_part *part = &parts->items[i];

@@ -350,7 +350,7 @@ enum status parquet_schema_read(struct parquet_schema *schema, struct text eleme
         schema->physicals = arena_allocate_array(arena, n_leaves + 1, sizeof *schema->physicals);
     }
     if (!list || !schema->columns || !schema->physicals)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "its schema: out of memory");
+        return error_memory(error, STATUS_REFUSE, "its schema");
     for (size_t i = 0; i < n; i++)
         if (list[i].physical >= 0)
             schema->physicals[schema->n_leaves++] = (enum parquet_physical)list[i].physical;

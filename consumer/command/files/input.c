@@ -204,8 +204,8 @@ static enum status read_groups(struct input *input, struct input_group *group, s
             status = input_lines_next(&input->lines, &line, error);
         more = more && status == STATUS_OK && line.data;
         if (more && !input_line_is_blank(line) && !add_line(input, group, dataset, line))
-            status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
-                               input->name, (long long)input->lines.number);
+            status = error_memory(error, STATUS_RETRY, "%s: line %lld", input->name,
+                                  (long long)input->lines.number);
         if (status != STATUS_OK || group->n == 0 || (more && group->n < INPUT_GROUP_JOBS))
             continue;
         status = submit(context, group->submissions, group->n, error);
@@ -226,8 +226,7 @@ enum status input_read(struct input *input, struct text dataset,
 {
     struct input_group *group = calloc(1, sizeof *group);
     if (!group)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
-                         input->name);
+        return error_memory(error, STATUS_REFUSE, "%s: reading", input->name);
     enum status status = read_groups(input, group, dataset, submit, context, error);
     arena_finish(&group->arena);
     free(group);

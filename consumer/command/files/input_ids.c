@@ -189,8 +189,7 @@ static bool id_of(const struct input_lines *lines, struct text line, struct text
 
 static enum status out_of_memory(const struct input_lines *lines, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: comparing custom_ids: out of memory",
-                     lines->source->name);
+    return error_memory(error, STATUS_REFUSE, "%s: comparing custom_ids", lines->source->name);
 }
 
 // `is_made`, `first_is_made`: the second or first line has no id, and is named by its number.

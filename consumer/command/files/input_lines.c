@@ -9,8 +9,7 @@ enum status input_lines_open(struct input_lines *lines, struct input_source *sou
 {
     *lines = (struct input_lines){.source = source, .bytes = malloc(INPUT_BUFFER_BYTES)};
     if (!lines->bytes)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: reading: out of memory",
-                         source->name);
+        return error_memory(error, STATUS_REFUSE, "%s: reading", source->name);
     return input_source_rewind(source, error);
 }
 
@@ -105,8 +104,8 @@ enum status input_lines_next(struct input_lines *lines, struct text *line, struc
         else
             keep_bytes(lines, bytes, taken);
         if (lines->kept.failed || lines->tail.failed)
-            return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "%s: line %lld: out of memory",
-                             lines->source->name, (long long)lines->number + 1);
+            return error_memory(error, STATUS_RETRY, "%s: line %lld", lines->source->name,
+                                (long long)lines->number + 1);
         if (!feed && n)
             continue;
         *line = whole ? (struct text){bytes, taken} : (struct text){lines->kept.data, lines->kept.size};

@@ -118,8 +118,7 @@ static enum status gzip_open(struct input_source *source, struct error *error)
         return STATUS_OK;
     free(source->gzip);
     source->gzip = NULL;
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: decompressing: out of memory",
-                     source->name);
+    return error_memory(error, STATUS_REFUSE, "%s: decompressing", source->name);
 }
 
 static enum status gzip_fill(struct input_source *source, struct error *error)

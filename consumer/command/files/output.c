@@ -20,7 +20,7 @@ enum status output_add(struct output *output, struct text record, struct error *
     struct job *job = job_create();
     enum status status = STATUS_OK;
     if (!job)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "reading a result: out of memory");
+        return error_memory(error, STATUS_RETRY, "reading a result");
     if (!encoding_detect((struct text){0}, record, &encoding))
         status = error_set(error, STATUS_REJECT, ERROR_INVALID_ENCODING,
                            "a result of %zu bytes is neither JSON nor msgpack", record.size);
@@ -37,7 +37,7 @@ enum status output_add(struct output *output, struct text record, struct error *
         output->n_cancelled += job->result.status == RESULT_CANCELLED;
         output->n_may_pass += job->result.status == RESULT_FAILED && error_may_pass(job->result.error.code);
         if (output->line.failed)
-            status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "writing a result: out of memory");
+            status = error_memory(error, STATUS_RETRY, "writing a result");
         else if (fwrite(output->line.data, 1, output->line.size, file->file) != output->line.size)
             status =
                 error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", file->name, strerror(errno));

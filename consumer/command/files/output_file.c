@@ -164,7 +164,7 @@ static enum status open_output(struct output_file *output, const char *path, boo
     bool standard = strcmp(path, "-") == 0;
     *output = (struct output_file){.name = strdup(standard ? "standard output" : path), .is_part = is_part};
     if (!output->name)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+        return error_memory(error, STATUS_REFUSE, "%s", path);
     enum status status = STATUS_OK;
     if (standard)
         output->file = stdout;

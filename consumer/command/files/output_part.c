@@ -34,7 +34,7 @@ enum status output_part_open(struct output_part *part, const char *path, struct 
     if (asprintf(&part->state_path, "%s.state", part->file.temporary) >= 0)
         return STATUS_OK;
     part->state_path = NULL;
-    return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+    return error_memory(error, STATUS_REFUSE, "%s", path);
 }
 
 // ---- the state ----
@@ -102,7 +102,7 @@ static enum status write_state(struct output_part *part, struct error *error)
 {
     char *new_path;
     if (asprintf(&new_path, "%s.new", part->state_path) < 0)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "%s: out of memory", part->state_path);
+        return error_memory(error, STATUS_REFUSE, "%s", part->state_path);
     struct buffer content = {0};
     buffer_add_string(&content, "{\"made_by\":");
     json_encode_string(text_from_string(part->made_by), &content);
@@ -110,8 +110,7 @@ static enum status write_state(struct output_part *part, struct error *error)
                       ",\"n_lines\":%" PRId64 ",\"n_failed\":%" PRId64 ",\"n_bytes\":%" PRId64
                       ",\"input\":\"%016" PRIx64 "\"}\n",
                       part->state.n_lines, part->state.n_failed, part->state.n_bytes, part->state.input);
-    enum status status = content.failed ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                                                    "%s: out of memory", part->state_path)
+    enum status status = content.failed ? error_memory(error, STATUS_REFUSE, "%s", part->state_path)
                                         : write_file(new_path, &content, error);
     if (status == STATUS_OK && rename(new_path, part->state_path) != 0)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: renaming: %s", new_path, strerror(errno));

@@ -43,7 +43,7 @@ static enum status read_documents(const struct value *object, struct arena *aren
                          "expected \"document\", or a list \"documents\" that is not empty");
     decoded->documents = arena_allocate_array(arena, n, sizeof *decoded->documents);
     if (!decoded->documents)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the documents of a line");
+        return error_memory(error, STATUS_REFUSE, "the documents of a line");
     decoded->is_single = one != NULL;
     decoded->n_documents = n;
     for (size_t i = 0; i < n; i++)

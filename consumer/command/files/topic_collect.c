@@ -34,7 +34,7 @@ static enum status receive_decoded(const struct collected_topic *reading, const 
     struct error ignored;
     struct job *job = job_create();
     if (!job)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "collecting a result: out of memory");
+        return error_memory(error, STATUS_REFUSE, "collecting a result");
     enum status status = STATUS_OK;
     if (encoding_detect(record->content_type, record->value, &encoding)) {
         enum status decoded = reading->results ? result_decode(job, record->value, encoding, &ignored)

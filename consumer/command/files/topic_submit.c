@@ -102,7 +102,7 @@ static enum status commit_marker(struct topic_submit *submit, const struct marke
     }
     bool has_search = submit->search.is_done && records[1].value.size <= MARKER_SEARCH_BYTES_MAX;
     enum status status =
-        failed ? error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a progress marker")
+        failed ? error_memory(error, STATUS_REFUSE, "a progress marker")
                : kafka_producer_commit(submit->producer, records, 1 + has_search, COMMIT_TIMEOUT_MS, error);
     for (size_t i = 0; i < 4; i++)
         buffer_finish(&buffers[i]);
@@ -263,7 +263,7 @@ static enum status search_record(void *context, const struct record *record, str
                          "submission: give this input another name",
                          (int)record->partition, (long long)record->offset);
     if (dataset.size && !add_unmarked(search, dataset))
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
+        return error_memory(error, STATUS_REFUSE, "the names of datasets");
     return STATUS_OK;
 }
 

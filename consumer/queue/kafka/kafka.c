@@ -500,7 +500,7 @@ enum status kafka_transport_open(struct transport **transport, const struct kafk
     *transport = NULL;
     struct kafka_transport *kafka = calloc(1, sizeof *kafka);
     if (!kafka)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the transport");
+        return error_memory(error, STATUS_REFUSE, "the transport");
     kafka->base.impl = &kafka_impl;
     kafka->config = config;
     kafka->identity.slot.file = kafka->intake.wake_file = -1;

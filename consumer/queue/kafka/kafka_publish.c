@@ -226,7 +226,7 @@ static enum status encode_result(struct kafka_transport *kafka, const struct job
     if (!kafka->publishing.scratch.value.failed)
         return STATUS_OK;
     kafka->publishing.scratch.value.failed = false;
-    return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode a result");
+    return error_memory(error, STATUS_RETRY, "encoding a result");
 }
 
 // A job without a key gets its id as key: a compacted topic refuses records without a key.
@@ -483,7 +483,7 @@ enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job
                       (struct text){kafka->publishing.scratch.value.data,
                                     kafka->publishing.scratch.value.size})) {
         kafka->publishing.scratch.value.failed = false;
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory for a dead letter");
+        return error_memory(error, STATUS_RETRY, "a dead letter");
     }
     job_fail(job, refused);
     return STATUS_OK;

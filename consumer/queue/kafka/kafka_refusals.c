@@ -16,7 +16,7 @@ enum status kafka_refusals_begin(struct kafka_refusals *refusals, size_t n_jobs,
     refusals->n_records = 0;
     refusals->named = calloc(n_jobs + 1, sizeof *refusals->named);
     if (!refusals->named)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
+        return error_memory(error, STATUS_RETRY, "committing %zu jobs", n_jobs);
     refusals->commit_id++;
     refusals->n_jobs = n_jobs;
     refusals->is_alone = refusals->is_exact = false;

@@ -151,7 +151,7 @@ static enum status choose_actions(struct kafka_transport *kafka, struct job *con
     struct transaction *transaction = &kafka->publishing.transaction;
     transaction->entries = calloc(n_jobs + 1, sizeof *transaction->entries);
     if (!transaction->entries)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
+        return error_memory(error, STATUS_RETRY, "committing %zu jobs", n_jobs);
     for (size_t i = 0; i < n_jobs; i++) {
         struct partition *partition = runs_in(kafka, jobs[i]);
         if (find_unacknowledged(transaction, jobs[i])) {
@@ -236,7 +236,7 @@ static enum status add_offset(struct kafka_transport *kafka, struct partition *p
         kafka->publishing.scratch.map.failed ? NULL : malloc(kafka->publishing.scratch.map.size + 1);
     if (!metadata) {
         kafka->publishing.scratch.map.failed = false;
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to encode an offset map");
+        return error_memory(error, STATUS_RETRY, "encoding an offset map");
     }
     memcpy(metadata, kafka->publishing.scratch.map.data, kafka->publishing.scratch.map.size + 1);
     rd_kafka_topic_partition_t *offset =
@@ -309,8 +309,7 @@ static enum status add_unacknowledged(struct transaction *transaction, struct er
     struct transaction_entry *unacknowledged =
         realloc(transaction->unacknowledged, (n_entries + 1) * sizeof *unacknowledged);
     if (!unacknowledged)
-        return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY,
-                         "no memory to remember what was published");
+        return error_memory(error, STATUS_RESTART, "remembering what was published");
     for (size_t i = 0; i < transaction->n_entries; i++)
         unacknowledged[transaction->n_unacknowledged++] = transaction->entries[i];
     transaction->unacknowledged = unacknowledged;
@@ -642,7 +641,7 @@ static enum status commit_jobs(struct kafka_transport *kafka, struct job *const 
         return status;
     enum commit_action *actions = calloc(n_jobs + 1, sizeof *actions);
     if (!actions)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to commit %zu jobs", n_jobs);
+        return error_memory(error, STATUS_RETRY, "committing %zu jobs", n_jobs);
     kafka_refresh_membership(kafka);
     status = kafka_refusals_begin(&kafka->publishing.refusals, n_jobs, error);
     if (status == STATUS_OK)

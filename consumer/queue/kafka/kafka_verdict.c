@@ -150,7 +150,7 @@ enum status kafka_verdict_keep(struct kafka_transport *kafka, rd_kafka_topic_par
     struct scanning scanning = {kafka->config, firsts};
     status = firsts ? kafka_undecided_scan(kafka->config, from, undecided, SCAN_TIMEOUT_MS, take_record,
                                            &scanning, error)
-                    : error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to read records");
+                    : error_memory(error, STATUS_RETRY, "reading records");
     if (status == STATUS_OK)
         sort_out(kafka, undecided, firsts, is_first, n_others);
     rd_kafka_topic_partition_list_destroy(from);

@@ -216,7 +216,7 @@ static enum status read_bytes(struct bytes *bytes, int64_t offset, struct text t
     bool has_memory = !decoded.failed || decoded.is_full;
     buffer_finish(&decoded);
     if (!has_memory)
-        return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to read a list of suspects");
+        return error_memory(error, STATUS_RETRY, "reading a list of suspects");
     uint32_t crc = whole ? (uint32_t)get_integer(bytes, CRC_BYTES) : 0;
     if (!whole || crc != offset_map_crc(offset, bytes->data + CRC_BYTES, bytes->size - CRC_BYTES))
         return refuse_metadata(error, offset, "has a damaged list of suspects");

@@ -32,9 +32,8 @@ enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32
         __builtin_mul_overflow(n_blocks, block_bytes, &bytes) || bytes > SIZE_MAX || (n_parts > 1 && !sums) ||
         posix_memalign(&memory, 64, bytes) != 0) {
         free(sums);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
-                         "no memory for products of %d rows of %d inputs", (int)n_rows_max,
-                         (int)n_inputs_max);
+        return error_memory(error, STATUS_REFUSE, "products of %d rows of %d inputs", (int)n_rows_max,
+                            (int)n_inputs_max);
     }
     prepared->memory = memory;
     prepared->sums = sums;

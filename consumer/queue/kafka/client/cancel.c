@@ -8,11 +8,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static enum status refuse_memory(struct error *error)
-{
-    return error_set(error, STATUS_RESTART, ERROR_OUT_OF_MEMORY, "no memory to remember a cancellation");
-}
-
 // ---- records ----
 
 void cancel_encode(const struct cancel *cancel, struct buffer *key, struct buffer *value)
@@ -88,7 +83,7 @@ static enum status read_ends(const struct value *value, struct arena *arena, str
                          CANCEL_ENDS_MAX);
     cancel->ends = arena_allocate(arena, ((size_t)ends->array.n_items + 1) * sizeof *cancel->ends);
     if (!cancel->ends)
-        return refuse_memory(error);
+        return error_memory(error, STATUS_RESTART, "remembering a cancellation");
     for (size_t i = 0; i < (size_t)ends->array.n_items; i++) {
         const struct value *end = &ends->array.items[i];
         if (end->kind != VALUE_INTEGER || end->integer < 0)
@@ -166,7 +161,7 @@ static enum status add_item(struct cancel_set *set, struct cancel_item *item, st
     char *dataset_copy = arena_copy(&set->arena, dataset.data, dataset.size);
     char *job_copy = arena_copy(&set->arena, job_id.data, job_id.size);
     if (!dataset_copy || !job_copy)
-        return refuse_memory(error);
+        return error_memory(error, STATUS_RESTART, "remembering a cancellation");
     *item = (struct cancel_item){.dataset = {dataset_copy, dataset.size},
                                  .job_id = {job_copy, job_id.size},
                                  .at_s = CANCEL_NEVER,
@@ -189,7 +184,7 @@ static enum status keep_ends(struct cancel_set *set, struct cancel_item *item, c
         item->n_ends = item->n_ends_max = 0;
         item->ends = arena_allocate(&set->arena, (size_t)cancel->n_ends * sizeof *item->ends);
         if (!item->ends)
-            return refuse_memory(error);
+            return error_memory(error, STATUS_RESTART, "remembering a cancellation");
         item->n_ends_max = cancel->n_ends;
     }
     item->n_ends = cancel->n_ends;
@@ -201,7 +196,7 @@ static enum status keep_ends(struct cancel_set *set, struct cancel_item *item, c
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, struct error *error)
 {
     if (2 * (set->n_items + 1) > set->capacity && !grow_set(set))
-        return refuse_memory(error);
+        return error_memory(error, STATUS_RESTART, "remembering a cancellation");
     struct cancel_item *item = find_slot(set, cancel->dataset, cancel->job_id);
     if (cancel->at_s == CANCEL_NEVER) {
         if (item->dataset.data)
@@ -228,7 +223,7 @@ enum status cancel_set_put_submission(struct cancel_set *set, struct text datase
                                       struct error *error)
 {
     if (2 * (set->n_items + 1) > set->capacity && !grow_set(set))
-        return refuse_memory(error);
+        return error_memory(error, STATUS_RESTART, "remembering a cancellation");
     struct cancel_item *item = find_slot(set, dataset, (struct text){0});
     if (!item->dataset.data && (created_s == CANCEL_NEVER || !has_room(set, false)))
         return STATUS_OK;

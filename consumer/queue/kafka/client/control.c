@@ -42,7 +42,7 @@ static enum status take_marker(struct control_reading *reading, const struct rec
     uint64_t n_before;
     if (is_of_topic && !occurrences_count(&control->marked, hash_dataset(marker.dataset), &n_before)) {
         arena_finish(&arena);
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for the names of datasets");
+        return error_memory(error, STATUS_REFUSE, "the names of datasets");
     }
     if (is_of_topic && text_equal(marker.dataset, reading->dataset)) {
         arena_finish(&control->arena);

@@ -226,8 +226,7 @@ static enum status read_whole(struct topic_reading *reading, const struct kafka_
     if (status == STATUS_OK) {
         reading->unread = calloc((size_t)reading->n_partitions, sizeof *reading->unread);
         if (!reading->unread)
-            status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to read topic %s",
-                               reading->topic);
+            status = error_memory(error, STATUS_REFUSE, "reading topic %s", reading->topic);
     }
     if (status == STATUS_OK)
         status = begin_reading(reading, end, error);
@@ -447,7 +446,7 @@ static enum status send_cancel(struct kafka_producer *producer, const struct can
     buffer_clear(value);
     cancel_encode(cancel, key, value);
     if (key->failed || value->failed)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to cancel");
+        return error_memory(error, STATUS_REFUSE, "cancelling");
     struct kafka_record record = {.key = {key->data, key->size}, .value = {value->data, value->size}};
     return kafka_producer_send(producer, &record, error);
 }

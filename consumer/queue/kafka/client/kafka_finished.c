@@ -109,7 +109,7 @@ enum status kafka_finished_read(struct kafka_finished *finished, const struct ka
     if (status == STATUS_OK) {
         finished->maps = calloc((size_t)finished->n_partitions, sizeof *finished->maps);
         if (!finished->maps)
-            status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for offset maps");
+            status = error_memory(error, STATUS_REFUSE, "offset maps");
     }
     if (status == STATUS_OK)
         status = read_maps(finished, config, error);

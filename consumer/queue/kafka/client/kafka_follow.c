@@ -50,8 +50,7 @@ static enum status grow_partitions(struct followed_topic *topic, int32_t n_parti
     struct followed_partition *partitions =
         realloc(topic->partitions, (size_t)n_partitions * sizeof *topic->partitions);
     if (!partitions)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to follow topic %s",
-                         topic->name);
+        return error_memory(error, STATUS_REFUSE, "following topic %s", topic->name);
     for (int32_t i = topic->n_partitions; i < n_partitions; i++)
         partitions[i] = (struct followed_partition){.next = OFFSET_UNKNOWN, .last_offset = -1};
     topic->partitions = partitions;
@@ -155,7 +154,7 @@ enum status kafka_follow_open(struct kafka_follow **follow, const struct kafka_c
     assert(n_topics <= FOLLOW_TOPICS_MAX);
     struct kafka_follow *opened = *follow = calloc(1, sizeof *opened);
     if (!opened)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory to follow topics");
+        return error_memory(error, STATUS_REFUSE, "following topics");
     enum status status = open_handle(&opened->admin, config, KAFKA_ADMIN, error);
     for (size_t i = 0; i < n_topics && status == STATUS_OK; i++)
         status = open_topic(opened, topics[i], start, context, error);

@@ -86,7 +86,7 @@ static enum status open_client(struct kafka_metadata *metadata, struct error *er
 {
     struct kafka_metadata_client *client = calloc(1, sizeof *client);
     if (!client)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a client of Kafka");
+        return error_memory(error, STATUS_REFUSE, "a client of Kafka");
     rd_kafka_conf_t *conf = kafka_conf_create(metadata->config, KAFKA_ADMIN, CLIENT_ID, error);
     if (conf)
         rd_kafka_conf_set(conf, "socket.timeout.ms", ANSWER_TIMEOUT_MS_TEXT, NULL, 0);

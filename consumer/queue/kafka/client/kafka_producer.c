@@ -121,7 +121,7 @@ static enum status allocate_producer(struct kafka_producer **producer, const cha
 {
     *producer = calloc(1, sizeof **producer);
     if (!*producer)
-        return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "no memory for a producer");
+        return error_memory(error, STATUS_REFUSE, "a producer");
     **producer = (struct kafka_producer){.topic_name = topic, .last_partition = -1, .last_offset = -1};
     (*producer)->handle.owner = *producer;
     return STATUS_OK;

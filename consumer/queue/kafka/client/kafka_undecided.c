@@ -179,7 +179,7 @@ enum status kafka_undecided_scan(const struct kafka_config *config,
     enum scan_state *states = calloc((size_t)list->cnt + 1, sizeof *states);
     enum status status = STATUS_OK;
     if (!scan || !states)
-        status = error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to read undecided records");
+        status = error_memory(error, STATUS_RETRY, "reading undecided records");
     if (status == STATUS_OK)
         status = open_scan(&handle, config, from, error);
     if (status == STATUS_OK) {

@@ -243,7 +243,7 @@ static enum status decode_bitmap(int64_t offset, struct text metadata, struct bu
     struct text digits = {metadata.data + tag_size, metadata.size - tag_size};
     if (!base64_decode(digits, bytes)) {
         if (bytes->failed)
-            return error_set(error, STATUS_RETRY, ERROR_OUT_OF_MEMORY, "no memory to read an offset map");
+            return error_memory(error, STATUS_RETRY, "reading an offset map");
         return refuse_metadata(error, offset, "is a damaged offset map: it is not base64");
     }
     if (bytes->size < CRC_BYTES)
