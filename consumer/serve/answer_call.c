@@ -86,7 +86,7 @@ static bool write_records(struct call *call, const char *id, const struct value 
                           struct records *records)
 {
     const struct value *list = list_of_prompts(object);
-    char name[SERVE_ID_BYTES + 8];
+    char name[SERVE_ID_BYTES + 24];
     records->n = list ? list->array.n_items : 1;
     records->bytes.size_max = CALL_BODY_BYTES_MAX;
     if (records->n > PENDING_JOBS_MAX) {
