@@ -173,13 +173,15 @@ static enum layer_slot norm_of_gates(const struct weight_loading *loading, const
     return shares ? SLOT_ATTN_NORM : SLOT_COUNT;
 }
 
-// Experts beside an MLP have a norm of their own.
+// Gates, and projections up that a gate's result is multiplied by. Experts beside an MLP have a norm of their own.
 static bool is_of_gates(const struct model_layer *tensors, enum layer_slot slot)
 {
-    bool is_expert = slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_SHARED_GATE ||
-                     slot == SLOT_SHARED_UP;
-    return slot == SLOT_FFN_GATE || (slot == SLOT_FFN_UP && tensors->tensors[SLOT_FFN_GATE].data) ||
-           (is_expert && !tensors->tensors[SLOT_FFN_NORM_2].data);
+    const struct tensor *of = tensors->tensors;
+    const bool is_expert = slot == SLOT_GATE_EXPERTS || slot == SLOT_SHARED_GATE ||
+                           (slot == SLOT_UP_EXPERTS && of[SLOT_GATE_EXPERTS].data) ||
+                           (slot == SLOT_SHARED_UP && of[SLOT_SHARED_GATE].data);
+    return slot == SLOT_FFN_GATE || (slot == SLOT_FFN_UP && of[SLOT_FFN_GATE].data) ||
+           (is_expert && !of[SLOT_FFN_NORM_2].data);
 }
 
 // An absent tensor has no items.
