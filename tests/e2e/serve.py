@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import time
 
+import tiny_model
 from session import DEADLINE_S, case, is_wide, varied_jobs
 
 SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
@@ -495,6 +496,22 @@ def a_completion_is_answered_and_its_stream_has_the_same_text(test):
             without = server.ask("POST", path, {**body, "stream": True})[1]
             assert texts_of(without)[1] is None and b'"usage"' not in without
         assert test.query("SELECT count(*) FROM datasets") == [(0,)]  # read and deleted
+
+
+@case
+def a_server_of_an_embedding_model_answers_requests_and_batches_with_vectors(test):
+    tiny_model.write(test.model, more_keys={"llama.pooling_type": tiny_model.value(tiny_model.UINT32, 1)})
+    bodies = [{"model": "tiny", "input": ["the water", "winter"]}, {"model": "tiny", "input": "the water", "dimensions": 3}]
+    lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/embeddings", "body": body} for i, body in enumerate(bodies)]
+    test.write("in.jsonl", lines)
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", "other.db")
+    expected = {line["custom_id"]: line["response"]["body"]["data"] for line in test.answers()}
+    with serving(test) as server:
+        assert {str(i): server.post("/v1/embeddings", body)["data"] for i, body in enumerate(bodies)} == expected
+        batch = server.wait_for(server.create(server.upload(lines), endpoint="/v1/embeddings"))
+        assert {line["custom_id"]: line["response"]["body"]["data"] for line in server.lines(batch["output_file_id"])} == expected
+        server.refuse(400, "POST", "/v1/chat/completions", chat(1)["body"])
+    assert len(expected["0"]) == 2 and len(expected["1"][0]["embedding"]) == 3, expected
 
 
 @case
