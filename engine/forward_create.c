@@ -260,52 +260,27 @@ struct matrix_plan {
 
 enum { MATRICES = sizeof(struct forward_matrices) / sizeof(struct matrix *) };
 
-static void plan_matrices(const struct model *model, const struct forward_limits *limits,
-                          struct matrix_plan plans[MATRICES])
-{
-    const struct model_shape *shape = &model->shape;
-    int64_t rows = limits->n_tokens_max, outputs = limits->n_outputs_max;
-    int64_t pairs = shape->experts.n ? rows * shape->experts.n_used : 0;
-    int64_t n_embd = shape->n_embd,
-            heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
-    bool beside = model->family->experts_beside_mlp && shape->experts.n;
-    bool any_dense = beside, gated = false;
-    for (int32_t i = 0; i < shape->n_layers; i++) {
-        any_dense = any_dense || (model->layers[i].n_ff && !model->layers[i].sparse);
-        gated = gated || model->layers[i].tensors[SLOT_FFN_GATE].data;
-    }
-    int64_t n_ff = any_dense ? shape->n_ff : 0;
-    bool plain = model->family->experts_plain;
-    int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers, altup = shape->altup.n;
-    int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
-    bool shared = shape->experts.n_ff_shared;
-    const struct recurrent_shape *recurrent = &shape->recurrent;
-    int64_t inner = recurrent->n_layers ? recurrent->inner : 0,
-            n_channels = recurrent->n_layers ? recurrent->n_channels : 0;
-    bool is_delta = recurrent->kind == RECURRENT_DELTA, is_short = recurrent->kind == RECURRENT_SHORT,
-         is_selective = recurrent->kind == RECURRENT_SELECTIVE;
-    bool together = false; // a layer with attention and a recurrence
-    for (int32_t i = 0; i < shape->n_layers; i++)
-        together = together || (model->layers[i].attends && model->layers[i].recurrent);
-    int64_t queries_gates = shape->attention.gated ? 2 * heads_out : 0;
-    int64_t gates = queries_gates || model->layers[0].tensors[SLOT_ATTN_GATE].data ? heads_out : 0;
-    bool has_router = model->layers[shape->n_layers - 1].tensors[SLOT_SHARED_ROUTER].data;
-    int i = 0;
+struct matrix_plans {
+    struct matrix_plan *items;
+    int n;
+};
+
 #define PLAN(field, n_rows, n_cols)                                                                          \
-    plans[i++] = (struct matrix_plan){offsetof(struct forward_matrices, field), n_rows, n_cols}
-    PLAN(x, rows, n_embd);
-    PLAN(normed, rows, n_embd);
-    PLAN(branch, rows, n_embd);
-    PLAN(q, rows, (int64_t)shape->attention.n_heads * shape->attention.key_dim);
-    PLAN(k, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim);
-    PLAN(v, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim);
-    PLAN(heads, rows, heads_out);
-    PLAN(latent.rope, rows, latent ? shape->rope.n_dims : 0);
-    PLAN(latent.query, rows, shape->latent.query_dim);
-    PLAN(latent.head_queries, rows, shape->attention.n_heads * queries);
-    PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
-    PLAN(gated.query_gate, rows, queries_gates);
-    PLAN(gated.gate, rows, gates);
+    plans->items[plans->n++] = (struct matrix_plan)                                                          \
+    {                                                                                                        \
+        offsetof(struct forward_matrices, field), n_rows, n_cols                                             \
+    }
+
+static void plan_recurrent(const struct model *model, int64_t rows, struct matrix_plans *plans)
+{
+    const struct recurrent_shape *recurrent = &model->shape.recurrent;
+    const int64_t inner = recurrent->n_layers ? recurrent->inner : 0,
+                  n_channels = recurrent->n_layers ? recurrent->n_channels : 0;
+    const bool is_delta = recurrent->kind == RECURRENT_DELTA, is_short = recurrent->kind == RECURRENT_SHORT,
+               is_selective = recurrent->kind == RECURRENT_SELECTIVE;
+    bool together = false; // a layer with attention and a recurrence
+    for (int32_t i = 0; i < model->shape.n_layers; i++)
+        together = together || (model->layers[i].attends && model->layers[i].recurrent);
     PLAN(state.input, rows, n_channels);
     PLAN(state.convolved, rows, is_short ? 0 : n_channels);
     PLAN(state.gate, rows, is_short ? 0 : inner);
@@ -316,9 +291,16 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(state.step_low, rows, is_selective ? recurrent->rank : 0);
     PLAN(state.b, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
     PLAN(state.c, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
-    PLAN(state.branch, rows, together ? n_embd : 0);
-    PLAN(gate, rows, gated ? n_ff : 0);
-    PLAN(up, rows, n_ff);
+    PLAN(state.branch, rows, together ? model->shape.n_embd : 0);
+}
+
+static void plan_experts(const struct model *model, int64_t rows, struct matrix_plans *plans)
+{
+    const struct model_shape *shape = &model->shape;
+    const int64_t pairs = shape->experts.n ? rows * shape->experts.n_used : 0, n_embd = shape->n_embd;
+    const bool plain = model->family->experts_plain, shared = shape->experts.n_ff_shared,
+               beside = model->family->experts_beside_mlp && shape->experts.n,
+               has_router = model->layers[shape->n_layers - 1].tensors[SLOT_SHARED_ROUTER].data;
     PLAN(experts.router, rows, shape->experts.n);
     PLAN(experts.pair_gate, pairs, pairs && !plain ? shape->experts.n_ff : 0);
     PLAN(experts.pair_up, pairs, pairs ? shape->experts.n_ff : 0);
@@ -327,6 +309,14 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(experts.shared_up, rows, shape->experts.n_ff_shared);
     PLAN(experts.shared, rows, shared || beside ? n_embd : 0);
     PLAN(experts.shared_router, rows, has_router ? 1 : 0);
+}
+
+// Matrices of per-layer embeddings and of several residual streams (Gemma 3n).
+static void plan_streams(const struct model_shape *shape, int64_t rows, int64_t outputs,
+                         struct matrix_plans *plans)
+{
+    const int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers, altup = shape->altup.n,
+                  n_embd = shape->n_embd;
     PLAN(altup.streams, rows, altup * n_embd);
     PLAN(altup.predictions, rows, altup * n_embd);
     PLAN(altup.modalities, rows, altup);
@@ -340,14 +330,52 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(input.own, rows, shape->n_layer_input);
     PLAN(input.gate, rows, shape->n_layer_input);
     PLAN(input.own_outputs, outputs, shape->n_layer_input);
+}
+
+static void plan_matrices(const struct model *model, const struct forward_limits *limits,
+                          struct matrix_plan items[MATRICES])
+{
+    const struct model_shape *shape = &model->shape;
+    int64_t rows = limits->n_tokens_max, outputs = limits->n_outputs_max;
+    int64_t n_embd = shape->n_embd,
+            heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
+    bool beside = model->family->experts_beside_mlp && shape->experts.n;
+    bool any_dense = beside, gated = false;
+    for (int32_t i = 0; i < shape->n_layers; i++) {
+        any_dense = any_dense || (model->layers[i].n_ff && !model->layers[i].sparse);
+        gated = gated || model->layers[i].tensors[SLOT_FFN_GATE].data;
+    }
+    int64_t n_ff = any_dense ? shape->n_ff : 0;
+    int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
+    int64_t queries_gates = shape->attention.gated ? 2 * heads_out : 0;
+    int64_t gates = queries_gates || model->layers[0].tensors[SLOT_ATTN_GATE].data ? heads_out : 0;
+    struct matrix_plans *plans = &(struct matrix_plans){items, 0};
+    PLAN(x, rows, n_embd);
+    PLAN(normed, rows, n_embd);
+    PLAN(branch, rows, n_embd);
+    PLAN(q, rows, (int64_t)shape->attention.n_heads * shape->attention.key_dim);
+    PLAN(k, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim);
+    PLAN(v, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim);
+    PLAN(heads, rows, heads_out);
+    PLAN(latent.rope, rows, latent ? shape->rope.n_dims : 0);
+    PLAN(latent.query, rows, shape->latent.query_dim);
+    PLAN(latent.head_queries, rows, shape->attention.n_heads * queries);
+    PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
+    PLAN(gated.query_gate, rows, queries_gates);
+    PLAN(gated.gate, rows, gates);
+    plan_recurrent(model, rows, plans);
+    PLAN(gate, rows, gated ? n_ff : 0);
+    PLAN(up, rows, n_ff);
+    plan_experts(model, rows, plans);
+    plan_streams(shape, rows, outputs, plans);
     PLAN(out.x, outputs, n_embd);
     PLAN(out.normed, outputs, n_embd);
     PLAN(out.heads, outputs, heads_out);
-    PLAN(out.states, outputs, inner);
+    PLAN(out.states, outputs, shape->recurrent.n_layers ? shape->recurrent.inner : 0);
     PLAN(out.logits, outputs, limits->hidden_only ? 0 : shape->n_vocab);
-#undef PLAN
-    assert(i == MATRICES);
+    assert(plans->n == MATRICES);
 }
+#undef PLAN
 
 static struct matrix **matrix_at(struct forward *forward, size_t offset)
 {
