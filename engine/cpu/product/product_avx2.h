@@ -468,3 +468,12 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
         tiles_run(tiles, form, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride, bias);    \
     }
 #define KERNEL(name, type) KERNEL_OF(tile_run, name, type, PRODUCT_QUANTS)
+
+// Calls `do_type`(name, type) for each type whose blocks are computed as they are packed.
+#define QUANTIZED_TYPES(do_type)                                                                             \
+    do_type(q8_0, TENSOR_Q8_0) do_type(q4_0, TENSOR_Q4_0) do_type(q4_1, TENSOR_Q4_1)                         \
+        do_type(q5_0, TENSOR_Q5_0) do_type(q5_1, TENSOR_Q5_1) do_type(u4_32, TENSOR_U4_32)                   \
+            do_type(u4_64, TENSOR_U4_64) do_type(iq4_nl, TENSOR_IQ4_NL) do_type(mxfp4, TENSOR_MXFP4)         \
+                do_type(nvfp4, TENSOR_NVFP4) do_type(q2_k, TENSOR_Q2_K) do_type(q3_k, TENSOR_Q3_K)           \
+                    do_type(q4_k, TENSOR_Q4_K) do_type(q5_k, TENSOR_Q5_K) do_type(q6_k, TENSOR_Q6_K)         \
+                        do_type(iq4_xs, TENSOR_IQ4_XS) do_type(tq2_0, TENSOR_TQ2_0)
