@@ -1,4 +1,4 @@
-// What the engine thread runs: takes jobs, computes them in rounds, gives them back. batcher.h generates text,
+// The interface that the engine thread calls: it takes jobs, computes them in rounds and returns them. batcher.h generates text,
 // embedding_batcher.h computes vectors; each has the contract of the functions here.
 // Thread: engine.
 #pragma once

@@ -1,4 +1,4 @@
-// What a classification head reads (engine/classifier.h): the tokens of a text, or of a pair such as a query and a
+// The input of a classification head (engine/classifier.h): the tokens of a text, or of a pair such as a query and a
 // document, as the tokenizer's post-processor or the model's template joins the two.
 // Thread: any.
 #pragma once
@@ -12,7 +12,7 @@ struct classifier_reader {
     const struct tokenizer *tokenizer;
     const struct classifier_facts *facts;
     int32_t n_longest;    // a longer input is rejected
-    size_t n_tokens_max;  // cut an input after so many tokens, as tokenizer_encode_input does; 0: cut none
+    size_t n_tokens_max;  // an input is cut to this many tokens (tokenizer_encode_input); 0: it is not cut
     struct text instruct; // instruction of a judge's template; empty: its own
 };
 

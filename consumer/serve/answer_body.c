@@ -71,7 +71,7 @@ static void add_member(struct buffer *out, const char *key, const struct value *
     json_encode(value ? value : &null_value, out);
 }
 
-// What all chunks of an answer share, up to their choices.
+// Writes the members that all chunks of an answer have, up to `choices`.
 static void begin_chunk(struct buffer *out, const struct value *body, bool is_chat)
 {
     buffer_add_string(out, "data: {\"id\":");

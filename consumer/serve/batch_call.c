@@ -88,7 +88,7 @@ static void write_batch(void *context, const struct served_batch *batch)
 
 // ---- creating ----
 
-// What the body asks for. Texts point into the arena.
+// The fields of the body. Texts point into the arena.
 struct wanted {
     struct text input_file, endpoint, window;
     struct buffer metadata; // a JSON object; size 0: none

@@ -1,4 +1,4 @@
-// What the control topic says about one dataset: the progress marker of its submission, and its cancellation.
+// The records of the control topic about one dataset: the progress marker of its submission, and its cancellation.
 // Thread: main.
 #pragma once
 

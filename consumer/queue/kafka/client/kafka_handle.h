@@ -50,7 +50,7 @@ rd_kafka_conf_t *kafka_conf_create(const struct kafka_config *config, enum kafka
 // Takes ownership of `conf` and sets its error and log callbacks.
 enum status kafka_handle_open(struct kafka_handle *handle, const struct kafka_config *config,
                               enum kafka_role role, rd_kafka_conf_t *conf, struct error *error) WARN_UNUSED;
-// Destroys the handle within the deadline, or leaks it, because a library that hangs must not block the
+// Destroys the handle within the deadline, or leaks it, because a call that never returns must not block the
 // worker.
 void kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms);
 // Runs the handle's callbacks; a consumer's run while it is polled.
