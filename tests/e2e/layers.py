@@ -48,6 +48,7 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack.h": (r"schemas/msgpack\.c", 1),
     "msgpack/unpack_define.h": (r"schemas/msgpack\.c", 1),
     "msgpack/unpack_template.h": (r"schemas/msgpack\.c", 1),
+    "yaml.h": (r"schemas/yaml_decode\.c", 1),
     "xxhash.h": (r"schemas/base/hash\.c", 1),
     "sodium.h": (r"schemas/base/digest\.c", 1),
     "pcre2.h": (r"engine/tokenizer/\w+\.c", 1),
