@@ -51,19 +51,19 @@ static void read_plain(const char **at, struct text *label)
         label->size--;
 }
 
-static enum status add_label(struct choice_list *list, struct text label, const char *given,
+// source: what the label is from, for errors.
+static enum status add_label(struct choice_list *list, struct text label, const char *source,
                              struct error *error)
 {
-    if (!label.size)
-        return refuse_list(error, "a label is empty", given);
     if (!utf8_valid(label.data, label.size))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: label %zu is not UTF-8", list->n + 1);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: label %zu is not UTF-8", source,
+                         list->n + 1);
     for (size_t i = 0; i < list->n; i++) {
         struct text other = list->items[i];
         size_t size = other.size < label.size ? other.size : label.size;
         bool begins = memcmp(other.data, label.data, size) == 0;
         if (begins && other.size == label.size)
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--choice: \"%.*s\" occurs twice",
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: \"%.*s\" occurs twice", source,
                              (int)label.size, label.data);
         list->nests |= begins;
     }
@@ -89,8 +89,10 @@ static enum status add_labels(struct choice_list *list, const char *text, struct
         } else {
             read_plain(&at, &label);
         }
+        if (status == STATUS_OK && !label.size)
+            status = refuse_list(error, "a label is empty", text);
         if (status == STATUS_OK)
-            status = add_label(list, label, text, error);
+            status = add_label(list, label, "--choice", error);
     }
     return status;
 }
@@ -115,5 +117,19 @@ enum status choice_list_read(struct choice_list *list, char *const *texts, struc
     enum status status = STATUS_OK;
     for (size_t i = 0; texts[i] && status == STATUS_OK; i++)
         status = add_labels(list, texts[i], arena, error);
+    return status;
+}
+
+enum status choice_list_of(struct choice_list *list, const struct text *labels, size_t n, const char *source,
+                           struct arena *arena, struct error *error)
+{
+    *list = (struct choice_list){.items = arena_allocate_array(arena, n ? n : 1, sizeof *list->items)};
+    if (!list->items)
+        return error_memory(error, STATUS_REFUSE, "%s", source);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+        status = labels[i].size
+                     ? add_label(list, labels[i], source, error)
+                     : error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: label %zu is empty", source, i + 1);
     return status;
 }

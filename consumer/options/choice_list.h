@@ -1,4 +1,4 @@
-// Parses the values of --choice into labels.
+// Parses the values of --choice, or the labels of a question, into labels.
 #pragma once
 
 #include "schemas/base/arena.h"
@@ -16,3 +16,7 @@ struct choice_list {
 // occurs twice or is not UTF-8; a quote is not closed.
 enum status choice_list_read(struct choice_list *list, char *const *texts, struct arena *arena,
                              struct error *error) WARN_UNUSED;
+// Makes the list of labels that are given one by one, with the same rules; they are not copied. source: what
+// they are from, for errors.
+enum status choice_list_of(struct choice_list *list, const struct text *labels, size_t n, const char *source,
+                           struct arena *arena, struct error *error) WARN_UNUSED;
