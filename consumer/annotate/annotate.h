@@ -7,10 +7,10 @@
 
 #include "consumer/command/files/output_file.h"
 #include "consumer/options/options.h"
+#include "consumer/annotate/answer_columns.h"
 #include "consumer/annotate/evaluation.h"
 #include "consumer/annotate/label_counts.h"
 #include "schemas/base/occurrences.h"
-#include "consumer/annotate/row_answer.h"
 #include "consumer/annotate/row_map.h"
 #include "consumer/annotate/row_order.h"
 #include "consumer/annotate/row_prompt.h"
@@ -33,10 +33,20 @@ struct request_count {
     int64_t n_different, n_missing;
 };
 
+// What a row asks and what it was answered.
+struct annotate_row {
+    struct buffer *records; // [n_questions]: rendered
+    int64_t *seeds;         // [n_questions]
+    struct job **votes;     // [n_jobs]: of question 0, then of question 1, ...
+    int64_t *ids;           // [n_jobs]
+    size_t n_jobs;          // n_questions * n_votes
+};
+
 // The gold labels of --evaluate.
 struct annotate_gold {
     struct evaluation evaluation;
-    size_t column; // of the input
+    size_t column;             // of the input
+    struct row_answer *answer; // that is compared
     struct text name;
     bool is_first_property; // chosen by default: the option named none of several
     bool has_begun;         // answers are compared; before, gold labels are only registered
@@ -67,9 +77,13 @@ struct annotate {
     char *store_path;
     struct store *store;
     struct table_reader *reader;
-    struct row_prompt prompt;
-    struct row_answer answer;
-    struct row_map map;        // jobs of each row that was submitted; 0: the row was left out
+    struct question_list questions; // of --questions; n 0: without it
+    size_t n_questions;             // 1 without --questions
+    struct row_prompt *prompts;     // [n_questions]; prompts[0].read has the columns that any of them reads
+    struct row_answer *answers;     // [n_questions]
+    struct answer_columns columns;  // of all answers
+    struct annotate_row row;
+    struct row_map map;        // [row.n_jobs] jobs of each row that was submitted; 0: the row was left out
     struct job_set jobs;       // of all rows
     struct output_file errors; // bad rows; file NULL: no --errors
     int32_t n_votes;
@@ -105,18 +119,20 @@ enum status annotate_complete_errors(struct annotate *annotate, struct error *er
 enum status annotate_refuse_change(const struct annotate *annotate, struct error *error);
 // Whether the row is in the sample. Without --sample every row is.
 bool annotate_is_chosen(const struct annotate *annotate, int64_t number);
-// Renders the row's record into `record`, without its seed and its closing brace. *is_left_out: the row is
-// skipped, because a cell is empty (--skip-empty) or because it can't be rendered (--skip-bad-rows).
+// Renders the row's records into annotate->row.records, without their seeds and closing braces. *is_left_out:
+// the row is skipped, because a cell is empty (--skip-empty) or because it can't be rendered (--skip-bad-rows).
 // STATUS_REFUSE: it can't be rendered, without --skip-bad-rows. `report`: as for annotate_next_row.
-enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
-                            struct buffer *record, bool *is_left_out, struct error *error) WARN_UNUSED;
-// Chooses the seed of a row's first vote; each further vote's seed is one higher. A given seed is used for
-// every row. Otherwise the seed is a hash of the request and of the number of equal requests before it,
-// counted in `draws`. With --same-draws this number is always 0, so equal rows get equal answers.
-enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
-                                 const struct buffer *record, int64_t *seed, struct error *error) WARN_UNUSED;
-// Ends the record of vote number `vote`, from 0: adds its seed and the closing brace.
-void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t vote, struct buffer *record);
+enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row, bool *is_left_out,
+                            struct error *error) WARN_UNUSED;
+// Chooses the seed of the first vote on a question about the row; each further vote's seed is one higher. A
+// given seed is used for every row. Otherwise the seed is a hash of the request and of the number of equal
+// requests of this question before it, counted in `draws`. With --same-draws this number is always 0, so equal
+// rows get equal answers.
+enum status annotate_choose_seed(struct annotate *annotate, size_t question, struct occurrences *draws,
+                                 int64_t *seed, struct error *error) WARN_UNUSED;
+// Ends the record of vote number `vote`, from 0, on a question: adds its seed and the closing brace.
+void annotate_end_record(const struct annotate *annotate, size_t question, int64_t seed, int32_t vote,
+                         struct buffer *record);
 
 // Reads the table and queues the requests that have no answer yet. STATUS_REFUSE: a bad row, without
 // --skip-bad-rows.
@@ -144,11 +160,12 @@ enum status annotate_check_output(const struct annotate *annotate, struct error 
 // Writes all rows with their answers. STATUS_RETRY: some rows have no answer yet. STATUS_REJECT,
 // ERROR_JOBS_FAILED: the table is written, but some rows failed.
 enum status annotate_collect(struct annotate *annotate, struct error *error) WARN_UNUSED;
-// Reads and decodes the results of the map's next row into votes[annotate->n_votes], which the caller
-// destroys. *is_left_out: the row has no job. STATUS_RETRY: a result is missing.
-enum status annotate_read_votes(struct annotate *annotate, struct buffer *record, struct job **votes,
-                                bool *is_left_out, struct error *error) WARN_UNUSED;
-void annotate_destroy_votes(struct annotate *annotate, struct job **votes);
+// Reads and decodes the results of the map's next row into annotate->row.votes, and takes the row's answers
+// from them: annotate->columns. *is_left_out: the row has no job. STATUS_RETRY: a result is missing.
+enum status annotate_take_answers(struct annotate *annotate, struct buffer *record, bool *is_left_out,
+                                  struct error *error) WARN_UNUSED;
+// Called after annotate_take_answers returned STATUS_OK, when the answers are used.
+void annotate_destroy_votes(struct annotate *annotate);
 // Finds the columns that --evaluate compares: GOLD, or GOLD=PROPERTY if a schema has several properties.
 enum status annotate_open_evaluation(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Registers the row's gold label, before anything is computed. STATUS_REFUSE: the table has more distinct
@@ -171,16 +188,12 @@ enum status annotate_print(const struct annotate *annotate, const struct buffer 
 enum status annotate_report_sample(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Prints the number of tokens of all prompts, and of the distinct ones. Needs no store.
 enum status annotate_estimate(struct annotate *annotate, struct error *error) WARN_UNUSED;
-// Counts the row's request. *n_before: earlier rows with an equal request. `record` comes from
-// annotate_render and is ended by this call. `looks_for_results`: also counts the jobs of a new request that
-// have no result.
-enum status annotate_count_request(struct annotate *annotate, struct request_count *count,
-                                   struct buffer *record, bool looks_for_results, uint64_t *n_before,
-                                   struct error *error) WARN_UNUSED;
-// Computes the hash of request and seed by which annotate_count_request counts.
-enum status annotate_hash_request(struct annotate *annotate, struct occurrences *draws,
-                                  const struct buffer *record, int64_t *seed, uint64_t *hash,
-                                  struct error *error) WARN_UNUSED;
+// Counts the rendered request of a question, and ends its record. *n_before: earlier rows with an equal request.
+enum status annotate_count_request(struct annotate *annotate, size_t question, struct request_count *count,
+                                   uint64_t *n_before, struct error *error) WARN_UNUSED;
+// Computes the hash of the rendered row's requests and seeds, by which rows are counted for --sample.
+enum status annotate_hash_row(struct annotate *annotate, struct occurrences *draws, uint64_t *hash,
+                              struct error *error) WARN_UNUSED;
 void request_count_finish(struct request_count *count);
 // Counts the table's requests and draws the rows of --sample: one at random from each of N equal parts of the
 // table.

@@ -12,11 +12,11 @@
 
 enum { REASON_BYTES = 300 }; // shown of the first failed row's message
 
-void annotate_destroy_votes(struct annotate *annotate, struct job **votes)
+void annotate_destroy_votes(struct annotate *annotate)
 {
-    for (int32_t i = 0; i < annotate->n_votes; i++) {
-        job_destroy(votes[i]);
-        votes[i] = NULL;
+    for (size_t i = 0; i < annotate->row.n_jobs; i++) {
+        job_destroy(annotate->row.votes[i]);
+        annotate->row.votes[i] = NULL;
     }
 }
 
@@ -36,19 +36,30 @@ static enum status read_vote(struct annotate *annotate, int64_t id, struct buffe
     return status;
 }
 
-enum status annotate_read_votes(struct annotate *annotate, struct buffer *record, struct job **votes,
-                                bool *is_left_out, struct error *error)
+// Takes the answers of the row whose votes were read.
+static enum status take_votes(struct annotate *annotate, struct error *error)
 {
-    int64_t ids[ROW_VOTES_MAX];
-    enum status status = row_map_next(&annotate->map, ids, (size_t)annotate->n_votes, error);
+    struct job *const *votes = annotate->row.votes;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
+        status = row_answer_take(&annotate->answers[i], votes + i * (size_t)annotate->n_votes, error);
+    return status == STATUS_OK ? answer_columns_take(&annotate->columns, error) : status;
+}
+
+enum status annotate_take_answers(struct annotate *annotate, struct buffer *record, bool *is_left_out,
+                                  struct error *error)
+{
+    const struct annotate_row *row = &annotate->row;
+    enum status status = row_map_next(&annotate->map, row->ids, row->n_jobs, error);
     if (status == STATUS_REJECT) // the table has grown
         status = annotate_refuse_change(annotate, error);
-    memset(votes, 0, (size_t)annotate->n_votes * sizeof *votes);
-    *is_left_out = status == STATUS_OK && ids[0] == 0;
-    for (int32_t i = 0; status == STATUS_OK && !*is_left_out && i < annotate->n_votes; i++)
-        status = read_vote(annotate, ids[i], record, &votes[i], error);
+    *is_left_out = status == STATUS_OK && row->ids[0] == 0;
+    for (size_t i = 0; status == STATUS_OK && !*is_left_out && i < row->n_jobs; i++)
+        status = read_vote(annotate, row->ids[i], record, &row->votes[i], error);
+    if (status == STATUS_OK && !*is_left_out)
+        status = take_votes(annotate, error);
     if (status != STATUS_OK)
-        annotate_destroy_votes(annotate, votes);
+        annotate_destroy_votes(annotate);
     return status;
 }
 
@@ -79,11 +90,11 @@ struct collecting {
     int64_t n_duplicates, duplicate_tokens; // rows with a job of an earlier row
 };
 
-static enum status count_duplicates(struct collecting *collecting, struct job *const *votes,
-                                    struct error *error)
+static enum status count_duplicates(struct collecting *collecting, struct error *error)
 {
+    struct job *const *votes = collecting->annotate->row.votes;
     bool any = false;
-    for (int32_t i = 0; i < collecting->annotate->n_votes; i++) {
+    for (size_t i = 0; i < collecting->annotate->row.n_jobs; i++) {
         bool is_new;
         if (!job_set_add(&collecting->seen, votes[i]->source.offset, &is_new))
             return error_memory(error, STATUS_REFUSE, "counting equal rows");
@@ -128,8 +139,8 @@ static struct table_target make_target(const struct annotate *annotate)
                                   .is_verbatim = is_alike,
                                   .header = table_reader_header(annotate->reader),
                                   .input = table_reader_columns(annotate->reader),
-                                  .added = &annotate->answer.columns,
-                                  .answer = &annotate->answer,
+                                  .added = &annotate->columns.names,
+                                  .answers = &annotate->columns,
                                   .declarations = table_reader_declarations(annotate->reader)};
     if (annotate->source.format == TABLE_PARQUET)
         target.parquet = annotate->reader;
@@ -179,7 +190,7 @@ static void warn_of_unread(const struct annotate *annotate, size_t column)
 enum status annotate_choose_columns(struct annotate *annotate, struct error *error)
 {
     size_t n = table_reader_columns(annotate->reader)->n;
-    const struct row_columns *read = &annotate->prompt.read;
+    const struct row_columns *read = &annotate->prompts[0].read;
     bool *is_read = calloc(n + 1, sizeof *is_read), writes = writes_values(annotate);
     if (!is_read)
         return error_memory(error, STATUS_REFUSE, "choosing columns");
@@ -199,27 +210,28 @@ enum status annotate_choose_columns(struct annotate *annotate, struct error *err
 static enum status open_writer(struct collecting *collecting, struct error *error)
 {
     struct table_target target = make_target(collecting->annotate);
-    if (!label_counts_open(&collecting->labels, &collecting->annotate->answer))
+    const struct annotate *annotate = collecting->annotate;
+    if (!label_counts_open(&collecting->labels, annotate->answers, annotate->n_questions))
         return error_memory(error, STATUS_REFUSE, "counting labels");
     return table_writer_open(&collecting->writer, &target, error);
 }
 
 static void keep_reason(struct collecting *collecting, const struct table_row *row)
 {
-    const struct row_answer *answer = &collecting->annotate->answer;
-    if (!answer->failed || answer->was_cut || collecting->reason.size)
+    const struct answer_columns *columns = &collecting->annotate->columns;
+    if (columns->n_failed == columns->n_cut || collecting->reason.size)
         return;
     buffer_add_format(&collecting->reason, "; the first, row %lld: ", (long long)row->number);
-    struct text text = answer->fields[answer->columns.n - 1].text;
+    struct text text = {columns->failure.data, columns->failure.size};
     text.size = utf8_complete_prefix(text.data, text.size < REASON_BYTES ? text.size : REASON_BYTES);
     buffer_add_printable(&collecting->reason, text, 0);
 }
 
-static void count_warnings(struct collecting *collecting, const struct table_row *row,
-                           struct job *const *votes)
+static void count_warnings(struct collecting *collecting, const struct table_row *row)
 {
+    struct job *const *votes = collecting->annotate->row.votes;
     const struct result *warned = NULL;
-    for (int32_t i = 0; i < collecting->annotate->n_votes && !warned; i++)
+    for (size_t i = 0; i < collecting->annotate->row.n_jobs && !warned; i++)
         warned = votes[i]->result.n_warnings ? &votes[i]->result : NULL;
     if (!warned)
         return;
@@ -245,17 +257,17 @@ static void report_warnings(struct collecting *collecting)
 }
 
 // Counts a failed row by the reasons of its votes.
-static void count_failed(struct collecting *collecting, struct job *const *votes)
+static void count_failed(struct collecting *collecting)
 {
     const struct annotate *annotate = collecting->annotate;
     bool was_cancelled = false, may_pass = false;
-    for (int32_t i = 0; i < annotate->n_votes; i++) {
-        const struct result *result = &votes[i]->result;
+    for (size_t i = 0; i < annotate->row.n_jobs; i++) {
+        const struct result *result = &annotate->row.votes[i]->result;
         was_cancelled |= result->status == RESULT_CANCELLED;
         may_pass |= result->status == RESULT_FAILED && error_may_pass(result->error.code);
     }
     collecting->n_failed++;
-    collecting->n_cut += annotate->answer.was_cut;
+    collecting->n_cut += annotate->columns.n_cut > 0;
     collecting->n_cancelled += was_cancelled;
     collecting->n_may_pass += may_pass && !was_cancelled;
 }
@@ -264,29 +276,25 @@ static enum status collect_row(struct collecting *collecting, const struct table
                                struct error *error)
 {
     struct annotate *annotate = collecting->annotate;
-    struct job *votes[ROW_VOTES_MAX];
+    const struct answer_columns *columns = &annotate->columns;
     bool is_left_out;
-    enum status status = annotate_read_votes(annotate, &collecting->record, votes, &is_left_out, error);
+    enum status status = annotate_take_answers(annotate, &collecting->record, &is_left_out, error);
     if (status != STATUS_OK || is_left_out)
         return status;
-    const struct row_answer *answer = &annotate->answer;
-    status = row_answer_take(&annotate->answer, votes, error);
+    status = table_writer_add(collecting->writer, row, columns->fields, columns->is_given, error);
     if (status == STATUS_OK)
-        status = table_writer_add(collecting->writer, row, answer->fields,
-                                  answer->failed ? NULL : answer->is_given, error);
+        status = count_duplicates(collecting, error);
     if (status == STATUS_OK)
-        status = count_duplicates(collecting, votes, error);
-    if (status == STATUS_OK)
-        label_counts_add(&collecting->labels, &annotate->answer);
+        label_counts_add(&collecting->labels, annotate->answers, annotate->n_questions);
     if (status == STATUS_OK)
         annotate_evaluate(annotate, row);
     keep_reason(collecting, row);
-    count_warnings(collecting, row, votes);
+    count_warnings(collecting, row);
     collecting->n_written++;
-    if (annotate->answer.failed)
-        count_failed(collecting, votes);
-    collecting->n_limited += annotate->answer.is_limited;
-    annotate_destroy_votes(annotate, votes);
+    if (columns->n_failed)
+        count_failed(collecting);
+    collecting->n_limited += columns->is_limited;
+    annotate_destroy_votes(annotate);
     return status;
 }
 
@@ -345,7 +353,7 @@ static enum status report_failed(const struct collecting *collecting, struct err
     add_retry(collecting, &advice);
     if (n_cut)
         buffer_add_format(&advice, "; %lld were cut off: a larger --max-tokens computes these again%s", n_cut,
-                          annotate->prompt.seeding.is_added && !annotate->prompt.seeding.is_given
+                          annotate->prompts[0].seeding.is_added && !annotate->prompts[0].seeding.is_given
                               ? ", and all others, whose seeds depend on it"
                               : "");
     error_set(error, STATUS_REJECT, ERROR_JOBS_FAILED,

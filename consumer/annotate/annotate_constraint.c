@@ -6,9 +6,11 @@
 #include "consumer/annotate/annotate.h"
 #include "consumer/worker/runtime.h"
 
-// The file or the option that gave the constraint.
-static const char *name_of_source(const struct settings *settings)
+// The file, the question or the option that gave the constraint.
+static const char *name_of_source(const struct settings *settings, const struct question *question)
 {
+    if (question)
+        return question->source;
     if (settings->annotate.schema)
         return settings->annotate.schema;
     return settings->grammar.choices ? "--choice" : settings->annotate.prompt.parameters;
@@ -21,12 +23,12 @@ static enum status refuse_source(const char *source, struct error *error)
     return error->status = STATUS_REFUSE;
 }
 
-static enum status refuse_constraint(const struct settings *settings, const struct constraint *constraint,
-                                     struct error *error)
+static enum status refuse_constraint(const struct settings *settings, const struct question *question,
+                                     const struct constraint *constraint, struct error *error)
 {
     if (!settings->annotate.schema && !settings->grammar.choices)
         error_prefix(error, "%s", constraint->field);
-    return refuse_source(name_of_source(settings), error);
+    return refuse_source(name_of_source(settings, question), error);
 }
 
 static enum status refuse_tools(const struct annotate_options *options, int32_t function, struct error *error)
@@ -54,15 +56,16 @@ static const struct tool_format *choose_tool_format(const char *name)
     return format ? format : tool_format_find("hermes");
 }
 
-static enum status check_request(const struct settings *settings, const struct request *request,
-                                 struct error *error)
+// question: NULL without --questions.
+static enum status check_request(const struct settings *settings, const struct question *question,
+                                 const struct request *request, struct error *error)
 {
     struct compiled_constraint entry;
     if (request->constraint.kind != CONSTRAINT_NONE) {
         compile_rules(&(struct answer_rules){.constraint = request->constraint}, &entry);
         *error = entry.error;
         if (error->status != STATUS_OK)
-            return refuse_constraint(settings, &request->constraint, error);
+            return refuse_constraint(settings, question, &request->constraint, error);
     }
     if (request->tools.choice != TOOLS_NONE) {
         const struct answer_format format = {.tools = choose_tool_format(settings->model.tool_format)};
@@ -108,14 +111,23 @@ static enum status check_templates(const struct settings *settings, const struct
     return status;
 }
 
-enum status annotate_check_constraint(const struct annotate *annotate, struct error *error)
+static enum status check_prompt(const struct annotate *annotate, const struct row_prompt *prompt,
+                                struct error *error)
 {
     struct job *job;
-    enum status status = row_prompt_make_job(&annotate->prompt, &job, error);
+    enum status status = row_prompt_make_job(prompt, &job, error);
     if (status == STATUS_OK)
-        status = check_request(annotate->settings, &job->request, error);
-    if (status == STATUS_OK)
+        status = check_request(annotate->settings, prompt->asked, &job->request, error);
+    if (status == STATUS_OK && prompt == annotate->prompts)
         status = check_templates(annotate->settings, &job->request, error);
     job_destroy(job);
+    return status;
+}
+
+enum status annotate_check_constraint(const struct annotate *annotate, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
+        status = check_prompt(annotate, &annotate->prompts[i], error);
     return status;
 }

@@ -1,4 +1,5 @@
-// Counts the distinct requests of a table, and their jobs without a result. Rows are rendered as for a run,
+// Counts the distinct requests of a table, and their jobs without a result. For --sample the requests of a row
+// are counted as one: they are sampled together, and their lengths are alike. Rows are rendered as for a run,
 // but with their fields in the order of the columns: a run with --reorder may order the fields of `row`
 // differently.
 #include "consumer/annotate/annotate.h"
@@ -14,19 +15,36 @@ void request_count_finish(struct request_count *count)
     occurrences_finish(&count->missing);
 }
 
-enum status annotate_hash_request(struct annotate *annotate, struct occurrences *draws,
-                                  const struct buffer *record, int64_t *seed, uint64_t *hash,
-                                  struct error *error)
+// The hash of a question's request and its seed, which is chosen.
+static enum status hash_request(struct annotate *annotate, size_t question, struct occurrences *draws,
+                                uint64_t *hash, struct error *error)
 {
-    enum status status = annotate_choose_seed(annotate, draws, record, seed, error);
+    const struct buffer *record = &annotate->row.records[question];
+    int64_t *seed = &annotate->row.seeds[question];
+    enum status status = annotate_choose_seed(annotate, question, draws, seed, error);
     if (status == STATUS_OK)
         *hash = hash_bytes(seed, sizeof *seed, hash_bytes(record->data, record->size, 0));
     return status;
 }
 
-static enum status count_missing(struct annotate *annotate, struct request_count *count,
-                                 struct buffer *record, int64_t seed, uint64_t hash, struct error *error)
+enum status annotate_hash_row(struct annotate *annotate, struct occurrences *draws, uint64_t *hash,
+                              struct error *error)
 {
+    uint64_t other;
+    enum status status = hash_request(annotate, 0, draws, hash, error);
+    for (size_t i = 1; status == STATUS_OK && i < annotate->n_questions; i++) {
+        status = hash_request(annotate, i, draws, &other, error);
+        *hash = status == STATUS_OK ? hash_bytes(&other, sizeof other, *hash) : *hash;
+    }
+    return status;
+}
+
+// Counts the jobs of a question without a result. The record is the same afterwards.
+static enum status count_missing(struct annotate *annotate, size_t question, uint64_t hash,
+                                 struct error *error)
+{
+    struct request_count *count = &annotate->count;
+    struct buffer *record = &annotate->row.records[question];
     enum status status = STATUS_OK;
     size_t size = record->size;
     for (int32_t vote = 0; vote < annotate->n_votes && status == STATUS_OK; vote++) {
@@ -34,7 +52,7 @@ static enum status count_missing(struct annotate *annotate, struct request_count
         bool is_finished = false;
         uint64_t n;
         record->size = size;
-        annotate_end_record(annotate, seed, vote, record);
+        annotate_end_record(annotate, question, annotate->row.seeds[question], vote, record);
         if (record->failed)
             return error_memory(error, STATUS_REFUSE, "counting equal rows");
         struct digest digest = digest_of(record->data, record->size);
@@ -49,41 +67,45 @@ static enum status count_missing(struct annotate *annotate, struct request_count
     return status;
 }
 
-enum status annotate_count_request(struct annotate *annotate, struct request_count *count,
-                                   struct buffer *record, bool looks_for_results, uint64_t *n_before,
-                                   struct error *error)
+enum status annotate_count_request(struct annotate *annotate, size_t question, struct request_count *count,
+                                   uint64_t *n_before, struct error *error)
 {
-    int64_t seed;
     uint64_t hash;
-    enum status status = annotate_hash_request(annotate, &count->draws, record, &seed, &hash, error);
+    enum status status = hash_request(annotate, question, &count->draws, &hash, error);
     if (status != STATUS_OK)
         return status;
     if (!occurrences_count(&count->requests, hash, n_before))
         return error_memory(error, STATUS_REFUSE, "counting equal rows");
     count->n_different += *n_before == 0;
-    if (looks_for_results && *n_before == 0)
-        status = count_missing(annotate, count, record, seed, hash, error);
-    annotate_end_record(annotate, seed, 0, record);
-    return status;
+    annotate_end_record(annotate, question, annotate->row.seeds[question], 0,
+                        &annotate->row.records[question]);
+    return STATUS_OK;
 }
 
 // ---- the sample ----
 
-static enum status count_row(struct annotate *annotate, struct table_row *row, struct buffer *record,
-                             struct error *error)
+static enum status count_row(struct annotate *annotate, struct table_row *row, struct error *error)
 {
+    struct request_count *count = &annotate->count;
+    uint64_t hash, n_before;
     bool is_left_out;
-    uint64_t n_before;
-    enum status status = annotate_render(annotate, false, row, record, &is_left_out, error);
-    return status == STATUS_OK && !is_left_out
-               ? annotate_count_request(annotate, &annotate->count, record, true, &n_before, error)
-               : status;
+    enum status status = annotate_render(annotate, false, row, &is_left_out, error);
+    if (status != STATUS_OK || is_left_out)
+        return status;
+    status = annotate_hash_row(annotate, &count->draws, &hash, error);
+    if (status != STATUS_OK)
+        return status;
+    if (!occurrences_count(&count->requests, hash, &n_before))
+        return error_memory(error, STATUS_REFUSE, "counting equal rows");
+    count->n_different += n_before == 0;
+    for (size_t i = 0; n_before == 0 && status == STATUS_OK && i < annotate->n_questions; i++)
+        status = count_missing(annotate, i, hash, error);
+    return status;
 }
 
 static enum status count_rows(struct annotate *annotate, struct error *error)
 {
     struct table_row row = {0};
-    struct buffer record = {0};
     enum status status = annotate_rewind(annotate, error);
     do {
         int64_t n = 0;
@@ -91,11 +113,10 @@ static enum status count_rows(struct annotate *annotate, struct error *error)
         do {
             status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
             if (status == STATUS_OK && row.fields)
-                status = count_row(annotate, &row, &record, error);
+                status = count_row(annotate, &row, error);
         } while (status == STATUS_OK && row.fields && ++n < ANNOTATE_ANSWERS_AT_ONCE);
         status = store_answers_end(annotate->store, status, error);
     } while (status == STATUS_OK && row.fields);
-    buffer_finish(&record);
     return status;
 }
 

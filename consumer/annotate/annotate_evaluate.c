@@ -36,11 +36,17 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: there is no column \"%.*s\"%s%.*s",
                          (int)gold.size, gold.data, nearest.data ? "; the nearest is " : "",
                          (int)nearest.size, nearest.data ? nearest.data : "");
-    bool is_found = row_answer_choose_label(&annotate->answer, property.data ? property : gold);
-    if (property.data && !is_found)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: the schema has no property \"%s\"",
-                         property.data);
-    annotate->gold.is_first_property = !is_found && annotate->answer.properties.n > 1;
+    struct row_answer *found =
+        answer_columns_choose_label(&annotate->columns, property.data ? property : gold);
+    if (property.data && !found)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--evaluate: the %s no property \"%s\"",
+                         annotate->questions.n ? "questions have" : "schema has", property.data);
+    if (!found && annotate->n_questions > 1)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--evaluate: no question is named \"%.*s\": give --evaluate %.*s=QUESTION",
+                         (int)gold.size, gold.data, (int)gold.size, gold.data);
+    annotate->gold.answer = found ? found : &annotate->answers[0];
+    annotate->gold.is_first_property = !found && annotate->answers[0].properties.n > 1;
     return evaluation_open(&annotate->gold.evaluation, error);
 }
 
@@ -59,7 +65,7 @@ static struct text find_gold_label(struct annotate *annotate, const struct table
                                    struct buffer texts[2])
 {
     struct annotate_gold *gold = &annotate->gold;
-    const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
+    const struct label_set *labels = &annotate->gold.answer->label_sets[annotate->gold.answer->label_column];
     const struct value *field = &row->fields[gold->column];
     bool is_null = field->kind == VALUE_NULL && row->is_present && row->is_present[gold->column];
     struct text label = {0};
@@ -103,8 +109,8 @@ void annotate_evaluate(struct annotate *annotate, const struct table_row *row)
     if (!gold->has_begun)
         begin_evaluation(gold);
     gold->has_begun = true;
-    const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
-    const struct value *value = row_answer_label(&annotate->answer);
+    const struct label_set *labels = &annotate->gold.answer->label_sets[annotate->gold.answer->label_column];
+    const struct value *value = row_answer_label(annotate->gold.answer);
     struct buffer texts[4] = {{0}};
     struct text label = find_gold_label(annotate, row, texts), answer = {0};
     if (value)
@@ -134,7 +140,7 @@ static struct text nearest_label(const struct label_set *labels, struct text gol
 // Lists gold labels that no answer can equal, perhaps because they are spelled differently.
 static void write_impossible(const struct annotate *annotate, struct buffer *out)
 {
-    const struct label_set *labels = &annotate->answer.label_sets[annotate->answer.label_column];
+    const struct label_set *labels = &annotate->gold.answer->label_sets[annotate->gold.answer->label_column];
     const struct evaluation *evaluation = &annotate->gold.evaluation;
     long long n_rows = 0;
     int n_shown = 0;
@@ -164,7 +170,7 @@ static void write_impossible(const struct annotate *annotate, struct buffer *out
 
 void annotate_write_evaluation(const struct annotate *annotate, struct buffer *out)
 {
-    const struct row_answer *answer = &annotate->answer;
+    const struct row_answer *answer = annotate->gold.answer;
     struct text gold = annotate->gold.name;
     struct text label = answer->columns.names[answer->label_column];
     buffer_add_string(out, "compared: \"");

@@ -21,13 +21,13 @@ static struct row_cell cell_of(const struct table_columns *columns, const struct
 enum status annotate_add_to_order(const struct annotate *annotate, const struct table_row *row,
                                   struct row_order *order, struct error *error)
 {
-    const struct row_prompt *prompt = &annotate->prompt;
+    const struct row_columns *read = &annotate->prompts[0].read;
     const struct table_columns *columns = table_reader_columns(annotate->reader);
     struct row_cell *cells;
-    order->n_columns = prompt->read.all ? columns->n : prompt->read.n_mentioned;
+    order->n_columns = read->all ? columns->n : read->n_mentioned;
     enum status status = row_order_add(order, &cells, error);
     for (size_t i = 0; status == STATUS_OK && i < order->n_columns; i++)
-        cells[i] = cell_of(columns, row, prompt->read.all ? i : prompt->read.mentioned[i]);
+        cells[i] = cell_of(columns, row, read->all ? i : read->mentioned[i]);
     return status;
 }
 
@@ -45,7 +45,7 @@ static enum status add_rows(struct annotate *annotate, struct row_order *order, 
 
 enum status annotate_plan_order(struct annotate *annotate, struct row_order *order, struct error *error)
 {
-    bool are_fields_free = annotate->prompt.read.all;
+    bool are_fields_free = annotate->prompts[0].read.all;
     int64_t began_ms = clock_ms();
     enum status status = are_fields_free ? add_rows(annotate, order, error) : STATUS_OK;
     if (status == STATUS_OK)

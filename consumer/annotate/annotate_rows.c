@@ -159,12 +159,12 @@ static bool is_empty(const struct value *field)
 // all columns are empty, returns column 0.
 static size_t find_empty(const struct annotate *annotate, const struct table_row *row)
 {
-    const struct row_prompt *prompt = &annotate->prompt;
+    const struct row_columns *read = &annotate->prompts[0].read;
     size_t n = table_reader_columns(annotate->reader)->n, n_empty = 0;
-    for (size_t i = 0; i < prompt->read.n_mentioned; i++)
-        if (is_empty(&row->fields[prompt->read.mentioned[i]]))
-            return prompt->read.mentioned[i];
-    for (size_t i = 0; prompt->read.all && i < n; i++)
+    for (size_t i = 0; i < read->n_mentioned; i++)
+        if (is_empty(&row->fields[read->mentioned[i]]))
+            return read->mentioned[i];
+    for (size_t i = 0; read->all && i < n; i++)
         n_empty += is_empty(&row->fields[i]);
     return n && n_empty == n ? 0 : n;
 }
@@ -188,18 +188,28 @@ static enum status check_empty(struct annotate *annotate, bool report, const str
     return write_bad_row(annotate, row, &fault, error);
 }
 
-enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row,
-                            struct buffer *record, bool *is_left_out, struct error *error)
+static enum status render_record(struct annotate *annotate, size_t question, const struct table_row *row,
+                                 struct error *error)
 {
+    struct buffer *record = &annotate->row.records[question];
     buffer_clear(record);
-    enum status status = check_empty(annotate, report, row, is_left_out, error);
-    if (status != STATUS_OK || *is_left_out)
-        return status;
-    status = row_prompt_render(&annotate->prompt, row, record, error);
+    enum status status = row_prompt_render(&annotate->prompts[question], row, record, error);
     if (status == STATUS_OK && record->failed)
         return error_memory(error, STATUS_REFUSE, "a row's prompt");
     if (status == STATUS_OK && record->size > JOB_RECORD_BYTES_MAX - 64)
         status = error_set(error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED, "its prompt has more than 16 MiB");
+    const struct question *asked = annotate->prompts[question].asked;
+    return status == STATUS_REJECT && asked ? error_prefix(error, "%s", asked->source) : status;
+}
+
+enum status annotate_render(struct annotate *annotate, bool report, struct table_row *row, bool *is_left_out,
+                            struct error *error)
+{
+    enum status status = check_empty(annotate, report, row, is_left_out, error);
+    if (status != STATUS_OK || *is_left_out)
+        return status;
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
+        status = render_record(annotate, i, row, error);
     *is_left_out = status == STATUS_REJECT;
     if (!*is_left_out)
         return status;
@@ -209,21 +219,25 @@ enum status annotate_render(struct annotate *annotate, bool report, struct table
     return annotate_reject(annotate, report, row, error);
 }
 
-enum status annotate_choose_seed(struct annotate *annotate, struct occurrences *draws,
-                                 const struct buffer *record, int64_t *seed, struct error *error)
+enum status annotate_choose_seed(struct annotate *annotate, size_t question, struct occurrences *draws,
+                                 int64_t *seed, struct error *error)
 {
-    const struct row_prompt *prompt = &annotate->prompt;
-    *seed = prompt->seeding.value;
-    if (!prompt->seeding.is_added || prompt->seeding.is_given)
+    const struct row_seed *seeding = &annotate->prompts[question].seeding;
+    const struct buffer *record = &annotate->row.records[question];
+    *seed = seeding->value;
+    if (!seeding->is_added || seeding->is_given)
         return STATUS_OK;
     uint64_t hash = hash_bytes(record->data, record->size, 0), n = 0;
-    if (!annotate->settings->annotate.prompt.same_draws && !occurrences_count(draws, hash, &n))
+    uint64_t key = question ? hash_bytes(&question, sizeof question, hash) : hash;
+    if (!annotate->settings->annotate.prompt.same_draws && !occurrences_count(draws, key, &n))
         return error_memory(error, STATUS_REFUSE, "counting equal rows");
     *seed = (int64_t)(hash_bytes(&n, sizeof n, hash) >> 12);
     return STATUS_OK;
 }
 
-void annotate_end_record(const struct annotate *annotate, int64_t seed, int32_t vote, struct buffer *record)
+void annotate_end_record(const struct annotate *annotate, size_t question, int64_t seed, int32_t vote,
+                         struct buffer *record)
 {
-    row_prompt_end(&annotate->prompt, (int64_t)(((uint64_t)seed + (uint64_t)vote) & INT64_MAX), record);
+    row_prompt_end(&annotate->prompts[question], (int64_t)(((uint64_t)seed + (uint64_t)vote) & INT64_MAX),
+                   record);
 }

@@ -33,10 +33,14 @@ static void add_shown(struct buffer *out, struct text text)
     buffer_add_format(out, "%s%s", shown, size < text.size ? "..." : "");
 }
 
-static void add_answer(struct sampling_report *report)
+static void add_answer(struct sampling_report *report, const struct row_answer *answer)
 {
-    const struct row_answer *answer = &report->annotate->answer;
+    struct text name = answer->options.name;
     buffer_add_string(&report->out, "\n    -> ");
+    if (name.size && (answer->failed || !answer->properties.n)) {
+        buffer_add_printable(&report->out, name, 0);
+        buffer_add_string(&report->out, ": ");
+    }
     for (size_t i = 0; i < answer->n_answers && !answer->failed; i++) {
         struct buffer json = {0};
         const struct value *field = &answer->fields[i];
@@ -53,26 +57,23 @@ static void add_answer(struct sampling_report *report)
     }
     if (answer->failed) {
         buffer_add_string(&report->out, "no answer: ");
-        add_shown(&report->out, answer->fields[answer->columns.n - 1].text);
+        add_shown(&report->out, answer->failure);
     }
-    buffer_add_byte(&report->out, '\n');
 }
 
-static enum status add_figures(struct sampling_report *report, const struct buffer *request,
-                               struct job *const *votes, struct error *error)
+static enum status add_figures(struct sampling_report *report, struct error *error)
 {
     struct annotate *annotate = report->annotate;
     double prompt_tokens = 0, answer_tokens = 0;
-    int64_t seed;
     uint64_t hash, n_before;
-    enum status status = annotate_hash_request(annotate, &report->draws, request, &seed, &hash, error);
+    enum status status = annotate_hash_row(annotate, &report->draws, &hash, error);
     if (status != STATUS_OK)
         return status;
     if (!occurrences_count(&report->seen, hash, &n_before))
         return error_memory(error, STATUS_REFUSE, "counting equal rows");
-    for (int32_t i = 0; i < annotate->n_votes; i++) {
-        prompt_tokens += votes[i]->result.prompt_tokens;
-        answer_tokens += votes[i]->result.completion_tokens;
+    for (size_t i = 0; i < annotate->n_questions; i++) {
+        prompt_tokens += (double)annotate->answers[i].figures[0];
+        answer_tokens += (double)annotate->answers[i].figures[1];
     }
     report->n_rows++;
     if (n_before > 0)
@@ -84,26 +85,33 @@ static enum status add_figures(struct sampling_report *report, const struct buff
     return STATUS_OK;
 }
 
-static enum status add_row(struct sampling_report *report, struct table_row *row, struct error *error)
+static enum status show_row(struct sampling_report *report, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = report->annotate;
-    struct job *votes[ROW_VOTES_MAX];
     bool is_left_out;
-    enum status status = annotate_read_votes(annotate, &report->record, votes, &is_left_out, error);
-    if (status != STATUS_OK || is_left_out)
-        return status;
-    status = row_answer_take(&annotate->answer, votes, error);
-    if (status == STATUS_OK)
-        status = annotate_render(annotate, false, row, &report->record, &is_left_out, error);
+    enum status status = annotate_render(annotate, false, row, &is_left_out, error);
     if (status == STATUS_OK && !is_left_out) {
+        struct text prompt = {annotate->prompts[0].text.data, annotate->prompts[0].text.size};
         buffer_add_format(&report->out, "row %lld: ", (long long)row->number);
-        add_shown(&report->out, (struct text){annotate->prompt.text.data, annotate->prompt.text.size});
-        add_answer(report);
-        status = add_figures(report, &report->record, votes, error);
+        add_shown(&report->out, prompt);
+        for (size_t i = 0; i < annotate->n_questions; i++)
+            add_answer(report, &annotate->answers[i]);
+        buffer_add_byte(&report->out, '\n');
+        status = add_figures(report, error);
     }
     if (status == STATUS_OK)
         annotate_evaluate(annotate, row);
-    annotate_destroy_votes(annotate, votes);
+    return status;
+}
+
+static enum status add_row(struct sampling_report *report, struct table_row *row, struct error *error)
+{
+    bool is_left_out;
+    enum status status = annotate_take_answers(report->annotate, &report->record, &is_left_out, error);
+    if (status != STATUS_OK || is_left_out)
+        return status;
+    status = show_row(report, row, error);
+    annotate_destroy_votes(report->annotate);
     return status;
 }
 
@@ -200,14 +208,13 @@ static enum status add_time(struct sampling_report *report, struct error *error)
 static enum status add_estimate(struct sampling_report *report, struct error *error)
 {
     struct annotate *annotate = report->annotate;
-    int64_t n = annotate->count.n_different;
+    int64_t n = annotate->count.n_different, n_jobs = (int64_t)annotate->row.n_jobs;
     struct estimate prompts = sample_total_of(&report->prompt_tokens, n),
                     answers = sample_total_of(&report->answer_tokens, n);
     buffer_add_format(&report->out,
                       "\nall %lld row%s, %lld different request%s, estimated from %lld row%s%s\n",
-                      (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s",
-                      (long long)n * annotate->n_votes, n * annotate->n_votes == 1 ? "" : "s",
-                      (long long)report->n_rows, report->n_rows == 1 ? "" : "s",
+                      (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s", (long long)n * n_jobs,
+                      n * n_jobs == 1 ? "" : "s", (long long)report->n_rows, report->n_rows == 1 ? "" : "s",
                       report->n_rows < 2 ? "" : " (95 % interval)");
     add_number(&report->out, "prompt tokens", &prompts, 0);
     add_number(&report->out, "answer tokens", &answers, 0);
@@ -247,26 +254,30 @@ struct counting {
     struct runtime runtime;
     struct prompt_environment environment;
     struct request_count count;
-    struct buffer record;
     int64_t n_tokens, n_tokens_different; // of prompts that are not refused
+    int64_t n_answer_tokens_max;          // of different requests that are not refused
+    bool is_unlimited;                    // one of them has no max_tokens
     int64_t n_refused, n_refused_different;
 };
 
-// *n_tokens: -1 if the prompt is refused.
-static enum status count_tokens(struct counting *counting, int64_t *n_tokens, struct error *error)
+struct request_tokens {
+    int64_t prompt;     // -1: refused
+    int64_t answer_max; // max_tokens; -1: up to the context's end
+};
+
+static enum status count_tokens(struct counting *counting, const struct buffer *record,
+                                struct request_tokens *tokens, struct error *error)
 {
     struct job *job = job_create();
     struct prompt *prompt = NULL;
-    *n_tokens = 0;
-    enum status status = job ? job_decode(job, (struct text){counting->record.data, counting->record.size},
-                                          ENCODING_JSON, error)
-                             : STATUS_RETRY;
+    enum status status =
+        job ? job_decode(job, (struct text){record->data, record->size}, ENCODING_JSON, error) : STATUS_RETRY;
     if (status == STATUS_OK && !(prompt = prompt_create(job)))
         status = STATUS_RETRY;
     if (status == STATUS_OK) {
         status = prompt_prepare(prompt, &counting->environment);
         *error = prompt->error;
-        *n_tokens = (int64_t)prompt->tokens.n_ids;
+        *tokens = (struct request_tokens){(int64_t)prompt->tokens.n_ids, job->request.stop.max_tokens};
     } else if (status == STATUS_RETRY) {
         error_memory(error, STATUS_RETRY, "counting tokens");
     }
@@ -274,35 +285,47 @@ static enum status count_tokens(struct counting *counting, int64_t *n_tokens, st
     job_destroy(job);
     if (status != STATUS_REJECT)
         return status;
-    *n_tokens = -1;
+    tokens->prompt = -1;
+    return STATUS_OK;
+}
+
+static enum status count_question(struct counting *counting, size_t question, struct error *error)
+{
+    struct annotate *annotate = counting->annotate;
+    const struct buffer *record = &annotate->row.records[question];
+    struct request_tokens tokens;
+    uint64_t n_before;
+    enum status status = annotate_count_request(annotate, question, &counting->count, &n_before, error);
+    if (status == STATUS_OK && record->failed)
+        return error_memory(error, STATUS_REFUSE, "counting tokens");
+    if (status == STATUS_OK)
+        status = count_tokens(counting, record, &tokens, error);
+    if (status != STATUS_OK)
+        return status;
+    if (tokens.prompt < 0) {
+        counting->n_refused++;
+        counting->n_refused_different += n_before == 0;
+        return STATUS_OK;
+    }
+    counting->n_tokens += tokens.prompt * annotate->n_votes;
+    if (n_before)
+        return STATUS_OK;
+    counting->n_tokens_different += tokens.prompt * annotate->n_votes;
+    bool is_scored =
+        annotate->settings->annotate.output.probabilities && annotate->prompts[question].choices.n;
+    counting->is_unlimited |= !is_scored && tokens.answer_max < 0;
+    counting->n_answer_tokens_max += is_scored ? 0 : tokens.answer_max * annotate->n_votes;
     return STATUS_OK;
 }
 
 static enum status count_row(struct counting *counting, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = counting->annotate;
-    int64_t n_tokens;
-    uint64_t n_before;
     bool is_left_out;
-    enum status status = annotate_render(annotate, true, row, &counting->record, &is_left_out, error);
-    if (status != STATUS_OK || is_left_out)
-        return status;
-    status = annotate_count_request(annotate, &counting->count, &counting->record, false, &n_before, error);
-    if (status == STATUS_OK && counting->record.failed)
-        return error_memory(error, STATUS_REFUSE, "counting tokens");
-    if (status == STATUS_OK)
-        status = count_tokens(counting, &n_tokens, error);
-    if (status != STATUS_OK)
-        return status;
-    if (n_tokens < 0) {
-        counting->n_refused++;
-        counting->n_refused_different += n_before == 0;
-        return STATUS_OK;
-    }
-    n_tokens *= annotate->n_votes;
-    counting->n_tokens += n_tokens;
-    counting->n_tokens_different += n_before == 0 ? n_tokens : 0;
-    return STATUS_OK;
+    enum status status = annotate_render(annotate, true, row, &is_left_out, error);
+    for (size_t i = 0; status == STATUS_OK && !is_left_out && i < annotate->n_questions; i++)
+        status = count_question(counting, i, error);
+    return status;
 }
 
 // The length of answers is not known: --max-tokens bounds it, --sample estimates it. Scored choices
@@ -311,20 +334,18 @@ static void print_prices(const struct counting *counting, struct buffer *out)
 {
     const struct settings *settings = counting->annotate->settings;
     double prompts = price_of(settings->annotate.estimate.price_in) * (double)counting->n_tokens_different;
-    double tokens = (double)settings->sampling.max_tokens_default * (double)counting->annotate->n_votes;
+    double answers = price_of(settings->annotate.estimate.price_out) * (double)counting->n_answer_tokens_max;
     if (settings->annotate.estimate.price_in)
         buffer_add_format(out, "price of prompts %14.6f\n", prompts);
     if (!settings->annotate.estimate.price_out)
         return;
-    if (settings->annotate.output.probabilities)
-        buffer_add_format(out, "price of answers %14.6f\n", 0.0);
-    else if (settings->sampling.max_tokens_default)
-        buffer_add_format(out, "price of answers, at most %.6f\n",
-                          price_of(settings->annotate.estimate.price_out) * tokens *
-                              (double)(counting->count.n_different - counting->n_refused_different));
-    else
+    if (counting->is_unlimited)
         buffer_add_string(out, "price of answers: their length is not known; --max-tokens N bounds it, "
                                "--sample N estimates it\n");
+    else if (counting->n_answer_tokens_max)
+        buffer_add_format(out, "price of answers, at most %.6f\n", answers);
+    else
+        buffer_add_format(out, "price of answers %14.6f\n", 0.0);
 }
 
 static enum status print_counts(const struct counting *counting, struct error *error)
@@ -373,7 +394,6 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = print_counts(&counting, error);
     request_count_finish(&counting.count);
-    buffer_finish(&counting.record);
     runtime_close(runtime);
     return status;
 }

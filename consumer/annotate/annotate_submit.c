@@ -20,13 +20,13 @@ struct row_group {
     bool is_accepted;         // a row without such a field was found
     struct error first_fault; // of the first of the n_refused rows
     struct buffer records;
-    struct buffer begun; // a row's record without its seed and end
+    struct buffer begun; // a request of requests.file, without its seed and end
     struct occurrences occurrences;
     // --reorder: rows are written to the file of row_requests.h in the table's order and queued in the order of `order`
     bool reorders;
     struct row_order order;
     struct row_requests requests;
-    int64_t *row_ids;                     // [requests.n][n_votes]: jobs of each row, for the map
+    int64_t *row_ids;                     // [requests.n][n_votes]: jobs of each request, for the map
     int64_t *places[ANNOTATE_GROUP_JOBS]; // [n]: where each id is written in row_ids
 };
 
@@ -91,7 +91,7 @@ static enum status ask_cancelled_again(struct row_group *group, size_t i, size_t
     return status;
 }
 
-// A group holds all votes of each of its rows, so the map is written in row order.
+// A group holds all jobs of each of its rows, so the map is written in row order.
 static enum status queue_group(struct row_group *group, struct error *error)
 {
     struct annotate *annotate = group->annotate;
@@ -135,47 +135,55 @@ static enum status submit_group(struct row_group *group, struct error *error)
                      (long long)group->n_refused, group->first_fault.text);
 }
 
-// Adds the jobs of row number `row`, whose record is in `begun`. places: [n_votes] of row_ids; NULL without
-// --reorder.
-static enum status add_jobs(struct row_group *group, int64_t seed, int64_t row, int64_t *places,
-                            struct error *error)
+// Begins another group if one more row does not fit, so that a group has whole rows.
+static enum status reserve_jobs(struct row_group *group, size_t n, struct error *error)
+{
+    bool is_full = group->n + n > ANNOTATE_GROUP_JOBS || group->records.size >= ANNOTATE_GROUP_BYTES;
+    return is_full ? submit_group(group, error) : STATUS_OK;
+}
+
+// Adds the jobs of a question about row number `row`, whose record without its end is `begun`. places: [n_votes]
+// of row_ids; NULL without --reorder.
+static void add_jobs(struct row_group *group, size_t question, const struct buffer *begun, int64_t seed,
+                     int64_t row, int64_t *places)
 {
     struct annotate *annotate = group->annotate;
-    enum status status = STATUS_OK;
-    bool is_full = group->n + (size_t)annotate->n_votes > ANNOTATE_GROUP_JOBS ||
-                   group->records.size >= ANNOTATE_GROUP_BYTES;
-    if (is_full)
-        status = submit_group(group, error);
-    for (int32_t vote = 0; vote < annotate->n_votes && status == STATUS_OK; vote++) {
-        buffer_add(&group->records, group->begun.data, group->begun.size);
-        annotate_end_record(annotate, seed, vote, &group->records);
+    for (int32_t vote = 0; vote < annotate->n_votes; vote++) {
+        buffer_add(&group->records, begun->data, begun->size);
+        annotate_end_record(annotate, question, seed, vote, &group->records);
         group->submissions[group->n] = (struct submission){.index = row};
         group->places[group->n] = places ? places + vote : NULL;
         group->ends[group->n++] = group->records.size;
     }
-    return status;
 }
 
+// The questions about a row follow one another, so that they share the prefix of the row while it is cached.
 static enum status add_row(struct row_group *group, int64_t number, struct error *error)
 {
-    int64_t seed;
-    enum status status =
-        annotate_choose_seed(group->annotate, &group->occurrences, &group->begun, &seed, error);
-    if (status == STATUS_OK && group->reorders)
-        return row_requests_add(&group->requests, (struct text){group->begun.data, group->begun.size}, seed,
-                                number, error);
-    return status == STATUS_OK ? add_jobs(group, seed, number, NULL, error) : status;
+    struct annotate *annotate = group->annotate;
+    enum status status = group->reorders ? STATUS_OK : reserve_jobs(group, annotate->row.n_jobs, error);
+    for (size_t i = 0; i < annotate->n_questions && status == STATUS_OK; i++) {
+        const struct buffer *begun = &annotate->row.records[i];
+        int64_t seed;
+        status = annotate_choose_seed(annotate, i, &group->occurrences, &seed, error);
+        if (status == STATUS_OK && group->reorders)
+            status = row_requests_add(&group->requests, (struct text){begun->data, begun->size}, seed, number,
+                                      error);
+        else if (status == STATUS_OK)
+            add_jobs(group, i, begun, seed, number, NULL);
+    }
+    return status;
 }
 
 static enum status add_left_out(struct row_group *group, struct error *error)
 {
+    struct annotate *annotate = group->annotate;
     static const int64_t none[ROW_VOTES_MAX] = {0};
-    if (group->reorders)
-        return row_requests_add(&group->requests, (struct text){0}, 0, 0, error);
-    enum status status = queue_group(group, error); // the map is written in row order
-    return status == STATUS_OK
-               ? row_map_add(&group->annotate->map, none, (size_t)group->annotate->n_votes, error)
-               : status;
+    enum status status = group->reorders ? STATUS_OK : queue_group(group, error); // the map is in row order
+    for (size_t i = 0; i < annotate->n_questions && status == STATUS_OK; i++)
+        status = group->reorders ? row_requests_add(&group->requests, (struct text){0}, 0, 0, error)
+                                 : row_map_add(&annotate->map, none, (size_t)annotate->n_votes, error);
+    return status;
 }
 
 // Checks the row for a field that a worker refuses, such as an image. Such a field is written by the
@@ -183,10 +191,11 @@ static enum status add_left_out(struct row_group *group, struct error *error)
 // fail alone, so this is called until a row is without it.
 static enum status check_fields(struct row_group *group, struct error *error)
 {
+    const struct buffer *begun = &group->annotate->row.records[0]; // questions add no field
     struct buffer record = {0};
     struct job *job = job_create();
-    buffer_add(&record, group->begun.data, group->begun.size);
-    annotate_end_record(group->annotate, 0, 0, &record);
+    buffer_add(&record, begun->data, begun->size);
+    annotate_end_record(group->annotate, 0, 0, 0, &record);
     enum status status = job && !record.failed
                              ? job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, error)
                              : error_memory(error, STATUS_RETRY, "queueing rows");
@@ -201,19 +210,32 @@ static enum status check_fields(struct row_group *group, struct error *error)
     return STATUS_OK;
 }
 
+// Rows whose requests are in requests.file.
+static size_t count_requested(const struct row_group *group)
+{
+    return group->requests.n / group->annotate->n_questions;
+}
+
+static void set_order(const struct annotate *annotate, const uint16_t *order)
+{
+    for (size_t i = 0; i < annotate->n_questions; i++)
+        annotate->prompts[i].read.order = order;
+}
+
 static enum status submit_row(struct row_group *group, struct table_row *row, struct error *error)
 {
     struct annotate *annotate = group->annotate;
     bool is_left_out;
     enum status status = STATUS_OK;
-    if (group->order.rows && group->requests.n == group->order.n_rows)
+    size_t n_requested = count_requested(group);
+    if (group->order.rows && n_requested == group->order.n_rows)
         return annotate_refuse_change(annotate, error);
     if (group->order.fields)
-        annotate->prompt.read.order = group->order.fields + group->requests.n * group->order.n_columns;
+        set_order(annotate, group->order.fields + n_requested * group->order.n_columns);
     if (group->reorders && !group->order.rows)
         status = annotate_add_to_order(annotate, row, &group->order, error);
     if (status == STATUS_OK)
-        status = annotate_render(annotate, true, row, &group->begun, &is_left_out, error);
+        status = annotate_render(annotate, true, row, &is_left_out, error);
     if (status == STATUS_OK && !is_left_out)
         status = annotate_expect_gold(annotate, row, error);
     if (status == STATUS_OK && !is_left_out && !group->is_accepted)
@@ -236,6 +258,24 @@ static enum status submit_rows(struct row_group *group, struct error *error)
     return status == STATUS_OK ? submit_group(group, error) : status;
 }
 
+// Queues the requests of a row from requests.file.
+static enum status queue_row(struct row_group *group, size_t row, struct error *error)
+{
+    struct annotate *annotate = group->annotate;
+    size_t first = row * annotate->n_questions;
+    if (group->requests.rows[first].size == 0)
+        return STATUS_OK;
+    enum status status = reserve_jobs(group, annotate->row.n_jobs, error);
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++) {
+        const struct row_request *request = &group->requests.rows[first + i];
+        status = row_requests_read(&group->requests, first + i, &group->begun, error);
+        if (status == STATUS_OK)
+            add_jobs(group, i, &group->begun, request->seed, request->number,
+                     group->row_ids + (first + i) * (size_t)annotate->n_votes);
+    }
+    return status;
+}
+
 static enum status queue_requests(struct row_group *group, struct error *error)
 {
     struct annotate *annotate = group->annotate;
@@ -244,15 +284,8 @@ static enum status queue_requests(struct row_group *group, struct error *error)
     if (!group->row_ids)
         return error_memory(error, STATUS_REFUSE, "--reorder");
     enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < group->requests.n; i++) {
-        size_t row = group->order.rows[i];
-        if (group->requests.rows[row].size == 0)
-            continue;
-        status = row_requests_read(&group->requests, row, &group->begun, error);
-        if (status == STATUS_OK)
-            status = add_jobs(group, group->requests.rows[row].seed, group->requests.rows[row].number,
-                              group->row_ids + row * n_votes, error);
-    }
+    for (size_t i = 0; status == STATUS_OK && i < count_requested(group); i++)
+        status = queue_row(group, group->order.rows[i], error);
     if (status == STATUS_OK)
         status = submit_group(group, error);
     if (status == STATUS_OK)
@@ -264,7 +297,7 @@ static enum status queue_requests(struct row_group *group, struct error *error)
 
 static enum status submit_reordered(struct row_group *group, struct error *error)
 {
-    bool are_fields_free = group->annotate->prompt.read.all; // rows are rendered in field order
+    bool are_fields_free = group->annotate->prompts[0].read.all; // rows are rendered in field order
     enum status status = row_requests_open(&group->requests, error);
     if (status == STATUS_OK && are_fields_free)
         status = annotate_plan_order(group->annotate, &group->order, error);
@@ -272,7 +305,7 @@ static enum status submit_reordered(struct row_group *group, struct error *error
         status = submit_rows(group, error);
     if (status == STATUS_OK && !are_fields_free)
         status = annotate_plan_order(group->annotate, &group->order, error);
-    if (status == STATUS_OK && group->requests.n != group->order.n_rows)
+    if (status == STATUS_OK && count_requested(group) != group->order.n_rows)
         return annotate_refuse_change(group->annotate, error);
     return status == STATUS_OK ? queue_requests(group, error) : status;
 }
@@ -360,7 +393,7 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
         status = store_hold_rows(annotate->store, annotate->dataset, error);
     if (status == STATUS_OK)
         status = group->reorders ? submit_reordered(group, error) : submit_rows(group, error);
-    annotate->prompt.read.order = NULL;
+    set_order(annotate, NULL);
     if (status == STATUS_OK && !annotate->settings->kafka.brokers)
         status = drop_others(annotate, error);
     if (status == STATUS_OK)

@@ -1,6 +1,6 @@
 #include "consumer/annotate/answer_types.h"
 
-enum { FIGURES = 3, REFERENCES_MAX = 16 };
+enum { REFERENCES_MAX = 16 };
 
 // "integer", also as ["integer", "null"] or after references.
 static struct text type_name(const struct value *schema, const struct value *root)
@@ -28,13 +28,15 @@ static enum parquet_written property_type(const struct row_answer *answer, size_
                                                  : WRITTEN_TEXT;
 }
 
-enum parquet_written answer_type_of(const struct row_answer *answer, size_t column)
+enum parquet_written answer_type_of(const struct answer_columns *columns, size_t column)
 {
-    size_t figures = answer->figures_column;
+    if (column >= columns->figures_column)
+        return column < columns->thoughts_column ? WRITTEN_INTEGER : WRITTEN_TEXT;
+    const struct row_answer *answer = columns->answers;
+    for (; column >= answer->thoughts_column; answer++)
+        column -= answer->thoughts_column;
     if (column < answer->properties.n)
         return property_type(answer, column);
-    if (column >= answer->n_answers && column < answer->logprobs_column)
-        return WRITTEN_NUMBER; // probabilities, margin, agreement
-    return answer->options.figures && column >= figures && column < figures + FIGURES ? WRITTEN_INTEGER
-                                                                                      : WRITTEN_TEXT;
+    // probabilities, margin and agreement are numbers
+    return column >= answer->n_answers && column < answer->logprobs_column ? WRITTEN_NUMBER : WRITTEN_TEXT;
 }

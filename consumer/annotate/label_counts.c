@@ -8,12 +8,16 @@ struct label_column {
     size_t n, capacity;
 };
 
-bool label_counts_open(struct label_counts *counts, const struct row_answer *answer)
+bool label_counts_open(struct label_counts *counts, const struct row_answer *answers, size_t n)
 {
-    *counts = (struct label_counts){.n_columns = answer->n_answers};
-    counts->columns = calloc(answer->n_answers ? answer->n_answers : 1, sizeof *counts->columns);
-    for (size_t i = 0; counts->columns && i < answer->n_answers; i++)
-        counts->columns[i].is_closed = answer->label_sets[i].is_closed;
+    size_t column = 0;
+    *counts = (struct label_counts){.n_columns = 0};
+    for (size_t i = 0; i < n; i++)
+        counts->n_columns += answers[i].n_answers;
+    counts->columns = calloc(counts->n_columns ? counts->n_columns : 1, sizeof *counts->columns);
+    for (size_t i = 0; counts->columns && i < n; i++)
+        for (size_t j = 0; j < answers[i].n_answers; j++)
+            counts->columns[column++].is_closed = answers[i].label_sets[j].is_closed;
     return counts->columns != NULL;
 }
 
@@ -62,22 +66,31 @@ static void count_label(struct label_counts *counts, struct label_column *column
         cell->n_rows++;
 }
 
-void label_counts_add(struct label_counts *counts, const struct row_answer *answer)
+// columns: [answer->n_answers].
+static void add_answer(struct label_counts *counts, struct label_column *columns,
+                       const struct row_answer *answer)
 {
-    counts->n_rows++;
-    for (size_t i = 0; i < counts->n_columns && !answer->failed; i++) {
+    for (size_t i = 0; i < answer->n_answers && !answer->failed; i++) {
         const struct value *field = &answer->fields[i];
         struct buffer json = {0};
-        if (!answer->is_given[i] || counts->columns[i].is_dropped || field->kind == VALUE_ARRAY ||
+        if (!answer->is_given[i] || columns[i].is_dropped || field->kind == VALUE_ARRAY ||
             field->kind == VALUE_OBJECT)
             continue;
         if (field->kind != VALUE_STRING)
             json_encode(field, &json);
-        count_label(counts, &counts->columns[i], answer->columns.names[i],
+        count_label(counts, &columns[i], answer->columns.names[i],
                     field->kind == VALUE_STRING ? field->text : (struct text){json.data, json.size});
         counts->failed |= json.failed;
         buffer_finish(&json);
     }
+}
+
+void label_counts_add(struct label_counts *counts, const struct row_answer *answers, size_t n)
+{
+    struct label_column *columns = counts->columns;
+    counts->n_rows++;
+    for (size_t i = 0; i < n; columns += answers[i++].n_answers)
+        add_answer(counts, columns, &answers[i]);
 }
 
 // A column whose values never repeat holds no labels, unless it is closed: its labels are enumerated.

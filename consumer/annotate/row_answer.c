@@ -3,16 +3,28 @@
 #include "consumer/annotate/row_logprobs.h"
 #include "schemas/json_answer.h"
 
-#include <stdio.h>
 #include <string.h>
 
-enum { COLUMNS_BESIDE = 11 }; // whole answer, agreement, margin, logprobs, figures, thoughts, reason, error
+enum { COLUMNS_BESIDE = 5 }; // whole answer, agreement, margin, logprobs, thoughts
 
-static enum status add_column(struct row_answer *answer, const char *prefix, struct text name,
-                              const struct table_columns *input, struct error *error)
+enum status row_answer_refuse_column(struct text column, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                     "the table has a column \"%.*s\" already: give the answers' columns another name with "
+                     "--prefix, as --prefix model_",
+                     (int)column.size, column.data);
+}
+
+// name: of a column of an unnamed question, or what follows the question's name and "_".
+static enum status add_column(struct row_answer *answer, struct text name, const struct table_columns *input,
+                              struct error *error)
 {
     struct buffer whole = {0};
+    const char *prefix = answer->options.prefix;
     buffer_add_string(&whole, prefix ? prefix : "");
+    buffer_add_text(&whole, answer->options.name);
+    if (answer->options.name.size && name.size)
+        buffer_add_byte(&whole, '_');
     buffer_add_text(&whole, name);
     struct text column = {whole.failed ? NULL : arena_copy(&answer->arena, whole.data, whole.size),
                           whole.size};
@@ -20,11 +32,7 @@ static enum status add_column(struct row_answer *answer, const char *prefix, str
     if (!column.data)
         return error_memory(error, STATUS_REFUSE, "the answers' columns");
     if (table_columns_find(input, column) < input->n)
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "the table has a column \"%.*s\" already: give the answers' columns another name with "
-            "--prefix, as --prefix model_",
-            (int)column.size, column.data);
+        return row_answer_refuse_column(column, error);
     if (table_columns_find(&answer->columns, column) < answer->columns.n)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "the answers have two columns \"%.*s\"",
                          (int)column.size, column.data);
@@ -36,12 +44,11 @@ static enum status add_column(struct row_answer *answer, const char *prefix, str
 static enum status add_agreements(struct row_answer *answer, const struct table_columns *input,
                                   struct error *error)
 {
-    const char *prefix = answer->options.prefix;
     answer->agreement_column = answer->columns.n;
     if (answer->options.n_votes <= 1)
         return STATUS_OK;
     if (!answer->properties.n)
-        return add_column(answer, prefix, TEXT("agreement"), input, error);
+        return add_column(answer, TEXT("agreement"), input, error);
     enum status status = STATUS_OK;
     for (size_t i = 0; i < answer->properties.n && status == STATUS_OK; i++) {
         struct buffer name = {0};
@@ -50,7 +57,7 @@ static enum status add_agreements(struct row_answer *answer, const struct table_
         buffer_add_string(&name, "agreement_");
         buffer_add_text(&name, answer->properties.items[i].name);
         status = name.failed ? error_memory(error, STATUS_REFUSE, "the answers' columns")
-                             : add_column(answer, prefix, (struct text){name.data, name.size}, input, error);
+                             : add_column(answer, (struct text){name.data, name.size}, input, error);
         buffer_finish(&name);
         answer->n_voted++;
     }
@@ -60,30 +67,31 @@ static enum status add_agreements(struct row_answer *answer, const struct table_
 static enum status add_answers(struct row_answer *answer, const struct table_columns *input,
                                struct error *error)
 {
-    const char *prefix = answer->options.prefix;
     enum status status = STATUS_OK;
     const struct schema_columns *properties = &answer->properties;
     struct text whole = answer->options.n_choices ? TEXT("label") : TEXT("answer");
     for (size_t i = 0; i < properties->n && status == STATUS_OK; i++) {
         struct text name = properties->items[i].name;
-        status = add_column(answer, prefix, name, input, error);
+        status = add_column(answer, name, input, error);
         if (text_equal(name, whole))
             whole = TEXT("answer_json");
     }
+    if (answer->options.name.size)
+        whole = (struct text){0};
     answer->has_whole = !(properties->n && properties->is_object && properties->is_complete);
     if (answer->has_whole && status == STATUS_OK)
-        status = add_column(answer, prefix, whole, input, error);
+        status = add_column(answer, whole, input, error);
     answer->n_answers = answer->columns.n;
     for (size_t i = 0; answer->options.probabilities && i < answer->options.n_choices && status == STATUS_OK;
          i++)
-        status = add_column(answer, prefix, answer->options.choices[i], input, error);
+        status = add_column(answer, answer->options.choices[i], input, error);
     if (answer->options.probabilities && status == STATUS_OK)
-        status = add_column(answer, prefix, TEXT("margin"), input, error);
+        status = add_column(answer, TEXT("margin"), input, error);
     if (status == STATUS_OK)
         status = add_agreements(answer, input, error);
     answer->logprobs_column = answer->columns.n;
     return status == STATUS_OK && answer->options.logprobs
-               ? add_column(answer, prefix, TEXT("logprobs"), input, error)
+               ? add_column(answer, TEXT("logprobs"), input, error)
                : status;
 }
 
@@ -104,25 +112,6 @@ static enum status find_labels(struct row_answer *answer, struct error *error)
                                            n_properties ? answer->properties.items[i].schema : schema);
     }
     return is_found ? STATUS_OK : error_memory(error, STATUS_REFUSE, "the answers' columns");
-}
-
-static enum status add_beside(struct row_answer *answer, const struct table_columns *input,
-                              struct error *error)
-{
-    static const char *const figures[] = {"sheaf_prompt_tokens", "sheaf_completion_tokens",
-                                          "sheaf_reasoning_tokens"};
-    static const char *const always[] = {"sheaf_finish_reason", ROW_ANSWER_MARKER};
-    const char *prefix = answer->options.prefix;
-    enum status status = STATUS_OK;
-    answer->figures_column = answer->columns.n;
-    for (size_t i = 0; answer->options.figures && i < 3 && status == STATUS_OK; i++)
-        status = add_column(answer, prefix, text_from_string(figures[i]), input, error);
-    answer->thoughts_column = answer->columns.n;
-    if (answer->options.thoughts && status == STATUS_OK)
-        status = add_column(answer, prefix, text_from_string(answer->options.thoughts), input, error);
-    for (size_t i = 0; i < 2 && status == STATUS_OK; i++)
-        status = add_column(answer, prefix, text_from_string(always[i]), input, error);
-    return status;
 }
 
 static enum status find_properties(struct row_answer *answer, struct error *error)
@@ -153,8 +142,9 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
         status = add_answers(answer, input, error);
     if (status == STATUS_OK)
         status = find_labels(answer, error);
-    if (status == STATUS_OK)
-        status = add_beside(answer, input, error);
+    answer->thoughts_column = answer->columns.n;
+    if (status == STATUS_OK && options->thoughts)
+        status = add_column(answer, text_from_string(options->thoughts), input, error);
     if (status != STATUS_OK)
         row_answer_close(answer);
     return status;
@@ -289,15 +279,12 @@ static void take_probabilities(struct row_answer *answer, const struct job *job)
 
 static void take_figures(struct row_answer *answer, struct job *const *votes)
 {
-    int64_t prompt_tokens = 0, completion_tokens = 0, reasoning_tokens = 0;
+    memset(answer->figures, 0, sizeof answer->figures);
     for (int32_t i = 0; i < answer->options.n_votes; i++) {
-        prompt_tokens += votes[i]->result.prompt_tokens;
-        completion_tokens += votes[i]->result.completion_tokens;
-        reasoning_tokens += votes[i]->result.reasoning_tokens;
+        answer->figures[0] += votes[i]->result.prompt_tokens;
+        answer->figures[1] += votes[i]->result.completion_tokens;
+        answer->figures[2] += votes[i]->result.reasoning_tokens;
     }
-    answer->fields[answer->figures_column] = value_integer(prompt_tokens);
-    answer->fields[answer->figures_column + 1] = value_integer(completion_tokens);
-    answer->fields[answer->figures_column + 2] = value_integer(reasoning_tokens);
 }
 
 // The thoughts of a finished job. A job without thoughts leaves the field empty.
@@ -322,9 +309,8 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
     const char *reason = job->result.status == RESULT_CANCELLED ? "cancelled" : "error";
     if (is_done(job))
         reason = finish_reason_name(job->result.choices[0].finish_reason);
-    answer->fields[answer->columns.n - 2] = value_string(text_from_string(reason));
-    answer->fields[answer->columns.n - 1] =
-        value_string(text_from_string(is_done(job) ? answer->fault.text : job->result.error.text));
+    answer->finish_reason = text_from_string(reason);
+    answer->failure = text_from_string(is_done(job) ? answer->fault.text : job->result.error.text);
     if (answer->options.probabilities && is_done(job))
         take_probabilities(answer, job);
     if (is_done(job))
@@ -336,8 +322,7 @@ static bool take_vote(struct row_answer *answer, const struct vote *vote)
 {
     answer->was_cut = false; // an earlier vote may have set it
     answer->is_limited = vote->job->result.choices[0].finish_reason == FINISH_LENGTH;
-    answer->fields[answer->columns.n - 2] =
-        value_string(text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason)));
+    answer->finish_reason = text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason));
     take_value(answer, &vote->value);
     take_thoughts(answer, vote->job);
     if (answer->options.probabilities)
@@ -437,8 +422,8 @@ enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
         answer->fields[i] = (struct value){.kind = VALUE_NULL};
         answer->is_given[i] = i >= answer->n_answers;
     }
-    if (answer->options.figures)
-        take_figures(answer, votes);
+    answer->failure = (struct text){0};
+    take_figures(answer, votes);
     for (int32_t i = 0; i < answer->options.n_votes; i++) {
         bool is_answer = is_done(votes[i]) && read_answer(answer, votes[i], &read[i].value) == STATUS_OK;
         read[i].job = is_answer ? votes[i] : NULL;
@@ -453,12 +438,18 @@ enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
 
 bool row_answer_choose_label(struct row_answer *answer, struct text property)
 {
+    struct text prefix = text_from_string(answer->options.prefix ? answer->options.prefix : "");
     answer->label_column = 0;
-    for (size_t i = 0; i < answer->properties.n; i++)
-        if (text_equal(answer->properties.items[i].name, property)) {
+    for (size_t i = 0; i < answer->n_answers; i++) {
+        struct text column = answer->columns.names[i];
+        struct text bare = {column.data + prefix.size, column.size - prefix.size};
+        bool is_property = i < answer->properties.n && !answer->options.name.size;
+        if (is_property ? text_equal(answer->properties.items[i].name, property)
+                        : answer->options.name.size && text_equal(bare, property)) {
             answer->label_column = i;
             return true;
         }
+    }
     return false;
 }
 

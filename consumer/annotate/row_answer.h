@@ -1,4 +1,5 @@
-// The columns that annotate adds to a row, in this order, each name after the prefix:
+// The answer to one question about a row, and the columns that annotate adds for it, in this order, each name
+// after the prefix:
 //
 //   PROPERTY ...            with a schema: one for each of its properties (schema_columns.h)
 //   answer                  the whole answer; not if its properties are all that it can hold. Named label
@@ -7,9 +8,10 @@
 //   agreement               with several votes and without properties
 //   agreement_PROPERTY ...  with several votes: one for each property that is voted on (row_vote.h)
 //   logprobs                if --parameters asks for them (row_logprobs.h)
-//   sheaf_prompt_tokens, sheaf_completion_tokens, sheaf_reasoning_tokens    with --figures
 //   THOUGHTS                with --thoughts THOUGHTS: of the draw that gives the answer
-//   sheaf_finish_reason, sheaf_error
+//
+// The whole answer to a named question (--questions) has the column NAME; its other columns are NAME_PROPERTY,
+// NAME_CHOICE, NAME_margin and so on. answer_columns.h has the columns of all answers to a row.
 //
 // Thread: main.
 #pragma once
@@ -22,20 +24,18 @@
 enum {
     ROW_VOTES_MAX = 64,
     ROW_CLASSES_MAX = 1024, // of one answer
+    ROW_FIGURES = 3,
 };
-
-// The name of the last column, after the prefix: a table that has it was made by annotate.
-#define ROW_ANSWER_MARKER "sheaf_error"
 
 struct row_answer_options {
     const char *prefix;         // of the columns; NULL: none
+    struct text name;           // of the question; size 0: none
     const struct value *schema; // VALUE_NULL: none
     const struct text *choices; // [n_choices]
     size_t n_choices;
     bool is_constrained; // by schema, choices, or a parameter of all rows
     int32_t n_votes;
-    bool probabilities; // of the choices
-    bool figures;
+    bool probabilities;   // of the choices
     const char *thoughts; // name of their column; NULL: none
     bool logprobs;        // of the answer's tokens
 };
@@ -54,8 +54,10 @@ struct row_answer {
     size_t n_voted;                   // properties that are voted on; 0: the whole answer is
     size_t agreement_column;          // the first agreement column
     size_t logprobs_column;           // with options.logprobs
-    size_t figures_column;            // with options.figures: the first of them
-    size_t thoughts_column;           // with options.thoughts
+    size_t thoughts_column;           // the last; columns.n: without options.thoughts
+    int64_t figures[ROW_FIGURES];     // tokens of all votes: of prompts, of answers, of thoughts
+    struct text finish_reason;        // of this row, as the column sheaf_finish_reason has it
+    struct text failure;              // why the row has no answer; size 0: it has one
     bool failed;                      // this row
     bool was_cut;                     // failed because max_tokens ended the answer
     bool is_limited;                  // has an answer, a free text that max_tokens ended
@@ -72,8 +74,10 @@ void row_answer_close(struct row_answer *answer);
 // used. STATUS_REFUSE: out of memory.
 enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
                             struct error *error) WARN_UNUSED;
-// Chooses the column that is compared with gold labels: the schema's property of that name. False: there is
-// none, and the first column is chosen.
+// Refuses a column's name because the input has it.
+enum status row_answer_refuse_column(struct text column, struct error *error);
+// Chooses the column that is compared with gold labels: the schema's property of that name; of a named question
+// the column NAME or NAME_PROPERTY. False: there is none, and the first column is chosen.
 bool row_answer_choose_label(struct row_answer *answer, struct text property);
 // The value to compare with a gold label. NULL: the row has no answer, or its answer lacks the property.
 const struct value *row_answer_label(const struct row_answer *answer);

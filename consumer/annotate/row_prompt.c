@@ -118,19 +118,15 @@ static void check_mention(void *context, const struct template_mention *mention)
                                   mention->line, (int)mention->printed.size, mention->printed.data);
 }
 
-static enum status open_template(struct row_prompt *prompt, const char *path, struct template **template,
-                                 struct error *error)
+// path: where the text is from, for errors.
+static enum status parse_template(struct row_prompt *prompt, const char *path, struct text text,
+                                  struct template **template, struct error *error)
 {
-    if (!path)
-        return STATUS_OK;
-    struct buffer source = {0};
-    enum status status = file_read_text(path, PROMPT_FILE_BYTES_MAX, &source, error);
-    struct text text = {source.data ? source.data : "", source.size};
+    enum status status = STATUS_OK;
     if (text.size && text.data[text.size - 1] == '\n') // it ends the file, not the prompt
         text.size--;
-    if (status == STATUS_OK && template_parse(template, text, error) != STATUS_OK)
+    if (template_parse(template, text, error) != STATUS_OK)
         status = error_prefix(error, "%s", path);
-    buffer_finish(&source);
     const struct template_refusal *refusal = status == STATUS_OK ? template_find_refusal(*template) : NULL;
     if (refusal && refusal->text[0]) // in a branch that some row may take
         return error_set(error, STATUS_REFUSE, ERROR_TEMPLATE, "%s: line %u: %s", path, refusal->line,
@@ -139,6 +135,20 @@ static enum status open_template(struct row_prompt *prompt, const char *path, st
     if (status == STATUS_OK)
         template_mentions(*template, check_mention, &check);
     return check.status;
+}
+
+static enum status open_template(struct row_prompt *prompt, const char *path, struct template **template,
+                                 struct error *error)
+{
+    struct buffer source = {0};
+    if (!path)
+        return STATUS_OK;
+    enum status status = file_read_text(path, PROMPT_FILE_BYTES_MAX, &source, error);
+    struct text text = {source.data ? source.data : "", source.size};
+    if (status == STATUS_OK)
+        status = parse_template(prompt, path, text, template, error);
+    buffer_finish(&source);
+    return status;
 }
 
 // `row` with all columns, then the columns themselves: a column named "row" is row['row'].
@@ -161,6 +171,20 @@ static enum status create_variables(struct row_prompt *prompt, struct error *err
     prompt->variables.object.members = prompt->names;
     prompt->variables.object.n_members = n + 1;
     return STATUS_OK;
+}
+
+void row_columns_add(struct row_columns *columns, const struct row_columns *others, size_t n_columns)
+{
+    for (size_t i = 0; i < others->n_mentioned; i++) {
+        size_t j = 0;
+        while (j < columns->n_mentioned && columns->mentioned[j] != others->mentioned[i])
+            j++;
+        if (j == columns->n_mentioned)
+            columns->mentioned[columns->n_mentioned++] = others->mentioned[i];
+    }
+    for (size_t i = 0; i < n_columns; i++)
+        columns->is_used[i] |= others->is_used[i];
+    columns->all |= others->all;
 }
 
 // ---- parameters ----
@@ -195,6 +219,16 @@ static bool is_of_rows(struct text name)
                                         "index",    "body",   "created", "n",         "best_of"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (text_equals_string(name, names[i]))
+            return true;
+    return false;
+}
+
+// Whether the question has the parameter, which overrides the one of all rows.
+static bool is_of_question(const struct row_prompt_options *options, struct text name)
+{
+    const struct question *question = options->question;
+    for (size_t i = 0; question && i < question->parameters.object.n_members; i++)
+        if (text_equal(question->parameters.object.members[i].key, name))
             return true;
     return false;
 }
@@ -249,12 +283,12 @@ static enum status add_parameters(struct row_prompt *prompt, const struct row_pr
     enum status status = path ? read_object(prompt, path, &object, error) : STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < object.object.n_members; i++) {
         const struct value_member *member = &object.object.members[i];
-        if (!find_given(options, member->key))
+        if (!find_given(options, member->key) && !is_of_question(options, member->key))
             status = add_parameter(prompt, path, member->key, &member->value, error);
     }
     for (size_t i = 0; status == STATUS_OK && i < ROW_PROMPT_PARAMETERS_MAX; i++) {
         const struct row_prompt_parameter *given = &options->given[i];
-        if (!given->value)
+        if (!given->value || is_of_question(options, text_from_string(given->name)))
             continue;
         struct value value = value_string(text_from_string(given->value));
         if (!given->is_text &&
@@ -263,6 +297,12 @@ static enum status add_parameters(struct row_prompt *prompt, const struct row_pr
             return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a number, got \"%s\"",
                              given->option, given->value);
         status = add_parameter(prompt, "options", text_from_string(given->name), &value, error);
+    }
+    for (size_t i = 0;
+         status == STATUS_OK && options->question && i < options->question->parameters.object.n_members;
+         i++) {
+        const struct value_member *member = &options->question->parameters.object.members[i];
+        status = add_parameter(prompt, options->question->source, member->key, &member->value, error);
     }
     return status;
 }
@@ -328,12 +368,10 @@ static void add_format(struct row_prompt *prompt, const struct value *schema)
     buffer_add_string(&prompt->parameters, "}}");
 }
 
+// path: the file of prompt->schema, for messages.
 static enum status add_schema(struct row_prompt *prompt, const char *path, struct error *error)
 {
-    enum status status = read_schema(prompt, path, error);
-    if (status != STATUS_OK)
-        return status;
-    status = close_schema(prompt, path, error);
+    enum status status = close_schema(prompt, path, error);
     struct value bare; // prompts do not show annotations, so a changed one must not change requests
     if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
         status = error_memory(error, STATUS_REFUSE, "prompts");
@@ -342,12 +380,8 @@ static enum status add_schema(struct row_prompt *prompt, const char *path, struc
     return status;
 }
 
-static enum status add_choices(struct row_prompt *prompt, const struct row_prompt_options *options,
-                               struct error *error)
+static void add_choices(struct row_prompt *prompt, const struct row_prompt_options *options)
 {
-    enum status status = choice_list_read(&prompt->choices, options->choices, &prompt->arena, error);
-    if (status != STATUS_OK)
-        return status;
     add_member(prompt, "structured_outputs");
     buffer_add_string(&prompt->parameters, "{\"choice\":[");
     for (size_t i = 0; i < prompt->choices.n; i++) {
@@ -361,18 +395,40 @@ static enum status add_choices(struct row_prompt *prompt, const struct row_promp
         buffer_add_string(&prompt->parameters, ",\"choice_logprobs_include_end\":true");
     if (options->scores_choices && !options->needs_seeds) // votes are drawn
         buffer_add_string(&prompt->parameters, ",\"choice_logprobs_decide\":true");
-    return STATUS_OK;
 }
 
-// A warning about a job is an error here, because all rows would have it. Only --parameters can contain such
-// a field.
-static enum status refuse_parameter(struct text warning, struct error *error)
+// Reads the constraint on the answers: a schema or choices, of the options or of the question.
+static enum status add_constraint(struct row_prompt *prompt, const struct row_prompt_options *options,
+                                  struct error *error)
+{
+    const struct question *question = options->question;
+    const char *source = question ? question->source : options->schema;
+    enum status status = STATUS_OK;
+    if (question)
+        prompt->choices = question->choices;
+    else if (options->choices)
+        status = choice_list_read(&prompt->choices, options->choices, &prompt->arena, error);
+    if (question && question->schema)
+        prompt->schema = *question->schema;
+    else if (options->schema)
+        status = read_schema(prompt, options->schema, error);
+    if (status == STATUS_OK && prompt->schema.kind == VALUE_OBJECT)
+        status = add_schema(prompt, source, error);
+    if (status == STATUS_OK && prompt->choices.n)
+        add_choices(prompt, options);
+    return status;
+}
+
+// A warning about a job is an error here, because all rows would have it. Only --parameters and questions can
+// contain such a field.
+static enum status refuse_parameter(const struct row_prompt *prompt, struct text warning, struct error *error)
 {
     static const char ignored[] = " ignored";
     const char *at = memmem(warning.data, warning.size, ignored, sizeof ignored - 1);
     size_t n = at ? (size_t)(at - warning.data) : warning.size;
     const char *rest = at ? at + sizeof ignored - 1 : "";
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--parameters: %.*s%.*s", (int)n, warning.data,
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: %.*s%.*s",
+                     prompt->asked ? prompt->asked->source : "--parameters", (int)n, warning.data,
                      at ? (int)(warning.size - n - sizeof ignored + 1) : 0, rest);
 }
 
@@ -387,9 +443,9 @@ enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **jo
     if (*job && !record.failed && !prompt->parameters.failed)
         status = job_decode(*job, (struct text){record.data, record.size}, ENCODING_JSON, error);
     if (status == STATUS_REJECT)
-        status = refuse_prompt(error, "the parameters of all rows");
+        status = refuse_prompt(error, prompt->asked ? prompt->asked->source : "the parameters of all rows");
     else if (status == STATUS_OK && (*job)->result.n_warnings)
-        status = refuse_parameter((*job)->result.warnings[0], error);
+        status = refuse_parameter(prompt, (*job)->result.warnings[0], error);
     buffer_finish(&record);
     return status;
 }
@@ -407,6 +463,7 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
                             const struct table_columns *columns, struct error *error)
 {
     *prompt = (struct row_prompt){.columns = columns,
+                                  .asked = options->question,
                                   .has_objects = options->has_objects,
                                   .has_lists = options->has_lists,
                                   .seeding.is_given = options->has_seed,
@@ -418,6 +475,9 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
         status = open_template(prompt, options->system, &prompt->system, error);
     if (status == STATUS_OK)
         status = open_template(prompt, options->messages, &prompt->messages, error);
+    if (status == STATUS_OK && options->question)
+        status = parse_template(prompt, options->question->source, options->question->prompt,
+                                &prompt->question, error);
     if ((options->needs_utf8 || prompt->read.all) && status == STATUS_OK)
         memset(prompt->read.is_used, true, columns->n);
     if (status == STATUS_OK)
@@ -426,10 +486,8 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
         prompt->seeding.is_added = true; // the model's default temperature
     else if (!prompt->has_temperature)
         buffer_add_string(&prompt->parameters, ",\"temperature\":0");
-    if (status == STATUS_OK && options->schema)
-        status = add_schema(prompt, options->schema, error);
-    if (status == STATUS_OK && options->choices)
-        status = add_choices(prompt, options, error);
+    if (status == STATUS_OK)
+        status = add_constraint(prompt, options, error);
     if (status == STATUS_OK)
         status = check_parameters(prompt, error);
     if (status != STATUS_OK)
@@ -442,6 +500,7 @@ void row_prompt_close(struct row_prompt *prompt)
     template_destroy(prompt->prompt);
     template_destroy(prompt->system);
     template_destroy(prompt->messages);
+    template_destroy(prompt->question);
     buffer_finish(&prompt->parameters);
     buffer_finish(&prompt->text);
     text_spans_finish(&prompt->content);
@@ -491,6 +550,7 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
     return status;
 }
 
+// Appends to prompt->text.
 static enum status render_template(struct row_prompt *prompt, const struct template *template,
                                    struct error *error)
 {
@@ -500,7 +560,6 @@ static enum status render_template(struct row_prompt *prompt, const struct templ
         environment.content = &prompt->content;
         environment.is_json = true;
     }
-    buffer_clear(&prompt->text);
     return template_render(template, &prompt->variables, &environment, &prompt->text, error);
 }
 
@@ -518,13 +577,19 @@ enum status row_prompt_render(struct row_prompt *prompt, const struct table_row 
 {
     enum status status = take_fields(prompt, row, error);
     buffer_add_string(record, "{\"messages\":[");
+    buffer_clear(&prompt->text);
     if (status == STATUS_OK && prompt->system) {
         status = render_template(prompt, prompt->system, error);
         add_message("system", (struct text){prompt->text.data, prompt->text.size}, record);
         buffer_add_byte(record, ',');
+        buffer_clear(&prompt->text);
     }
     if (status == STATUS_OK)
         status = render_template(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
+    if (status == STATUS_OK && prompt->question) {
+        buffer_add_string(&prompt->text, "\n\n");
+        status = render_template(prompt, prompt->question, error);
+    }
     if (status == STATUS_OK && prompt->messages)
         status = row_messages_add((struct text){prompt->text.data, prompt->text.size}, &prompt->content,
                                   record, error);

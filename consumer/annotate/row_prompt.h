@@ -3,6 +3,7 @@
 // records have equal answers. Thread: main.
 #pragma once
 
+#include "consumer/annotate/question_list.h"
 #include "consumer/annotate/table.h"
 #include "consumer/options/choice_list.h"
 #include "engine/template/template.h"
@@ -15,6 +16,7 @@ struct row_prompt_options {
     const char *parameters;                // file with an object of OpenAI's parameters; NULL: none
     const char *schema;                    // file with a JSON Schema; NULL: none
     char *const *choices;                  // as choice_list.h; NULL: none
+    const struct question *question;       // of --questions, borrowed: follows the prompt; NULL: none
     struct row_prompt_parameter {          // of all rows, from options, which override the file
         const char *name, *option, *value; // value NULL: not given
         bool is_text;                      // else a number
@@ -37,6 +39,9 @@ struct row_columns {
     const uint16_t *order; // [columns->n] order of `row`'s members in the next prompt; NULL: the table's
 };
 
+// Adds the columns that another prompt over the same table reads.
+void row_columns_add(struct row_columns *columns, const struct row_columns *others, size_t n_columns);
+
 struct row_seed {
     bool is_added; // records get a seed: `value`, or one of their own
     bool is_given; // by an option or a parameter
@@ -45,7 +50,8 @@ struct row_seed {
 
 struct row_prompt {
     const struct table_columns *columns;
-    struct template *prompt, *system, *messages;
+    struct template *prompt, *system, *messages, *question;
+    const struct question *asked; // of the options
     struct row_columns read;
     bool has_lists;             // of the options
     struct arena lists;         // texts of the row's lists

@@ -244,8 +244,8 @@ static enum status open_parquet(struct table_writer *writer, struct error *error
     for (size_t i = 0; i < n; i++) {
         size_t column = n_kept + i;
         columns[i].name = writer->names[column];
-        columns[i].type = column >= writer->n_input && target->answer
-                              ? answer_type_of(target->answer, column - writer->n_input)
+        columns[i].type = column >= writer->n_input && target->answers
+                              ? answer_type_of(target->answers, column - writer->n_input)
                               : WRITTEN_TEXT;
     }
     enum status status = output_file_open(&writer->file, target->path, error);

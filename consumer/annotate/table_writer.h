@@ -2,7 +2,7 @@
 // name when it is complete (consumer/command/files/output_file.h, store/table_insert.h). Thread: main.
 #pragma once
 
-#include "consumer/annotate/row_answer.h"
+#include "consumer/annotate/answer_columns.h"
 #include "consumer/annotate/table_reader.h"
 
 struct table_writer;
@@ -19,8 +19,8 @@ struct table_target {
     struct text header;                        // with is_verbatim: the input's, unchanged; data NULL: none
     const char *into;                          // SQLite: the table
     const struct table_columns *input, *added; // copied
-    const struct row_answer *answer;    // Parquet: types of `added`, used by table_writer_open; NULL: texts
-    const struct table_reader *parquet; // the input, if it is Parquet; used by table_writer_open
+    const struct answer_columns *answers; // Parquet: types of `added`, used by table_writer_open; NULL: texts
+    const struct table_reader *parquet;   // the input, if it is Parquet; used by table_writer_open
     const struct table_declaration *declarations; // SQLite: [input->n], used by table_writer_open; NULL: none
 };
 

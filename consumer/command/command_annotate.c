@@ -84,7 +84,12 @@ static enum status check_answers(const struct settings *settings, struct error *
         return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
     if (settings->annotate.schema && settings->grammar.choices)
         return refuse_options(error, "--schema or --choice, not both");
-    if (settings->annotate.output.probabilities && !settings->grammar.choices)
+    if (settings->annotate.questions && settings->annotate.prompt.messages)
+        return refuse_options(error, "--questions needs --prompt, which each question follows");
+    if (settings->annotate.questions && (settings->annotate.schema || settings->grammar.choices))
+        return refuse_options(error, "--questions, or --schema or --choice: each question has its own");
+    if (settings->annotate.output.probabilities && !settings->grammar.choices &&
+        !settings->annotate.questions)
         return refuse_options(error, "--probabilities needs --choice");
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
@@ -154,7 +159,7 @@ static void warn_of_table(const struct annotate *annotate)
     if (table_reader_columns(annotate->reader)->n == 0)
         log_write(LOG_WARNING, "%s is empty: a table without rows, whose columns are not known",
                   table_reader_name(annotate->reader));
-    else if (!annotate->prompt.read.n_mentioned && !annotate->prompt.read.all)
+    else if (!annotate->prompts[0].read.n_mentioned && !annotate->prompts[0].read.all)
         log_write(LOG_WARNING, "%s reads no column of the table: all rows ask the same",
                   annotate->settings->annotate.prompt.file ? annotate->settings->annotate.prompt.file
                                                            : annotate->settings->annotate.prompt.messages);
@@ -209,6 +214,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--messages", settings->annotate.prompt.messages, false},
                                     {"--parameters", settings->annotate.prompt.parameters, false},
                                     {"--schema", settings->annotate.schema, false},
+                                    {"--questions", settings->annotate.questions, false},
                                     {"--model", settings->model.path, .is_model = true},
                                     {"--chat-template", settings->model.chat_template, false},
                                     {"--config", settings->line.config, false},
@@ -223,19 +229,49 @@ static enum status check_files(const struct annotate *annotate, struct error *er
         return refuse_options(error, "--table and --into name one table");
     if (into_database) {
         enum status status = table_insert_check(settings->output.file, settings->annotate.output.into,
-                                                ROW_ANSWER_MARKER, error);
+                                                ANSWER_COLUMNS_MARKER, error);
         if (status != STATUS_OK)
             return status;
     }
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
 
-static enum status open_prompt(struct annotate *annotate, struct error *error)
+static enum status allocate_row(struct annotate *annotate, struct error *error)
+{
+    struct annotate_row *row = &annotate->row;
+    size_t n = annotate->n_questions;
+    row->n_jobs = n * (size_t)annotate->n_votes;
+    annotate->prompts = calloc(n, sizeof *annotate->prompts);
+    annotate->answers = calloc(n, sizeof *annotate->answers);
+    row->records = calloc(n, sizeof *row->records);
+    row->seeds = calloc(n, sizeof *row->seeds);
+    row->votes = calloc(row->n_jobs, sizeof(struct job *));
+    row->ids = calloc(row->n_jobs, sizeof *row->ids);
+    return annotate->prompts && annotate->answers && row->records && row->seeds && row->votes && row->ids
+               ? STATUS_OK
+               : error_memory(error, STATUS_REFUSE, "sheaf annotate");
+}
+
+// Without --questions the row has one question, without a name.
+static enum status open_questions(struct annotate *annotate, struct error *error)
+{
+    const char *path = annotate->settings->annotate.questions;
+    enum status status = path ? question_list_read(&annotate->questions, path, error) : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
+    bool has_choice = !path;
+    for (size_t i = 0; i < annotate->questions.n; i++)
+        has_choice |= annotate->questions.items[i].choices.n > 0;
+    if (!has_choice && annotate->settings->annotate.output.probabilities)
+        return refuse_options(error, "--probabilities needs a question with choice");
+    annotate->n_questions = path ? annotate->questions.n : 1;
+    return allocate_row(annotate, error);
+}
+
+static struct row_prompt_options prompt_options(const struct annotate *annotate, const char *max_tokens)
 {
     const struct settings *settings = annotate->settings;
-    char max_tokens[INTEGER_TEXT_BYTES];
-    snprintf(max_tokens, sizeof max_tokens, "%lld", (long long)settings->sampling.max_tokens_default);
-    const struct row_prompt_options options = {
+    return (struct row_prompt_options){
         .prompt = settings->annotate.prompt.file,
         .system = settings->annotate.prompt.system,
         .messages = settings->annotate.prompt.messages,
@@ -257,42 +293,71 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .has_objects = annotate->source.format == TABLE_JSONL,
         .has_lists = annotate->source.format == TABLE_PARQUET,
         .scores_choices = settings->annotate.output.probabilities};
-    enum status status =
-        row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
-    if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.seeding.is_added)
-        return refuse_options(error, "--votes with temperature 0: all votes would be equal");
+}
+
+static enum status open_prompts(struct annotate *annotate, struct error *error)
+{
+    char max_tokens[INTEGER_TEXT_BYTES];
+    snprintf(max_tokens, sizeof max_tokens, "%lld",
+             (long long)annotate->settings->sampling.max_tokens_default);
+    struct row_prompt_options options = prompt_options(annotate, max_tokens);
+    enum status status = open_questions(annotate, error);
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++) {
+        struct row_prompt *prompt = &annotate->prompts[i];
+        options.question = annotate->questions.n ? &annotate->questions.items[i] : NULL;
+        status = row_prompt_open(prompt, &options, table_reader_columns(annotate->reader), error);
+        if (status == STATUS_OK && annotate->n_votes > 1 && !prompt->seeding.is_added)
+            status = refuse_options(error, "--votes with temperature 0: all votes would be equal");
+        if (status == STATUS_OK && i > 0)
+            row_columns_add(&annotate->prompts[0].read, &prompt->read,
+                            table_reader_columns(annotate->reader)->n);
+    }
     return status;
 }
 
-static enum status open_answer(struct annotate *annotate, struct error *error)
+static enum status open_answer(struct annotate *annotate, size_t question, struct error *error)
 {
     const struct settings *settings = annotate->settings;
+    const struct row_prompt *prompt = &annotate->prompts[question];
+    struct row_answer *answer = &annotate->answers[question];
     struct job *job;
-    enum status status = row_prompt_make_job(&annotate->prompt, &job, error);
+    enum status status = row_prompt_make_job(prompt, &job, error);
     bool is_constrained = status == STATUS_OK && job->request.constraint.kind != CONSTRAINT_NONE;
-    annotate->knows_thoughts = status == STATUS_OK && job->request.sampling.thinking_token_budget >= 0;
+    annotate->knows_thoughts |= status == STATUS_OK && job->request.sampling.thinking_token_budget >= 0;
     bool has_logprobs = status == STATUS_OK && job->request.sampling.logprobs && !job->request.hides_logprobs;
     job_destroy(job);
     if (status != STATUS_OK)
         return status;
-    const struct row_answer_options options = {.prefix = settings->annotate.output.prefix,
-                                               .schema = settings->annotate.schema ? &annotate->prompt.schema
-                                                                                   : NULL,
-                                               .choices = annotate->prompt.choices.items,
-                                               .n_choices = annotate->prompt.choices.n,
-                                               .is_constrained = is_constrained,
-                                               .n_votes = annotate->n_votes,
-                                               .probabilities = settings->annotate.output.probabilities,
-                                               .figures = settings->annotate.output.figures,
-                                               .thoughts = settings->annotate.output.thoughts,
-                                               .logprobs = has_logprobs};
-    status = row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
-    if (status == STATUS_OK && annotate->n_votes > 1 && annotate->answer.properties.n &&
-        !annotate->answer.n_voted)
+    const struct row_answer_options options = {
+        .prefix = settings->annotate.output.prefix,
+        .name = prompt->asked ? prompt->asked->name : (struct text){0},
+        .schema = prompt->schema.kind == VALUE_OBJECT ? &prompt->schema : NULL,
+        .choices = prompt->choices.items,
+        .n_choices = prompt->choices.n,
+        .is_constrained = is_constrained,
+        .n_votes = annotate->n_votes,
+        .probabilities = settings->annotate.output.probabilities && prompt->choices.n,
+        .thoughts = settings->annotate.output.thoughts,
+        .logprobs = has_logprobs};
+    status = row_answer_open(answer, &options, table_reader_columns(annotate->reader), error);
+    if (status == STATUS_OK && annotate->n_votes > 1 && answer->properties.n && !answer->n_voted)
         log_write(LOG_WARNING,
-                  "--votes: no property of the schema is voted on, for none has few values (enum, "
-                  "boolean, a small range of integers): the most frequent whole answer is taken");
+                  "--votes: no property of the schema%s%s is voted on, for none has few values (enum, "
+                  "boolean, a small range of integers): the most frequent whole answer is taken",
+                  prompt->asked ? " of " : "", prompt->asked ? prompt->asked->source : "");
     return status;
+}
+
+static enum status open_answers(struct annotate *annotate, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
+        status = open_answer(annotate, i, error);
+    return status == STATUS_OK
+               ? answer_columns_open(&annotate->columns, annotate->answers, annotate->n_questions,
+                                     annotate->settings->annotate.output.figures,
+                                     table_reader_columns(annotate->reader), error)
+               : status;
 }
 
 static enum status open_all(struct annotate *annotate, struct error *error)
@@ -310,13 +375,13 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = open_reader(annotate, error);
     if (status == STATUS_OK)
-        status = open_prompt(annotate, error);
+        status = open_prompts(annotate, error);
     if (status == STATUS_OK)
         warn_of_table(annotate);
     if (status == STATUS_OK)
         status = annotate_check_constraint(annotate, error);
     if (status == STATUS_OK)
-        status = open_answer(annotate, error);
+        status = open_answers(annotate, error);
     if (status == STATUS_OK && settings->output.file)
         status = annotate_check_output(annotate, error);
     if (status == STATUS_OK)
@@ -340,11 +405,27 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     return status;
 }
 
+static void close_questions(struct annotate *annotate)
+{
+    for (size_t i = 0; annotate->row.ids && i < annotate->n_questions; i++) {
+        row_prompt_close(&annotate->prompts[i]);
+        row_answer_close(&annotate->answers[i]);
+        buffer_finish(&annotate->row.records[i]);
+    }
+    answer_columns_close(&annotate->columns);
+    question_list_finish(&annotate->questions);
+    free(annotate->prompts);
+    free(annotate->answers);
+    free(annotate->row.records);
+    free(annotate->row.seeds);
+    free(annotate->row.votes);
+    free(annotate->row.ids);
+}
+
 static void close_all(struct annotate *annotate)
 {
     table_reader_close(annotate->reader);
-    row_prompt_close(&annotate->prompt);
-    row_answer_close(&annotate->answer);
+    close_questions(annotate);
     evaluation_close(&annotate->gold.evaluation);
     row_map_close(&annotate->map);
     job_set_finish(&annotate->jobs);

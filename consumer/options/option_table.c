@@ -398,6 +398,10 @@ static const struct option options[] = {
     {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 1, ONCE, "FILE.json",
      "JSON Schema of the answers, or a response_format of OpenAI's with it: each property is a column; where "
      "there may be others, or none are named, the column answer has the whole"},
+    {"questions", 0, TEXT_VALUE, ANNOTATE, AT(annotate.questions), 1, ONCE, "FILE.yaml",
+     "several questions about each row, each after its prompt and an empty line: a list in YAML or JSON of"
+     " {name, prompt, choice or schema or regex, max_tokens, ...}; an answer is the column NAME, an object's"
+     " properties NAME_PROPERTY"},
     {"prefix", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.prefix), 0, 0, "TEXT",
      "before the names of all columns that are added: the answers' (answer; with --choice label; the"
      " schema's properties), sheaf_finish_reason, sheaf_error, and those of other options"},

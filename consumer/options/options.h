@@ -174,7 +174,7 @@ struct annotate_options {
         int64_t n_rows, seed; // of the sample; 0 rows: none
         char *price_in, *price_out;
     } estimate;
-    char *schema, *evaluate;
+    char *schema, *questions, *evaluate;
     int64_t votes;
     bool reorder;
 };

@@ -351,4 +351,33 @@ TEST(parameters_that_no_job_has_are_refused_before_any_row)
                    &columns, ERROR_USAGE, "\"a\" occurs twice");
 }
 
+// ---- questions ----
+
+TEST(a_question_follows_the_prompt_after_an_empty_line)
+{
+    struct value_member members[] = {{TEXT("max_tokens"), {.kind = VALUE_INTEGER, .integer = 8}},
+                                     {TEXT("top_p"), {.kind = VALUE_FLOAT, .number = 0.5}}};
+    struct text labels[] = {TEXT("a"), TEXT("b")};
+    struct question question = {.name = TEXT("tone"),
+                                .prompt = TEXT("Of {{ id }}?\n"),
+                                .source = "q.yaml: question \"tone\"",
+                                .choices = {.items = labels, .n = 2},
+                                .parameters = {.kind = VALUE_OBJECT}};
+    question.parameters.object.members = members;
+    question.parameters.object.n_members = 2;
+    const struct row_prompt_options options = {.prompt = write_file("p", "{{ review }}\n"),
+                                               .parameters = write_file("parameters",
+                                                                        "{\"max_tokens\":5,\"min_p\":0.25}"),
+                                               .question = &question,
+                                               .given = {{"top_p", "top-p", "0.1"}}};
+    assert_record_of(&options,
+                     "{\"messages\":[{\"role\":\"user\",\"content\":\"good \\\"one\\\"\\n\\nOf 7?\"}],"
+                     "\"min_p\":0.25,\"max_tokens\":8,\"top_p\":0.5,\"temperature\":0,"
+                     "\"structured_outputs\":{\"choice\":[\"a\",\"b\"]}}");
+    question.prompt = TEXT("{{ revew }}");
+    assert_refused(
+        &options, &columns, ERROR_TEMPLATE,
+        "q.yaml: question \"tone\": line 1: there is no column \"revew\"; the nearest is \"review\"");
+}
+
 GROUP_FIXTURE(create_folder, remove_folder);
