@@ -14,13 +14,13 @@ static const struct {
 } members[OPTION_GROUP_COUNT] = {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
     [GROUP_INPUT] =
-        {" prompt system messages parameters questions schema choice json-schema regex "
-         "grammar type tokens against context generate batch embed products sample table sql special pooling column activation top-n ",
-         " delimiter no-header no-quotes skip-bad-rows skip-empty input-format seed votes "
+        {" prompt system messages parameters questions schema choice votes json-schema regex "
+         "grammar type tokens against context generate batch embed products sample delimiter skip-bad-rows table sql special pooling column activation top-n ",
+         " no-header no-quotes skip-empty input-format seed "
          "reorder same-draws cases spaces bos eos now dimensions prompt-name max-length truncate vector-type answers instruct normalize no-normalize plain-text add-special-tokens "},
     [GROUP_OUTPUT] =
-        {" errors json watch force overwrite into probabilities evaluate figures thoughts estimate ",
-         " prefix output-format price-in price-out repeat "},
+        {" errors json watch force overwrite into probabilities evaluate figures thoughts estimate price-in price-out ",
+         " prefix output-format repeat "},
     [GROUP_QUEUE] =
         {" exit-when-idle retry-failed force-new retain listen token no-work ",
          " no-reuse require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},

@@ -8,8 +8,8 @@ enum option_group {
     GROUP_INPUT,
     GROUP_OUTPUT,
     GROUP_QUEUE,
-    GROUP_KAFKA,
     GROUP_ENGINE,
+    GROUP_KAFKA,
     GROUP_MESSAGES,
     OPTION_GROUP_COUNT
 };

@@ -20,7 +20,7 @@ static const struct command commands[] = {
      "A batch is a dataset of the store, answered by this worker and by any other one of the same store. /readyz is 200 "
      "while requests are answered.\n"},
     {"annotate", ANNOTATE, 1, 2, 1,
-     "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B] -o OUT",
+     "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B | --questions FILE] -o OUT",
      "Adds columns with answers to a table (CSV, TSV, JSON lines, Parquet, SQLite); "
      "resumes, and computes nothing twice.",
      "A row of CSV or TSV is a line, or several where a quoted field holds line "

@@ -155,6 +155,15 @@ def help_groups_options_and_keeps_the_rare_ones_apart(test):
 
 
 @case
+def help_of_annotate_begins_with_what_tables_need(test):
+    usual = test.run("help", "annotate").out
+    places = [usual.index(f"\n{group}\n") for group in ("Common", "Input", "Output", "Queue", "Engine", "Kafka", "Messages")]
+    assert places == sorted(places), usual
+    for option in ("votes", "questions", "delimiter", "skip-bad-rows", "price-in", "price-out", "sample", "evaluate"):
+        assert places[1] < usual.index(f"--{option} ") < places[3], option
+
+
+@case
 def each_command_takes_its_model_by_position_and_as_an_option(test):
     test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2, "temperature": 0}])
     test.write("in.csv", ["a", "the"])

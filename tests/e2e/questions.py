@@ -1,10 +1,9 @@
 """sheaf annotate --questions: several columns for one reading of a row. Each question is answered as a run of its own would answer it, and
 the row's tokens are computed once."""
 import json
-import os
-import sqlite3
+import signal
 
-from annotate import BESIDE, annotate, computed, read_csv, table, write, write_csv
+from annotate import BESIDE, annotate, computed, read_csv, table, tokens_of_steps, write, write_csv
 from session import case
 
 ROW = "Is {{ title }} good? {{ text }}"
@@ -128,6 +127,25 @@ def a_question_more_is_computed_alone_and_order_computes_nothing(test):
         assert dict(zip(out[0], row)) == dict(zip(turned[0], other))
     ask(test, QUESTIONS, "--reorder", "--overwrite")
     assert read_csv(test, "out.csv") == out and computed(test) == before
+
+
+@case
+def a_run_over_parquet_that_is_killed_again_and_again_ends_with_the_bytes_of_a_calm_one(test):
+    write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(2000)])
+    write(test, "q.json", json.dumps([{"name": "tone", "prompt": "Which?", "choice": ["warm", "cold"]}, {"name": "free", "prompt": "Why?"}]))
+    annotate(test, "in.csv", "--choice", "a", out="in.parquet")
+    options = ("in.parquet", "--prompt", "p.jinja", "--questions", "q.json", "--prefix", "b_", "--max-tokens", "8", "--max-batch", "8", "--window", "16",
+               "--threads", "1", "--speculate", "off", "--trace-steps")  # how many rows drafts have depends on times
+    annotate(test, *options, "whole.jsonl", out="whole.parquet", engine=None)
+    for n_least in (1000, 2000, 3000):
+        process = test.start("annotate", *options, f"steps{n_least}.jsonl", "--model", test.model, "-o", "out.parquet")
+        test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", "out.parquet.db") or [(0,)])[0][0] >= n_least)
+        process.kill()
+        assert test.wait(process).status == -signal.SIGKILL and not test.exists("out.parquet")
+    annotate(test, *options, "last.jsonl", out="out.parquet", engine=None)
+    assert test.read("out.parquet") == test.read("whole.parquet")
+    computed_tokens = sum(tokens_of_steps(test, name) for name in ("steps1000.jsonl", "steps2000.jsonl", "steps3000.jsonl", "last.jsonl"))
+    assert computed_tokens <= 1.01 * tokens_of_steps(test, "whole.jsonl"), (computed_tokens, tokens_of_steps(test, "whole.jsonl"))
 
 
 # ---- formats ----
