@@ -14,7 +14,7 @@
 #include "consumer/annotate/row_map.h"
 #include "consumer/annotate/row_order.h"
 #include "consumer/annotate/row_prompt.h"
-#include "consumer/annotate/table_reader.h"
+#include "consumer/annotate/table_writer.h"
 #include "consumer/worker/worker.h"
 #include "store/hashed_jobs.h"
 
@@ -74,6 +74,8 @@ struct annotate {
     const struct settings *settings;
     struct text dataset;
     struct table_source source;
+    char **outputs; // [n_outputs] paths: -o, or with --split one for each file of the table
+    size_t n_outputs;
     char *store_path;
     struct store *store;
     struct table_reader *reader;
@@ -153,6 +155,15 @@ enum status annotate_over_topics(struct annotate *annotate, struct error *error)
 void annotate_warn_of_thoughts(struct annotate *annotate, int32_t n_least);
 // The same of a run's first answers. Fits progress_line.watch, with a struct annotate as its context.
 void annotate_watch_thoughts(void *context, const struct worker_progress *progress);
+
+// Finds the paths of the outputs; with --split creates their folder (annotate_outputs.c). STATUS_REFUSE: two
+// outputs would have one path.
+enum status annotate_find_outputs(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// STATUS_REFUSE: an output exists, and the dataset did not write it or it was changed since.
+enum status annotate_check_own(const struct annotate *annotate, struct error *error) WARN_UNUSED;
+// What the output number `part` is written to. n_rows_before: of the table, before the first row of its part.
+struct table_target annotate_target(const struct annotate *annotate, size_t part, int64_t n_rows_before);
+enum table_format annotate_output_format(const struct annotate *annotate);
 
 // Checks, before anything is computed, that the output can be written and that its format allows these
 // columns.

@@ -77,7 +77,8 @@ enum status annotate_print(const struct annotate *annotate, const struct buffer 
 
 struct collecting {
     struct annotate *annotate;
-    struct table_writer *writer;
+    struct table_writer **writers; // [annotate->n_outputs]; NULL: not open yet
+    size_t n_open;                 // the first ones
     struct buffer record;
     struct label_counts labels;
     int64_t n_written, n_failed;
@@ -108,75 +109,10 @@ static enum status count_duplicates(struct collecting *collecting, struct error 
     return STATUS_OK;
 }
 
-static enum table_format output_format(const struct annotate *annotate)
-{
-    enum table_format format = TABLE_UNKNOWN;
-    const struct settings *settings = annotate->settings;
-    if (settings->annotate.output.format)
-        (void)table_format_parse(settings->annotate.output.format, &format); // check_target has checked it
-    else if (settings->annotate.output.into)
-        format = TABLE_SQLITE;
-    else
-        format = table_format_of(settings->output.file);
-    if (format != TABLE_UNKNOWN)
-        return format;
-    return annotate->source.format == TABLE_SQLITE ? TABLE_CSV : annotate->source.format;
-}
-
-static struct table_target make_target(const struct annotate *annotate)
-{
-    enum table_format format = output_format(annotate);
-    bool is_alike = format == annotate->source.format;
-    bool no_quotes = format == TABLE_TSV && annotate->settings->annotate.input.no_quotes;
-    struct table_target target = {.path = annotate->settings->output.file,
-                                  .format = format,
-                                  .delimiter = is_alike              ? annotate->source.delimiter
-                                               : format == TABLE_TSV ? '\t'
-                                                                     : ',',
-                                  .into = annotate->settings->annotate.output.into,
-                                  .no_header = annotate->source.no_header,
-                                  .no_quotes = no_quotes,
-                                  .is_verbatim = is_alike,
-                                  .header = table_reader_header(annotate->reader),
-                                  .input = table_reader_columns(annotate->reader),
-                                  .added = &annotate->columns.names,
-                                  .answers = &annotate->columns,
-                                  .declarations = table_reader_declarations(annotate->reader)};
-    if (annotate->source.format == TABLE_PARQUET)
-        target.parquet = annotate->reader;
-    if (is_alike)
-        target.style = table_reader_style(annotate->reader);
-    return target;
-}
-
-// A stream is opened only when there is something to write: opening a FIFO waits for its reader.
-static enum status check_writable(const char *path, struct error *error)
-{
-    struct output_file output;
-    if (file_is_stream(path))
-        return STATUS_OK;
-    enum status status = output_file_open(&output, path, error);
-    if (status == STATUS_OK)
-        output_file_close(&output); // without output_file_complete it is removed
-    return status;
-}
-
-enum status annotate_check_output(const struct annotate *annotate, struct error *error)
-{
-    struct table_target target = make_target(annotate);
-    enum status status = check_writable(annotate->settings->output.file, error);
-    if (status != STATUS_OK)
-        return status;
-    if (annotate->settings->annotate.input.no_quotes && target.format != TABLE_TSV &&
-        annotate->source.format != TABLE_TSV)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: --no-quotes is for TSV");
-    return table_writer_check(&target, error);
-}
-
 // Whether the output has the values of all columns. Parquet has the input's columns without reading them.
 static bool writes_values(const struct annotate *annotate)
 {
-    return annotate->settings->output.file && output_format(annotate) != TABLE_PARQUET;
+    return annotate->settings->output.file && annotate_output_format(annotate) != TABLE_PARQUET;
 }
 
 static void warn_of_unread(const struct annotate *annotate, size_t column)
@@ -207,13 +143,27 @@ enum status annotate_choose_columns(struct annotate *annotate, struct error *err
     return status;
 }
 
-static enum status open_writer(struct collecting *collecting, struct error *error)
+static enum status open_collecting(struct collecting *collecting, struct error *error)
 {
-    struct table_target target = make_target(collecting->annotate);
     const struct annotate *annotate = collecting->annotate;
-    if (!label_counts_open(&collecting->labels, annotate->answers, annotate->n_questions))
+    collecting->writers = calloc(annotate->n_outputs, sizeof(struct table_writer *));
+    if (!collecting->writers ||
+        !label_counts_open(&collecting->labels, annotate->answers, annotate->n_questions))
         return error_memory(error, STATUS_REFUSE, "counting labels");
-    return table_writer_open(&collecting->writer, &target, error);
+    return STATUS_OK;
+}
+
+// Opens the outputs up to number `part`. n_rows_before: of the table, before the first row of that part.
+static enum status open_writers(struct collecting *collecting, size_t part, int64_t n_rows_before,
+                                struct error *error)
+{
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && collecting->n_open <= part) {
+        struct table_target target = annotate_target(collecting->annotate, collecting->n_open, n_rows_before);
+        status = table_writer_open(&collecting->writers[collecting->n_open], &target, error);
+        collecting->n_open += status == STATUS_OK;
+    }
+    return status;
 }
 
 static void keep_reason(struct collecting *collecting, const struct table_row *row)
@@ -281,7 +231,8 @@ static enum status collect_row(struct collecting *collecting, const struct table
     enum status status = annotate_take_answers(annotate, &collecting->record, &is_left_out, error);
     if (status != STATUS_OK || is_left_out)
         return status;
-    status = table_writer_add(collecting->writer, row, columns->fields, columns->is_given, error);
+    status = table_writer_add(collecting->writers[collecting->n_open - 1], row, columns->fields,
+                              columns->is_given, error);
     if (status == STATUS_OK)
         status = count_duplicates(collecting, error);
     if (status == STATUS_OK)
@@ -312,10 +263,15 @@ static enum status collect_rows(struct collecting *collecting, struct error *err
         do {
             status = status == STATUS_OK ? annotate_next_row(annotate, false, &row, error) : status;
             if (status == STATUS_OK && row.fields)
+                status =
+                    open_writers(collecting, annotate->n_outputs > 1 ? row.part : 0, row.number - 1, error);
+            if (status == STATUS_OK && row.fields)
                 status = collect_row(collecting, &row, error);
         } while (status == STATUS_OK && row.fields && ++n < ANNOTATE_ANSWERS_AT_ONCE);
         status = store_answers_end(annotate->store, status, error);
     } while (status == STATUS_OK && row.fields);
+    if (status == STATUS_OK) // parts without rows
+        status = open_writers(collecting, annotate->n_outputs - 1, annotate->rows.n, error);
     return status == STATUS_OK && annotate->rows.hash != hash ? annotate_refuse_change(annotate, error)
                                                               : status;
 }
@@ -374,10 +330,10 @@ static enum status fail_evaluation(const struct annotate *annotate, enum status 
 }
 
 // The output is checked again: it may have been changed while the rows were answered.
-static enum status complete_output(struct annotate *annotate, struct table_writer *writer,
+static enum status complete_output(struct annotate *annotate, const char *path, struct table_writer *writer,
                                    struct error *error)
 {
-    const char *path = annotate->settings->output.file, *table = annotate->settings->annotate.output.into;
+    const char *table = annotate->settings->annotate.output.into;
     enum status status = own_output_check(annotate->store, annotate->dataset, path, table,
                                           annotate->settings->output.overwrite, error);
     if (status == STATUS_OK)
@@ -388,19 +344,35 @@ static enum status complete_output(struct annotate *annotate, struct table_write
                                : status;
 }
 
+static enum status complete_outputs(struct collecting *collecting, struct error *error)
+{
+    struct annotate *annotate = collecting->annotate;
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_outputs; i++)
+        status = complete_output(annotate, annotate->outputs[i], collecting->writers[i], error);
+    return status;
+}
+
+static void close_writers(struct collecting *collecting)
+{
+    for (size_t i = 0; collecting->writers && i < collecting->annotate->n_outputs; i++)
+        table_writer_close(collecting->writers[i]);
+    free(collecting->writers);
+}
+
 enum status annotate_collect(struct annotate *annotate, struct error *error)
 {
     struct collecting collecting = {.annotate = annotate};
-    enum status status = open_writer(&collecting, error);
+    enum status status = open_collecting(&collecting, error);
     if (status == STATUS_OK)
         status = collect_rows(&collecting, error);
     table_reader_close(annotate->reader); // releases its lock: the output may be a table of the same database
     annotate->reader = NULL;
     if (status == STATUS_OK)
-        status = complete_output(annotate, collecting.writer, error);
+        status = complete_outputs(&collecting, error);
     if (status == STATUS_OK)
         status = annotate_complete_errors(annotate, error);
-    table_writer_close(collecting.writer);
+    close_writers(&collecting);
     buffer_finish(&collecting.record);
     job_set_finish(&collecting.seen);
     report_warnings(&collecting);

@@ -77,14 +77,15 @@ static enum status list_folder(struct parquet_inputs *inputs, const char *path, 
                                struct error *error)
 {
     DIR *folder = opendir(path);
+    size_t n_before = *n;
     if (!folder)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s", path, strerror(errno));
     enum status status = add_names(inputs, folder, path, names, n, error);
     closedir(folder);
-    if (status == STATUS_OK && !*n)
+    if (status == STATUS_OK && *n == n_before)
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
                          "%s: expected a file, or a folder with files *.parquet", path);
-    qsort(names, *n, sizeof *names, compare_names);
+    qsort(names + n_before, *n - n_before, sizeof *names, compare_names);
     return status;
 }
 
@@ -99,16 +100,22 @@ static enum status find_names(struct parquet_inputs *inputs, const char *path, c
         return refuse_memory(path, error);
     if (size || is_folder(path))
         return list_folder(inputs, folder, names, n, error);
+    if (*n == PARQUET_INPUTS_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "more than %d Parquet files",
+                         PARQUET_INPUTS_MAX);
     names[(*n)++] = path;
     return STATUS_OK;
 }
 
-enum status parquet_inputs_open(struct parquet_inputs *inputs, const char *path, struct error *error)
+enum status parquet_inputs_open(struct parquet_inputs *inputs, const char *const *paths, size_t n_paths,
+                                struct error *error)
 {
-    const char **names = calloc(PARQUET_INPUTS_MAX, sizeof *names);
+    const char **names = calloc(PARQUET_INPUTS_MAX, sizeof *names), *path = paths[0];
     size_t n = 0;
     *inputs = (struct parquet_inputs){0};
-    enum status status = names ? find_names(inputs, path, names, &n, error) : refuse_memory(path, error);
+    enum status status = names ? STATUS_OK : refuse_memory(path, error);
+    for (size_t i = 0; status == STATUS_OK && i < n_paths; i++)
+        status = find_names(inputs, paths[i], names, &n, error);
     if (status == STATUS_OK) {
         inputs->items = arena_allocate_array(&inputs->arena, n, sizeof *inputs->items);
         inputs->sources = arena_allocate_array(&inputs->arena, n, sizeof *inputs->sources);

@@ -1,4 +1,4 @@
-// The Parquet files that a path names: one file, or all files of a folder whose names end in .parquet, in the
+// The Parquet files that paths name: each one file, or all files of a folder whose names end in .parquet, in the
 // order of their names ("data", "data/*.parquet"). Thread: main.
 #pragma once
 
@@ -16,7 +16,8 @@ struct parquet_inputs {
 
 // Whether the path is a folder, or such a pattern.
 bool parquet_inputs_is_folder(const char *path);
-// STATUS_REFUSE: a file can't be read, or a folder has none or more than PARQUET_INPUTS_MAX.
-enum status parquet_inputs_open(struct parquet_inputs *inputs, const char *path,
+// paths: [n], at least one. STATUS_REFUSE: a file can't be read, a folder has none, or there are more than
+// PARQUET_INPUTS_MAX.
+enum status parquet_inputs_open(struct parquet_inputs *inputs, const char *const *paths, size_t n,
                                 struct error *error) WARN_UNUSED;
 void parquet_inputs_close(struct parquet_inputs *inputs);

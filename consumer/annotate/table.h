@@ -27,6 +27,7 @@ struct table_row {
     struct value *fields;   // [columns.n]
     const bool *is_present; // [columns.n] JSON lines: the line has the member; other formats: NULL
     int64_t number;         // among the valid rows, from 1
+    size_t part;            // file of the table, from 0
     int64_t line;       // of the file where the row begins, from 1; for Parquet and a query, the row's number
     int64_t n_lines;    // after STATUS_REJECT of CSV: lines of the row; else 0
     int64_t column;     // after STATUS_REJECT: byte of `line`, from 1; 0: the whole row, or a later line
@@ -38,6 +39,8 @@ struct table_row {
 
 struct table_source {
     const char *path; // "-": standard input. Parquet: also a folder (consumer/annotate/parquet_inputs.h)
+    const char *const *paths; // [n_paths] several files as one table, one after the other; not SQLite
+    size_t n_paths;           // 0: `path` alone
     enum table_format format;
     char delimiter;            // CSV and TSV
     bool no_header;            // CSV and TSV: columns are column1, column2, ..

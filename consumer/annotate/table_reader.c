@@ -26,6 +26,13 @@ struct table_reader {
     bool *is_present;     // [columns.n] a JSON line has the member
     size_t capacity;      // of columns.names
     struct table_style style;
+    // several text files
+    struct table_reader **parts; // [n_parts]
+    size_t n_parts;
+    size_t part;                  // that is read, also of Parquet; n_parts: the end
+    size_t *places;               // of a part of JSON lines: [columns.n] among the columns of all
+    char *name;                   // of all parts, for messages
+    int64_t part_end;             // Parquet: the last row of the part
     struct table_query *query;    // SQLite
     struct parquet_inputs inputs; // Parquet
     struct parquet_file *parquet;
@@ -38,6 +45,10 @@ static enum status refuse_memory(const struct table_reader *reader, struct error
 
 const char *table_reader_name(const struct table_reader *reader)
 {
+    if (reader->part < reader->n_parts)
+        return table_reader_name(reader->parts[reader->part]);
+    if (reader->name)
+        return reader->name;
     return strcmp(reader->wanted.path, "-") == 0 ? "standard input" : reader->wanted.path;
 }
 
@@ -402,7 +413,10 @@ static enum status next_sqlite(struct table_reader *reader, struct table_row *ro
 
 static enum status open_parquet(struct table_reader *reader, struct error *error)
 {
-    enum status status = parquet_inputs_open(&reader->inputs, reader->wanted.path, error);
+    const struct table_source *wanted = &reader->wanted;
+    const char *const *paths = wanted->n_paths ? wanted->paths : &wanted->path;
+    enum status status =
+        parquet_inputs_open(&reader->inputs, paths, wanted->n_paths ? wanted->n_paths : 1, error);
     if (status == STATUS_OK)
         status = parquet_file_open(&reader->parquet, reader->inputs.items, reader->inputs.n, error);
     if (status != STATUS_OK)
@@ -411,13 +425,25 @@ static enum status open_parquet(struct table_reader *reader, struct error *error
     status = check_columns(reader, schema->n_columns, error);
     for (size_t i = 0; status == STATUS_OK && i < schema->n_columns; i++)
         status = add_column(reader, schema->columns[i].name, error);
+    reader->part_end = parquet_file_part_rows(reader->parquet, 0);
     return status;
 }
 
 static enum status next_parquet(struct table_reader *reader, struct table_row *row, struct error *error)
 {
     *row = (struct table_row){.line = reader->n_rows + 1};
-    return parquet_file_next(reader->parquet, &row->fields, error);
+    enum status status = parquet_file_next(reader->parquet, &row->fields, error);
+    while (status == STATUS_OK && row->fields && row->line > reader->part_end)
+        reader->part_end += parquet_file_part_rows(reader->parquet, ++reader->part);
+    row->part = reader->part;
+    return status;
+}
+
+static void rewind_parquet(struct table_reader *reader)
+{
+    reader->part = 0;
+    reader->part_end = parquet_file_part_rows(reader->parquet, 0);
+    parquet_file_rewind(reader->parquet);
 }
 
 enum status table_reader_choose(struct table_reader *reader, const bool *is_read, struct error *error)
@@ -425,6 +451,8 @@ enum status table_reader_choose(struct table_reader *reader, const bool *is_read
     if (!reader->parquet)
         return STATUS_OK;
     reader->n_rows = 0;
+    reader->part = 0;
+    reader->part_end = parquet_file_part_rows(reader->parquet, 0);
     enum status status = parquet_file_choose(reader->parquet, is_read, error);
     return status == STATUS_OK ? parquet_file_check(reader->parquet, error) : status;
 }
@@ -441,10 +469,126 @@ const struct parquet_input *table_reader_parquet(const struct table_reader *read
     return reader->inputs.items;
 }
 
+// ---- several text files ----
+
+static enum status refuse_columns(const struct table_reader *reader, size_t part, struct error *error)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: has other columns than %s",
+                     table_reader_part_path(reader, part), table_reader_part_path(reader, 0));
+}
+
+// Adds the columns of a part. Files of CSV and TSV have the same ones in the same order.
+static enum status add_columns(struct table_reader *reader, size_t number, struct error *error)
+{
+    struct table_reader *part = reader->parts[number];
+    size_t n = reader->columns.n;
+    bool is_free = number == 0 || reader->wanted.format == TABLE_JSONL;
+    enum status status = STATUS_OK;
+    part->places = calloc(part->columns.n + 1, sizeof *part->places);
+    if (!part->places)
+        return refuse_memory(reader, error);
+    if (!is_free && part->columns.n != n)
+        return refuse_columns(reader, number, error);
+    for (size_t i = 0; status == STATUS_OK && i < part->columns.n; i++) {
+        struct text name = part->columns.names[i];
+        part->places[i] = table_columns_find(&reader->columns, name);
+        if (!is_free && part->places[i] != i)
+            return refuse_columns(reader, number, error);
+        if (part->places[i] == reader->columns.n)
+            status = add_column(reader, name, error);
+    }
+    return status;
+}
+
+static enum status open_parts(struct table_reader *reader, struct error *error)
+{
+    struct table_source source = reader->wanted;
+    size_t n = source.n_paths;
+    enum status status = STATUS_OK;
+    source.paths = NULL;
+    source.n_paths = 0;
+    reader->parts = calloc(n, sizeof *reader->parts);
+    if (!reader->parts)
+        return refuse_memory(reader, error);
+    for (size_t i = 0; status == STATUS_OK && i < n; i++) {
+        source.path = reader->wanted.paths[i];
+        status = table_reader_open(&reader->parts[i], &source, error);
+        reader->n_parts += status == STATUS_OK;
+        if (status == STATUS_OK)
+            status = add_columns(reader, i, error);
+    }
+    return status == STATUS_OK ? allocate_fields(reader, error) : status;
+}
+
+// A member that a file of JSON lines does not have is null.
+static void take_places(struct table_reader *reader, const struct table_reader *part, struct table_row *row)
+{
+    if (reader->wanted.format != TABLE_JSONL)
+        return;
+    for (size_t i = 0; i < reader->columns.n; i++) {
+        reader->fields[i] = (struct value){.kind = VALUE_NULL};
+        reader->is_present[i] = false;
+    }
+    for (size_t i = 0; i < part->columns.n; i++) {
+        reader->fields[part->places[i]] = row->fields[i];
+        reader->is_present[part->places[i]] = row->is_present[i];
+    }
+    row->fields = reader->fields;
+    row->is_present = reader->is_present;
+}
+
+static enum status next_of_parts(struct table_reader *reader, struct table_row *row, struct error *error)
+{
+    *row = (struct table_row){0};
+    for (; reader->part < reader->n_parts; reader->part++) {
+        enum status status = table_reader_next(reader->parts[reader->part], row, error);
+        row->part = reader->part;
+        if (status == STATUS_OK && row->fields)
+            take_places(reader, reader->parts[reader->part], row);
+        if (status != STATUS_OK || row->fields)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+static enum status rewind_parts(struct table_reader *reader, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; status == STATUS_OK && i < reader->n_parts; i++)
+        status = table_reader_rewind(reader->parts[i], error);
+    reader->part = 0;
+    return status;
+}
+
+size_t table_reader_n_parts(const struct table_reader *reader)
+{
+    return reader->inputs.n ? reader->inputs.n : reader->n_parts ? reader->n_parts : 1;
+}
+
+const char *table_reader_part_path(const struct table_reader *reader, size_t part)
+{
+    return reader->inputs.n  ? reader->inputs.items[part].name
+           : reader->n_parts ? reader->wanted.paths[part]
+                             : reader->wanted.path;
+}
+
+const struct table_reader *table_reader_part(const struct table_reader *reader, size_t part)
+{
+    return reader->n_parts ? reader->parts[part] : reader;
+}
+
 // ---- all of them ----
 
 static enum status open_format(struct table_reader *reader, struct error *error)
 {
+    size_t n_more = reader->wanted.n_paths ? reader->wanted.n_paths - 1 : 0;
+    if (n_more && asprintf(&reader->name, "%s and %zu other%s", reader->wanted.path, n_more,
+                           n_more == 1 ? "" : "s") < 0) {
+        reader->name = NULL;
+        return refuse_memory(reader, error);
+    }
+    if (n_more && reader->wanted.format != TABLE_PARQUET)
+        return open_parts(reader, error);
     if (reader->wanted.format == TABLE_SQLITE)
         return open_sqlite(reader, error);
     if (reader->wanted.format == TABLE_PARQUET)
@@ -477,6 +621,11 @@ void table_reader_close(struct table_reader *reader)
 {
     if (!reader)
         return;
+    for (size_t i = 0; i < reader->n_parts; i++)
+        table_reader_close(reader->parts[i]);
+    free(reader->parts);
+    free(reader->places);
+    free(reader->name);
     csv_reader_close(reader->csv);
     input_lines_close(&reader->lines);
     parquet_file_close(reader->parquet);
@@ -499,12 +648,13 @@ const struct table_columns *table_reader_columns(const struct table_reader *read
 
 struct table_style table_reader_style(const struct table_reader *reader)
 {
-    return reader->csv ? csv_reader_style(reader->csv) : reader->style;
+    const struct table_reader *first = table_reader_part(reader, 0);
+    return first->csv ? csv_reader_style(first->csv) : first->style;
 }
 
 struct text table_reader_header(const struct table_reader *reader)
 {
-    return reader->header;
+    return table_reader_part(reader, 0)->header;
 }
 
 const struct table_declaration *table_reader_declarations(const struct table_reader *reader)
@@ -514,7 +664,8 @@ const struct table_declaration *table_reader_declarations(const struct table_rea
 
 enum status table_reader_next(struct table_reader *reader, struct table_row *row, struct error *error)
 {
-    enum status status = reader->query                          ? next_sqlite(reader, row, error)
+    enum status status = reader->n_parts                        ? next_of_parts(reader, row, error)
+                         : reader->query                        ? next_sqlite(reader, row, error)
                          : reader->parquet                      ? next_parquet(reader, row, error)
                          : reader->wanted.format == TABLE_JSONL ? next_jsonl(reader, row, error)
                          : reader->wanted.no_quotes             ? next_unquoted(reader, row, error)
@@ -527,10 +678,12 @@ enum status table_reader_next(struct table_reader *reader, struct table_row *row
 enum status table_reader_rewind(struct table_reader *reader, struct error *error)
 {
     reader->n_rows = 0;
+    if (reader->n_parts)
+        return rewind_parts(reader, error);
     if (reader->query)
         return table_query_rewind(reader->query, error);
     if (reader->parquet) {
-        parquet_file_rewind(reader->parquet);
+        rewind_parquet(reader);
         return STATUS_OK;
     }
     if (reader->wanted.format == TABLE_JSONL)

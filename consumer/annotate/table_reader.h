@@ -8,12 +8,19 @@
 struct table_reader;
 
 // Opens the source and reads its columns. STATUS_REFUSE: the file can't be read, has no columns, or has two
-// columns of the same name.
+// columns of the same name. Of several files: two have other columns. Files of JSON lines may have other members:
+// the table has the columns of all.
 enum status table_reader_open(struct table_reader **reader, const struct table_source *source,
                               struct error *error) WARN_UNUSED;
 void table_reader_close(struct table_reader *reader);
 const struct table_columns *table_reader_columns(const struct table_reader *reader);
-const char *table_reader_name(const struct table_reader *reader); // for messages
+const char *
+table_reader_name(const struct table_reader *reader); // for messages; of several: the file that is read
+// The files of the table, at least one: their paths, and for CSV, TSV and JSON lines their readers, which have the
+// style and the header of each.
+size_t table_reader_n_parts(const struct table_reader *reader);
+const char *table_reader_part_path(const struct table_reader *reader, size_t part);
+const struct table_reader *table_reader_part(const struct table_reader *reader, size_t part);
 // The style of the CSV or TSV file, for writing a file like it.
 struct table_style {
     bool has_mark;             // byte order mark

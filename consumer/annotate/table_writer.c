@@ -256,8 +256,9 @@ static enum status open_parquet(struct table_writer *writer, struct error *error
                                      .columns = columns,
                                      .n_columns = n,
                                      .created_by = "sheaf version " SHEAF_VERSION};
-    if (target->parquet)
-        parquet.inputs = table_reader_parquet(target->parquet, &parquet.n_inputs);
+    parquet.inputs = target->parquet;
+    parquet.n_inputs = target->n_parquet;
+    writer->n_written = target->n_rows_before;
     return parquet_output_open(&writer->parquet, &parquet, error);
 }
 
@@ -364,7 +365,7 @@ enum status table_writer_open(struct table_writer **writer, const struct table_t
     if (!opened)
         return refuse_memory(target, error);
     opened->target = *target;
-    opened->is_from_parquet = target->parquet != NULL;
+    opened->is_from_parquet = target->n_parquet > 0;
     enum status status = open_target(opened, error);
     if (status == STATUS_OK)
         *writer = opened;

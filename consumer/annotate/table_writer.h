@@ -20,7 +20,10 @@ struct table_target {
     const char *into;                          // SQLite: the table
     const struct table_columns *input, *added; // copied
     const struct answer_columns *answers; // Parquet: types of `added`, used by table_writer_open; NULL: texts
-    const struct table_reader *parquet;   // the input, if it is Parquet; used by table_writer_open
+    // the input's files, if it is Parquet; used by table_writer_open, whose columns are copied
+    const struct parquet_input *parquet; // [n_parquet]
+    size_t n_parquet;
+    int64_t n_rows_before;                        // of the table, before the first row of these files
     const struct table_declaration *declarations; // SQLite: [input->n], used by table_writer_open; NULL: none
 };
 

@@ -49,6 +49,8 @@ static enum status check_target(const struct settings *settings, struct error *e
         return refuse_options(error, "--into: expected the name of a table, got an empty one");
     if (!settings->output.file)
         return STATUS_OK;
+    if (settings->annotate.output.is_split && (into || file_is_stream(settings->output.file)))
+        return refuse_options(error, "--split: -o is a folder, not a stream or a database");
     if (format == TABLE_SQLITE && !into)
         return refuse_options(error, "-o is a SQLite database: give --into TABLE");
     if (into &&
@@ -110,11 +112,34 @@ static enum status check_source(const struct table_source *source, struct error 
     return status;
 }
 
+static enum table_format format_of_path(const char *path)
+{
+    return parquet_inputs_is_folder(path) ? TABLE_PARQUET : table_format_of(path);
+}
+
+// Checks each of several files. All have one format.
+static enum status check_sources(const struct table_source *source, bool is_given, struct error *error)
+{
+    enum status status = check_source(source, error);
+    for (size_t i = 1; status == STATUS_OK && i < source->n_paths; i++) {
+        struct table_source one = {.path = source->paths[i], .format = source->format};
+        if (file_is_stream(one.path) || file_is_stream(source->path) || source->format == TABLE_SQLITE)
+            return refuse_options(error, "several tables: expected files, not a stream or a database");
+        if (!is_given && format_of_path(one.path) != source->format)
+            return error_set(
+                error, STATUS_REFUSE, ERROR_USAGE,
+                "%s: has another format than %s: give --input-format, or annotate them one by one", one.path,
+                source->path);
+        status = check_source(&one, error);
+    }
+    return status;
+}
+
 static enum status choose_format(struct table_source *source, const struct annotate_options *options,
                                  struct error *error)
 {
     const char *given = options->input.format;
-    source->format = parquet_inputs_is_folder(source->path) ? TABLE_PARQUET : table_format_of(source->path);
+    source->format = format_of_path(source->path);
     if (given && !table_format_parse(given, &source->format))
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
@@ -123,7 +148,7 @@ static enum status choose_format(struct table_source *source, const struct annot
         return refuse_options(error, "--table or --sql, not both");
     if (source->table || source->query)
         source->format = TABLE_SQLITE;
-    enum status status = check_source(source, error);
+    enum status status = check_sources(source, given != NULL, error);
     if (status != STATUS_OK)
         return status;
     if (source->format == TABLE_UNKNOWN && file_is_stream(source->path))
@@ -194,9 +219,12 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
     bool beside_input = file_is_stream(settings->output.file);
     if (!settings->store && beside_input && file_is_stream(annotate->source.path))
         return refuse_options(error, "between two pipes there is no name for the store: give --store FILE");
-    int length = settings->store ? asprintf(&annotate->store_path, "%s", settings->store)
-                                 : asprintf(&annotate->store_path, "%s.db",
-                                            beside_input ? annotate->source.path : settings->output.file);
+    const char *beside = beside_input ? annotate->source.path : settings->output.file;
+    size_t size = beside ? strlen(beside) : 0;
+    size -= size > 1 && beside[size - 1] == '/'; // --split: a folder
+    int length = settings->store
+                     ? asprintf(&annotate->store_path, "%s", settings->store)
+                     : asprintf(&annotate->store_path, "%.*s.db", (int)size, beside ? beside : "");
     if (length >= 0)
         return STATUS_OK;
     annotate->store_path = NULL;
@@ -208,6 +236,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
 {
     const struct settings *settings = annotate->settings;
     bool into_database = settings->annotate.output.into != NULL;
+    bool is_split = settings->annotate.output.is_split;
     const struct file_use uses[] = {{"the table", annotate->source.path, false},
                                     {"--prompt", settings->annotate.prompt.file, false},
                                     {"--system", settings->annotate.prompt.system, false},
@@ -218,7 +247,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--model", settings->model.path, .is_model = true},
                                     {"--chat-template", settings->model.chat_template, false},
                                     {"--config", settings->line.config, false},
-                                    {"-o", into_database ? NULL : settings->output.file, true},
+                                    {"-o", into_database || is_split ? NULL : settings->output.file, true},
                                     {"--errors", settings->output.errors, true},
                                     {"the store", annotate->store_path, true, true},
                                     {"--log", settings->log.file, true},
@@ -233,7 +262,13 @@ static enum status check_files(const struct annotate *annotate, struct error *er
         if (status != STATUS_OK)
             return status;
     }
-    return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    for (size_t i = 1; status == STATUS_OK && !is_split && i < annotate->source.n_paths; i++) {
+        const struct file_use pair[] = {{"the table", annotate->source.paths[i], false},
+                                        {"-o", into_database ? NULL : settings->output.file, true}};
+        status = file_check_uses(pair, 2, error);
+    }
+    return status;
 }
 
 static enum status allocate_row(struct annotate *annotate, struct error *error)
@@ -382,7 +417,10 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = annotate_check_constraint(annotate, error);
     if (status == STATUS_OK)
         status = open_answers(annotate, error);
-    if (status == STATUS_OK && settings->output.file)
+    bool is_planned = settings->annotate.estimate.wanted && settings->annotate.output.is_split;
+    if (status == STATUS_OK && !is_planned)
+        status = annotate_find_outputs(annotate, error);
+    if (status == STATUS_OK && annotate->n_outputs)
         status = annotate_check_output(annotate, error);
     if (status == STATUS_OK)
         status = annotate_open_evaluation(annotate, error);
@@ -397,8 +435,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = store_open(&annotate->store, annotate->store_path, STORE_CREATE, error);
     if (status == STATUS_OK && !settings->annotate.estimate.n_rows) // a sample writes no output
-        status = own_output_check(annotate->store, annotate->dataset, settings->output.file,
-                                  settings->annotate.output.into, settings->output.overwrite, error);
+        status = annotate_check_own(annotate, error);
     if (status == STATUS_OK)
         status = own_output_check(annotate->store, annotate->dataset, settings->output.errors, NULL,
                                   settings->output.overwrite, error);
@@ -426,6 +463,9 @@ static void close_all(struct annotate *annotate)
 {
     table_reader_close(annotate->reader);
     close_questions(annotate);
+    for (size_t i = 0; i < annotate->n_outputs; i++)
+        free(annotate->outputs[i]);
+    free(annotate->outputs);
     evaluation_close(&annotate->gold.evaluation);
     row_map_close(&annotate->map);
     job_set_finish(&annotate->jobs);
@@ -511,12 +551,25 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
     return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);
 }
 
+// The positionals without the model. With --brokers no model is needed, so a last one with the ending of a table
+// is a table.
+static size_t count_tables(const struct settings *settings)
+{
+    int n = settings->line.n_positionals;
+    const char *last = settings->line.positionals[n - 1];
+    bool is_model = n > 1 && settings->model.path && strcmp(last, settings->model.path) == 0;
+    bool is_table = settings->kafka.brokers && format_of_path(last) != TABLE_UNKNOWN;
+    return (size_t)(n - (is_model && !is_table));
+}
+
 enum status command_annotate(const struct settings *settings, struct error *error)
 {
     struct annotate annotate = {.settings = settings,
                                 .dataset =
                                     text_from_string(settings->dataset ? settings->dataset : "annotate"),
                                 .source = {.path = settings->line.positionals[0],
+                                           .paths = settings->line.positionals,
+                                           .n_paths = count_tables(settings),
                                            .no_header = settings->annotate.input.no_header,
                                            .no_quotes = settings->annotate.input.no_quotes,
                                            .skips_bad_rows = settings->annotate.input.skip_bad_rows,

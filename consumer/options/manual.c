@@ -106,7 +106,7 @@ static void print_command_page(const struct command *command)
         printf("\n.PP\n");
         print_roff(command->explains);
     }
-    if (command->model_at >= 0)
+    if (command->model_at != -1)
         printf("\n.PP\nThe model is given as \\fIMODEL\\fR in its place or by \\fB\\-\\-model\\fR.");
     printf("\n.SH OPTIONS\n");
     print_options(command);

@@ -19,7 +19,7 @@ static const struct {
          " no-header no-quotes skip-empty input-format seed "
          "reorder same-draws cases spaces bos eos now dimensions prompt-name max-length truncate vector-type answers instruct normalize no-normalize plain-text add-special-tokens "},
     [GROUP_OUTPUT] =
-        {" errors json watch force overwrite into probabilities evaluate figures thoughts estimate price-in price-out ",
+        {" errors json watch force overwrite into probabilities evaluate figures thoughts estimate price-in price-out split ",
          " prefix output-format repeat "},
     [GROUP_QUEUE] =
         {" exit-when-idle retry-failed force-new retain listen token no-work ",

@@ -19,8 +19,8 @@ static const struct command commands[] = {
      "A worker with OpenAI's files, batches and completions over HTTP in front of it.",
      "A batch is a dataset of the store, answered by this worker and by any other one of the same store. /readyz is 200 "
      "while requests are answered.\n"},
-    {"annotate", ANNOTATE, 1, 2, 1,
-     "TABLE MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B | --questions FILE] -o OUT",
+    {"annotate", ANNOTATE, 1, OPTIONS_POSITIONALS_MAX - 1, MODEL_LAST,
+     "TABLE... MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B | --questions FILE] -o OUT",
      "Adds columns with answers to a table (CSV, TSV, JSON lines, Parquet, SQLite); "
      "resumes, and computes nothing twice.",
      "A row of CSV or TSV is a line, or several where a quoted field holds line "
@@ -31,6 +31,7 @@ static const struct command commands[] = {
      "columns after its own: answer, label (--choice)\n"
      "or the schema's properties, then sheaf_finish_reason and sheaf_error. In CSV and TSV a BLOB is "
      "base64; no prompt reads one.\n"
+     "Several files with the same columns are one table, a file after the other; with --split each has an output of its own.\n"
      "With --brokers the workers of a jobs topic answer (sheaf work --brokers),"
      " and no MODEL is needed here.\n"},
     {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
@@ -431,6 +432,8 @@ static const struct option options[] = {
      "query of a SQLite database to read"},
     {"into", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.output.into), 1, 0, "NAME",
      "table of a SQLite database to write, in place of one of that name"},
+    {"split", 0, FLAG, ANNOTATE, AT(annotate.output.is_split), 0, 0, NULL,
+     "an output for each input file, by its name, in the folder that -o names"},
     {"same-draws", 0, FLAG, WORK | RUN, AT(worker.same_draws), 0, 0, NULL,
      "jobs without a seed draw by their prompt alone: equal requests get one answer, computed once"},
     {"same-draws", 0, FLAG, ANNOTATE, AT(annotate.prompt.same_draws), 0, 0, NULL,

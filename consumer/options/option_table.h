@@ -36,11 +36,13 @@ enum {
     WITH_MODEL = ENGINE | INSPECT | TOKENIZE | GRAMMAR | TEMPLATE | QUANTIZE,
 };
 
+enum { MODEL_LAST = -2 }; // the last positional, if there are several
+
 struct command {
     const char *name;
     int mask;
     int n_min, n_max; // number of positionals, including the model
-    int model_at;     // index of the model among the positionals, which --model replaces; -1: no model
+    int model_at; // index of the model among the positionals, which --model replaces; -1: no model; MODEL_LAST
     const char *usage, *does;
     const char *explains; // further lines of help; NULL: none
 };

@@ -435,7 +435,8 @@ static enum status parse_arguments(struct settings *settings, const struct comma
 static enum status place_model(struct settings *settings, const struct command *command, bool on_line,
                                struct error *error)
 {
-    int at = command->model_at, n = settings->line.n_positionals;
+    int n = settings->line.n_positionals;
+    int at = command->model_at == MODEL_LAST ? (on_line || n < 2 ? (n ? n : 1) : n - 1) : command->model_at;
     bool is_absent = at >= 0 && settings->model.path && at <= n && (on_line || n < command->n_min);
     if (is_absent && n == command->n_max)
         return error_set(

@@ -13,7 +13,7 @@
 
 enum {
     OPTIONS_PROPERTIES_MAX = 128,
-    OPTIONS_POSITIONALS_MAX = 3,
+    OPTIONS_POSITIONALS_MAX = 502,
     OPTIONS_BATCHES_MAX = 16,
     OPTIONS_CONFIG_BYTES_MAX = 1 << 20
 };
@@ -167,7 +167,7 @@ struct annotate_options {
     } input;
     struct {
         char *format, *into, *prefix, *thoughts;
-        bool figures, probabilities;
+        bool figures, probabilities, is_split;
     } output;
     struct {
         bool wanted;

@@ -71,6 +71,11 @@ void parquet_file_close(struct parquet_file *file)
     free(file);
 }
 
+int64_t parquet_file_part_rows(const struct parquet_file *file, size_t part)
+{
+    return file->parts.items[part].footer.n_rows;
+}
+
 const struct parquet_schema *parquet_file_schema(const struct parquet_file *file)
 {
     return file->schema;

@@ -14,6 +14,8 @@ enum status parquet_file_open(struct parquet_file **file, const struct parquet_i
                               struct error *error) WARN_UNUSED;
 void parquet_file_close(struct parquet_file *file);
 const struct parquet_schema *parquet_file_schema(const struct parquet_file *file);
+// Rows of the input number `part`.
+int64_t parquet_file_part_rows(const struct parquet_file *file, size_t part);
 // Chooses columns ([schema.n_columns]) and returns to the first row. STATUS_REFUSE: a chosen column is of a
 // type that is not read; the text names both.
 enum status parquet_file_choose(struct parquet_file *file, const bool *is_chosen,
