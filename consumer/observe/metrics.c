@@ -69,6 +69,7 @@ void metrics_job_left(struct metrics *metrics, const struct job *job, bool publi
     recent_count(&metrics->recent, now_s, 1, 0);
     if (job->result.status != RESULT_CANCELLED)
         recent_add(&metrics->recent, job);
+    label_tally_add(&metrics->labels, job);
 }
 
 void metrics_step(struct metrics *metrics, const struct step_figures *step)

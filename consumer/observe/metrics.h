@@ -4,6 +4,7 @@
 // Thread: main.
 #pragma once
 
+#include "consumer/observe/label_tally.h"
 #include "consumer/observe/recent.h"
 #include "consumer/queue/kafka.h"
 #include "consumer/queue/transport.h"
@@ -45,6 +46,7 @@ struct metrics {
     struct histogram commits; // seconds
     struct prefix_report prefixes;
     struct recent recent;
+    struct label_tally labels;
     struct {
         char trouble[ERROR_TEXT_BYTES]; // error that is being retried; "": none
         const char *waiting;            // why the transport delivers nothing now; NULL or "": it delivers
@@ -59,6 +61,8 @@ struct metrics {
 // Sources of the figures that are not counted here, but read when a page is served.
 struct metrics_view {
     const char *version, *model, *backend, *transport, *group;
+    const char *output;                         // that the answers are written to; NULL: none
+    bool has_rows;                              // jobs are rows of a table, and their names are hashes
     const struct partition_figures *partitions; // [n_partitions]
     size_t n_partitions;
     const struct kafka_figures *kafka; // NULL: the embedded queue

@@ -95,20 +95,52 @@ static void add_worker(const struct metrics *metrics, struct buffer *out)
     page_end_section(out);
 }
 
+// ---- labels ----
+
+static void add_labels(const struct label_tally *tally, struct buffer *out)
+{
+    int n_shown = 0;
+    for (int i = 0; i < tally->n_groups; i++) {
+        const struct label_group *group = &tally->groups[i];
+        if (group->is_dropped || !group->n)
+            continue;
+        if (!n_shown++) {
+            page_begin_section(out, "Labels so far");
+            page_begin_charts(out);
+        }
+        page_begin_bars(out, text_from_string(group->name));
+        for (int j = 0; j < group->n_labels; j++)
+            page_add_bar(out, text_from_string(group->labels[j].text), group->labels[j].n, group->n);
+        page_end_bars(out);
+    }
+    if (!n_shown)
+        return;
+    page_end_charts(out);
+    page_end_section(out);
+}
+
 // ---- the last jobs ----
 
+// The job's name and its line, or the row of a table.
+static void add_name(struct buffer *out, const struct recent_job *job, bool has_rows)
+{
+    char name[RECENT_NAME_BYTES + 24];
+    bool is_row = has_rows && job->index >= 0;
+    snprintf(name, sizeof name, "%s", is_row ? "row" : job->custom_id);
+    if (job->index >= 0)
+        snprintf(name + strlen(name), sizeof name - strlen(name), is_row ? " %lld" : " #%lld",
+                 (long long)job->index);
+    add_cell(out, text_from_string(name));
+}
+
 static void add_jobs(struct buffer *out, const struct recent *recent, const struct recent_job *jobs,
-                     int64_t n, int64_t n_kept, bool are_errors)
+                     int64_t n, int64_t n_kept, bool are_errors, bool has_rows)
 {
     for (int64_t i = n - 1; i >= 0 && i >= n - n_kept; i--) {
         const struct recent_job *job = &jobs[i % n_kept];
         buffer_add_string(out, "<tr>");
         add_cell(out, text_from_string(job->dataset));
-        char name[RECENT_NAME_BYTES + 24];
-        snprintf(name, sizeof name, "%s", job->custom_id);
-        if (job->index >= 0) // the line, or the table's row
-            snprintf(name + strlen(name), sizeof name - strlen(name), " #%lld", (long long)job->index);
-        add_cell(out, text_from_string(name));
+        add_name(out, job, has_rows);
         if (are_errors)
             add_cell(out, text_from_string(error_code_name(job->code)));
         if (recent->keeps_content) {
@@ -121,18 +153,18 @@ static void add_jobs(struct buffer *out, const struct recent *recent, const stru
     page_end_section(out);
 }
 
-static void add_recent(const struct recent *recent, struct buffer *out)
+static void add_recent(const struct recent *recent, bool has_rows, struct buffer *out)
 {
     if (recent->n_errors) {
         page_begin_section(out, "Last errors");
         page_begin_table(out, recent->keeps_content ? "<dataset|<job|<error|<prompt|<message"
                                                     : "<dataset|<job|<error");
-        add_jobs(out, recent, recent->errors, recent->n_errors, RECENT_ERRORS, true);
+        add_jobs(out, recent, recent->errors, recent->n_errors, RECENT_ERRORS, true, has_rows);
     }
     if (recent->n_answers) {
         page_begin_section(out, "Last answers");
         page_begin_table(out, recent->keeps_content ? "<dataset|<job|<prompt|<answer" : "<dataset|<job");
-        add_jobs(out, recent, recent->answers, recent->n_answers, RECENT_ANSWERS, false);
+        add_jobs(out, recent, recent->answers, recent->n_answers, RECENT_ANSWERS, false, has_rows);
     }
 }
 
@@ -198,10 +230,15 @@ void metrics_write_page(const struct metrics *metrics, const struct metrics_view
     page_add_text(out, text_from_string(view->transport));
     buffer_add_string(out, metrics->state.trouble[0] ? "</p><p class=\"bad\">waiting: " : ": working");
     page_add_text(out, text_from_string(metrics->state.trouble));
+    if (view->output) {
+        buffer_add_string(out, "</p><p class=\"soft\">writes ");
+        page_add_text(out, text_from_string(view->output));
+    }
     buffer_add_string(out, "</p>\n");
     add_datasets(view, out);
     add_worker(metrics, out);
-    add_recent(&metrics->recent, out);
+    add_labels(&metrics->labels, out);
+    add_recent(&metrics->recent, view->has_rows, out);
     add_workers(view, out);
     add_partitions(view, out);
     buffer_add_string(out, "<p><a href=\"/metrics\">figures for Prometheus</a></p>\n");

@@ -31,8 +31,7 @@ void recent_rates(const struct recent *recent, int64_t second, double *jobs, dou
     *tokens = n_seconds > 0 ? (double)n_tokens / (double)n_seconds : 0;
 }
 
-// Copies the longest beginning of whole characters that fits.
-static void copy_text(char *to, size_t size, struct text text)
+void recent_copy_text(char *to, size_t size, struct text text)
 {
     size_t n = text.size < size - 1 ? text.size : size - 1;
     while (n && n < text.size && ((unsigned char)text.data[n] & 0xc0) == 0x80)
@@ -61,13 +60,13 @@ void recent_add(struct recent *recent, const struct job *job)
     kept->code = job->result.error.code;
     kept->index = job->index;
     kept->prompt[0] = kept->text[0] = '\0';
-    copy_text(kept->dataset, sizeof kept->dataset, job->dataset);
-    copy_text(kept->custom_id, sizeof kept->custom_id, job->custom_id);
+    recent_copy_text(kept->dataset, sizeof kept->dataset, job->dataset);
+    recent_copy_text(kept->custom_id, sizeof kept->custom_id, job->custom_id);
     if (!recent->keeps_content)
         return;
-    copy_text(kept->prompt, sizeof kept->prompt, prompt_of(&job->request));
+    recent_copy_text(kept->prompt, sizeof kept->prompt, prompt_of(&job->request));
     if (!is_done)
-        copy_text(kept->text, sizeof kept->text, text_from_string(job->result.error.text));
+        recent_copy_text(kept->text, sizeof kept->text, text_from_string(job->result.error.text));
     else if (job->result.n_choices > 0)
-        copy_text(kept->text, sizeof kept->text, job->result.choices[0].text);
+        recent_copy_text(kept->text, sizeof kept->text, job->result.choices[0].text);
 }

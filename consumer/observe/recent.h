@@ -33,6 +33,8 @@ struct recent {
     int64_t n_answers, n_errors;
 };
 
+// Copies the longest beginning of whole characters that fits, with a NUL.
+void recent_copy_text(char *to, size_t size, struct text text);
 void recent_count(struct recent *recent, int64_t second, int64_t n_jobs, int64_t n_tokens);
 void recent_add(struct recent *recent, const struct job *job); // done or failed
 // Returns rates per second over the complete seconds before `second`, at most RECENT_S; 0 if there is none.

@@ -108,16 +108,19 @@ static enum status open_transport(struct transport **transport, struct kafka_set
 
 static void attach_exporter(struct exporter *exporter, struct transport *transport,
                             const struct service *service, const struct kafka_settings *kafka,
-                            const struct runtime *runtime, bool keeps_content)
+                            const struct runtime *runtime, const struct settings *settings)
 {
     snprintf(exporter->model, sizeof exporter->model, "%.*s", (int)runtime->model_name.size,
              runtime->model_name.data);
-    exporter->metrics.recent.keeps_content = keeps_content;
+    exporter->metrics.recent.keeps_content = settings->worker.metrics_content;
+    exporter->metrics.labels.is_counted = exporter->http != NULL;
     struct metrics_view view = {.version = SHEAF_VERSION,
                                 .model = exporter->model,
                                 .backend = runtime->device.backend->device.name,
                                 .transport = transport->impl->name,
                                 .group = kafka->config.group.name,
+                                .output = settings->output.file,
+                                .has_rows = service->requests_differ,
                                 .store = service->late ? service->late->store : service->store};
     exporter_attach(exporter, transport, &view);
 }
@@ -232,7 +235,7 @@ enum status service_run(const struct service *service, const struct settings *se
     status = end_start(&watch, status, error);
     progress->was_stopped = !transport;
     if (status == STATUS_OK && transport) {
-        attach_exporter(exporter, transport, service, &kafka, runtime, settings->worker.metrics_content);
+        attach_exporter(exporter, transport, service, &kafka, runtime, settings);
         struct store_finder finder = {service->late, exporter};
         struct worker_config config = configure_worker(service, settings, &tasks);
         config.transport = transport;

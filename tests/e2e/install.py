@@ -160,7 +160,7 @@ def help_of_annotate_begins_with_what_tables_need(test):
     places = [usual.index(f"\n{group}\n") for group in ("Common", "Input", "Output", "Queue", "Engine", "Kafka", "Messages")]
     assert places == sorted(places), usual
     for option in ("votes", "questions", "delimiter", "skip-bad-rows", "price-in", "price-out", "sample", "evaluate"):
-        assert places[1] < usual.index(f"--{option} ") < places[3], option
+        assert places[1] < usual.index(f"\n      --{option}") < places[3], option
 
 
 @case

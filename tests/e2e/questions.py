@@ -1,8 +1,11 @@
 """sheaf annotate --questions: several columns for one reading of a row. Each question is answered as a run of its own would answer it, and
 the row's tokens are computed once."""
 import json
+import re
 import signal
 
+import metrics
+import page
 from annotate import BESIDE, annotate, computed, read_csv, table, tokens_of_steps, write, write_csv
 from session import case
 
@@ -242,6 +245,32 @@ def gold_labels_are_of_one_question(test):
     assert 'no question is named "gold": give --evaluate gold=QUESTION' in done.err, done
     done = ask(test, QUESTIONS, "--evaluate", "gold=nothing", table="gold.csv", status=2)
     assert 'the questions have no property "nothing"' in done.err, done
+
+
+# ---- while it runs ----
+
+@case
+def the_live_page_has_the_shares_of_labels_rows_and_the_output(test):
+    write_csv(test, "in.csv", table(300))
+    write(test, "q.json", json.dumps(QUESTIONS))
+    write(test, "p.jinja", ROW)
+    # more requests than the paced steps answer while the page is read
+    worker = test.start("annotate", "in.csv", "--questions", "q.json", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv", "--metrics",
+                        "127.0.0.1:0", "--engine-test", "fixed:20", "--max-batch", "4")
+    address = metrics.served_at(test, worker)
+    seen = []
+
+    def has_labels():
+        status, _, text = metrics.get(address, "/")
+        seen[:] = [page.Page(text)] if status == 200 and ">warm, cold, yes<" in text and ">sure<" in text else []
+        return bool(seen)
+    test.wait_until("labels", has_labels)
+    tones, sure = seen[0].bars("warm, cold, yes"), seen[0].bars("sure")
+    assert set(tones) <= {"warm", "cold", "yes"} and set(sure) <= {"true", "false"} and min(*tones.values(), *sure.values()) > 0, (tones, sure)
+    text = "".join(seen[0].root.itertext())
+    assert "writes out.csv" in text and re.search(r"annotaterow \d", text), text
+    worker.send_signal(signal.SIGINT)
+    assert test.wait(worker).status != 0 and not test.exists("out.csv")
 
 
 # ---- refusals, each before the first job ----
