@@ -715,6 +715,24 @@ def equal_requests_are_computed_once_in_the_window_and_from_the_store(test):
 
 
 @case
+def questions_about_a_table_are_answered_over_the_topics_with_the_bytes_of_the_embedded_queue(test):
+    topics = Topics(test)
+    test.write("in.jsonl", [{"id": i, "text": f"{text_of(i, 5)} {i}"} for i in range(30)])
+    test.write("prompt.jinja", ["{{ text }}"])
+    questions = [{"name": "tone", "prompt": "Which tone?", "choice": ["warm", "cold"]}, {"name": "free", "prompt": "What else?", "temperature": 0.8}]
+    test.write("q.json", [questions])
+    options = ["in.jsonl", "--prompt", "prompt.jinja", "--max-tokens", "6", "--figures", "--questions", "q.json"]
+    test.run("annotate", *options, "--model", test.model, "-o", "reference.jsonl")
+    annotating = test.start("annotate", *options, "-o", "out.jsonl", *topics.options)
+    topics.work_to_the_end("--store", "worker.db")
+    worker = topics.work("--store", "worker.db")
+    assert test.wait(annotating).status == 0
+    assert test.read("out.jsonl") == test.read("reference.jsonl") and len(topics.results()) == 60
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+
+
+@case
 def a_table_is_annotated_over_the_topics_with_the_bytes_of_the_embedded_queue(test):
     topics = Topics(test)
     rows = [{"id": i, "text": f"{text_of(i, 5)} {i % 50}" if i % 17 else ""} for i in range(80)]

@@ -201,9 +201,9 @@ static enum status copy_table(void *context, struct error *error)
         struct table_target target = {.path = out_path,
                                       .format = run->out_format,
                                       .delimiter = ',',
-                                      .parquet = run->format == TABLE_PARQUET ? reader : NULL,
                                       .input = table_reader_columns(reader),
                                       .added = &added};
+        target.parquet = table_reader_parquet(reader, &target.n_parquet);
         status = table_writer_open(&writer, &target, error);
     }
     for (int pass = 0; pass < 2 && status == STATUS_OK; pass++) { // the first is only read
