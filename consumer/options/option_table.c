@@ -131,6 +131,9 @@ static const struct option options[] = {
      "create missing topics"},
     {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.n_partitions), 1, 65536, "N",
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
+    {"pass-headers", 0, TEXT_VALUE, WORK, AT(kafka.pass_headers), 1, 0, "A,B",
+     "headers of a job that its result repeats, besides those of traces, correlation and tenants; x-* names all "
+     "that begin so"},
     {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
      "end if retention deleted jobs before the group had read them, or was there; default: a warning"},
     {"skip-unreadable", 0, FLAG, WORK, AT(kafka.skip_unreadable), 0, 0, NULL,
