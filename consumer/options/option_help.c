@@ -25,7 +25,7 @@ static const struct {
         {" exit-when-idle retry-failed force-new retain listen token no-work ",
          " no-reuse require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
     [GROUP_KAFKA] =
-        {" jobs results dead control group create-topics property ",
+        {" jobs results dead control group create-topics where property ",
          " member-name dynamic-member group-protocol membership-timeout partitions pass-headers refuse-deleted"
          " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =

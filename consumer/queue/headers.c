@@ -258,6 +258,8 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     append_value(headers, &maker, (struct text){worker, strnlen(worker, WORKER_NAME_BYTES_MAX)});
     add_header(headers, TEXT("sheaf-worker"), maker);
     add_integer(headers, TEXT("sheaf-attempts"), job->figures.attempts);
+    if (source->redriven)
+        add_integer(headers, TEXT(HEADER_REDRIVEN), source->redriven);
     add_integer(headers, TEXT("sheaf-cached-tokens"), job->figures.cached_tokens);
     if (job->figures.is_duplicate)
         add_integer(headers, TEXT("sheaf-duplicate"), 1);

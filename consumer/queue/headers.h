@@ -18,6 +18,9 @@
 #define HEADER_CREATED   "sheaf-created"
 // A text: the reason why the record has only the beginning of the submitted bytes.
 #define HEADER_CUT "sheaf-cut"
+// Decimal: how often the job was redriven as a dead letter; its result has it too. Of a job's results the ones
+// of the highest number count.
+#define HEADER_REDRIVEN "sheaf-redriven"
 
 enum { RECORD_HEADERS_MAX = 24, RECORD_HEADER_TEXT_BYTES = 2048 };
 
@@ -32,8 +35,8 @@ struct record_headers {
 // `group` is the consumer group, `worker` this worker's name, `finished_us` since 1970 UTC.
 void headers_of_result(struct record_headers *headers, const struct job *job, const char *group,
                        const char *worker, int64_t finished_us);
-// Copies to passed[n_headers] the job's headers that its result repeats: those of traces, correlation and
-// tenants, and the ones of `also`, names separated by commas of which one may end in '*' (NULL: none). Names
+// Copies to passed[n_headers] the job's headers that its result repeats: headers of traces, correlation and
+// tenants, and the headers of `also`, names separated by commas of which one may end in '*' (NULL: none). Names
 // are compared without regard to case. Returns their number.
 int32_t headers_pass(const struct header *headers, int32_t n_headers, const char *also,
                      struct header *passed);
