@@ -255,15 +255,38 @@ struct counting {
     struct prompt_environment environment;
     struct request_count count;
     int64_t n_tokens, n_tokens_different; // of prompts that are not refused
-    int64_t n_answer_tokens_max;          // of different requests that are not refused
-    bool is_unlimited;                    // one of them has no max_tokens
+    int64_t n_tokens_computed; // of different ones, with the prefixes that questions about a row share
+    int32_t *previous;         // [n_previous] tokens of the row's previous question
+    size_t n_previous, previous_capacity;
+    int64_t n_answer_tokens_max; // of different requests that are not refused
+    bool is_unlimited;           // one of them has no max_tokens
     int64_t n_refused, n_refused_different;
 };
 
 struct request_tokens {
     int64_t prompt;     // -1: refused
+    int64_t shared;     // of these, the prefix in common with the row's previous question
     int64_t answer_max; // max_tokens; -1: up to the context's end
 };
+
+// Counts the tokens that the prompt shares with the previous one, which it replaces. -1: out of memory.
+static int64_t share_tokens(struct counting *counting, const int32_t *ids, size_t n)
+{
+    size_t n_shared = 0;
+    while (n_shared < n && n_shared < counting->n_previous && ids[n_shared] == counting->previous[n_shared])
+        n_shared++;
+    if (n > counting->previous_capacity) {
+        int32_t *grown = realloc(counting->previous, n * sizeof *grown);
+        if (!grown)
+            return -1;
+        counting->previous = grown;
+        counting->previous_capacity = n;
+    }
+    if (n)
+        memcpy(counting->previous, ids, n * sizeof *ids);
+    counting->n_previous = n;
+    return (int64_t)(n_shared == n && n ? n - 1 : n_shared); // the last token is always computed
+}
 
 static enum status count_tokens(struct counting *counting, const struct buffer *record,
                                 struct request_tokens *tokens, struct error *error)
@@ -277,7 +300,12 @@ static enum status count_tokens(struct counting *counting, const struct buffer *
     if (status == STATUS_OK) {
         status = prompt_prepare(prompt, &counting->environment);
         *error = prompt->error;
-        *tokens = (struct request_tokens){(int64_t)prompt->tokens.n_ids, job->request.stop.max_tokens};
+        *tokens = (struct request_tokens){.prompt = (int64_t)prompt->tokens.n_ids,
+                                          .shared = share_tokens(counting, prompt->tokens.ids,
+                                                                 prompt->tokens.n_ids),
+                                          .answer_max = job->request.stop.max_tokens};
+        if (status == STATUS_OK && tokens->shared < 0)
+            status = error_memory(error, STATUS_RETRY, "counting tokens");
     } else if (status == STATUS_RETRY) {
         error_memory(error, STATUS_RETRY, "counting tokens");
     }
@@ -311,6 +339,7 @@ static enum status count_question(struct counting *counting, size_t question, st
     if (n_before)
         return STATUS_OK;
     counting->n_tokens_different += tokens.prompt * annotate->n_votes;
+    counting->n_tokens_computed += tokens.prompt - tokens.shared + annotate->n_votes - 1;
     bool is_scored =
         annotate->settings->annotate.output.probabilities && annotate->prompts[question].choices.n;
     counting->is_unlimited |= !is_scored && tokens.answer_max < 0;
@@ -323,6 +352,7 @@ static enum status count_row(struct counting *counting, struct table_row *row, s
     struct annotate *annotate = counting->annotate;
     bool is_left_out;
     enum status status = annotate_render(annotate, true, row, &is_left_out, error);
+    counting->n_previous = 0;
     for (size_t i = 0; status == STATUS_OK && !is_left_out && i < annotate->n_questions; i++)
         status = count_question(counting, i, error);
     return status;
@@ -356,6 +386,8 @@ static enum status print_counts(const struct counting *counting, struct error *e
                       (long long)counting->count.n_different * counting->annotate->n_votes);
     buffer_add_format(&out, "prompt tokens    %14lld\n", (long long)counting->n_tokens);
     buffer_add_format(&out, "  of different   %14lld\n", (long long)counting->n_tokens_different);
+    if (counting->annotate->n_questions > 1)
+        buffer_add_format(&out, "  rows read once %14lld\n", (long long)counting->n_tokens_computed);
     if (counting->n_refused)
         buffer_add_format(&out, "refused prompts  %14lld\n", (long long)counting->n_refused);
     print_prices(counting, &out);
@@ -394,6 +426,7 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = print_counts(&counting, error);
     request_count_finish(&counting.count);
+    free(counting.previous);
     runtime_close(runtime);
     return status;
 }

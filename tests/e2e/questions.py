@@ -228,6 +228,8 @@ def a_sample_shows_each_question_and_the_estimate_counts_all_requests(test):
     n_prompt, n_jobs = test.query("SELECT prompt_tokens, n_done FROM datasets", "out.csv.db")[0]
     figures = {" ".join(line.split()[:-1]): line.split()[-1] for line in done.out.splitlines()}
     assert figures["rows"] == "40" and figures["of different"] == str(n_prompt) and figures["different"] == str(n_jobs), (done.out, n_prompt)
+    n_computed, n_once = computed(test)[0], int(figures["rows read once"])
+    assert n_computed <= n_once < 0.6 * n_prompt, (done.out, n_computed, n_prompt)  # beginnings that rows share are computed once, too
     assert figures["price of answers, at most"] == f"{n_jobs // 4 * (30 + 30 + 8 + 5):.6f}" and not test.exists("none.csv.db"), done.out
 
 
