@@ -321,7 +321,7 @@ static enum status count_question(struct counting *counting, size_t question, st
 {
     struct annotate *annotate = counting->annotate;
     const struct buffer *record = &annotate->row.records[question];
-    struct request_tokens tokens;
+    struct request_tokens tokens = {0};
     uint64_t n_before;
     enum status status = annotate_count_request(annotate, question, &counting->count, &n_before, error);
     if (status == STATUS_OK && record->failed)
