@@ -28,9 +28,10 @@ struct gated_matrices {
 struct state_matrices {
     struct matrix *input, *convolved; // [R, n_channels]
     struct matrix *gate, *heads;      // [R, inner]
-    struct matrix *beta, *step;       // [R, heads]; step of a selective scan: [R, inner]
+    struct matrix *beta, *step;       // [R, heads]; step of a selective scan, or for each channel: [R, inner]
     struct matrix *beta_step;         // [R, 2 heads]
-    struct matrix *step_low;          // [R, rank] of a selective scan
+    struct matrix *step_low;          // [R, rank] from which step is projected
+    struct matrix *gate_low;          // [R, rank] from which gate is projected
     struct matrix *b, *c;             // [R, inner] gates of a short convolution; else [R, key_dim]
     struct matrix *branch;            // [R, n_embd] of a layer with attention, too
 };

@@ -102,6 +102,13 @@ static const struct folder_key keys[] = {
      "attention_out_multiplier attention_in_multiplier ssm_multipliers ssm_in_multiplier ssm_out_multiplier",
      NULL},
     {"config.json", KEY_NO_PART, "mamba_rms_norm projectors_bias mamba_use_mlp", NULL}, // by the tensors
+    // Kimi Linear
+    {"config.json", KEY_READ,
+     "linear_attn_config linear_head_dim linear_num_heads num_expert_group num_experts_per_token moe_renormalize "
+     "moe_router_activation_func model_max_length",
+     NULL},
+    {"config.json", KEY_REFUSED, "mla_use_nope use_grouped_topk", "true"},
+    {"config.json", KEY_REFUSED, "use_full_rank_output_gate forget_gate_lower_bound", "false"},
     // Mamba, Jamba
     {"config.json", KEY_READ,
      "state_size time_step_rank mamba_dt_rank attn_layer_period attn_layer_offset num_heads", NULL},

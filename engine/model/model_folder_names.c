@@ -613,6 +613,8 @@ static const struct folder_family families[] = {
      MAMBA2_DEFAULTS},
     {"jamba", "jamba", folder_falcon_h1_globals, folder_jamba_layers, false, true, SILU, WINDOWS_NEVER, false,
      JAMBA_DEFAULTS},
+    {"kimi_linear", "kimi-linear", llama_globals, folder_kimi_linear_layers, false, true, SILU, WINDOWS_NEVER,
+     false, KIMI_LINEAR_DEFAULTS},
     {"mamba", "mamba", folder_mamba_globals, folder_mamba_layers, true, true, SILU, WINDOWS_NEVER, false,
      MAMBA_DEFAULTS},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,

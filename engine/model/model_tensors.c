@@ -69,6 +69,10 @@ static const struct {
     [SLOT_LAUREL_POST_NORM] = {"laurel_post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     // names and dims: model_recurrent.c
     [SLOT_STATE_INPUT] = {.kind = MATRIX},
+    [SLOT_STATE_QUERY] = {.kind = MATRIX},
+    [SLOT_STATE_KEY] = {.kind = MATRIX},
+    [SLOT_STATE_VALUE] = {.kind = MATRIX},
+    [SLOT_STATE_GATE_LOW] = {.kind = MATRIX},
     [SLOT_STATE_GATE] = {.kind = MATRIX},
     [SLOT_STATE_BETA] = {.kind = MATRIX},
     [SLOT_STATE_STEP] = {.kind = MATRIX},
@@ -80,6 +84,8 @@ static const struct {
     [SLOT_STATE_B_NORM] = {.kind = VECTOR},
     [SLOT_STATE_C_NORM] = {.kind = VECTOR},
     [SLOT_STATE_CONVOLUTION] = {.kind = VECTOR},
+    [SLOT_STATE_CONVOLUTION_KEY] = {.kind = VECTOR},
+    [SLOT_STATE_CONVOLUTION_VALUE] = {.kind = VECTOR},
     [SLOT_STATE_STEP_BIAS] = {.kind = VECTOR},
     [SLOT_STATE_DECAY] = {.kind = VECTOR},
     [SLOT_STATE_DIRECT] = {.kind = VECTOR},
@@ -112,8 +118,7 @@ static void set_widths(struct tensor_search *search)
     widths[EMBD] = shape->n_embd;
     widths[VOCABULARY] = shape->n_vocab;
     widths[CONTEXT] = shape->n_context;
-    int32_t latent_rope = shape->attention.key_dim - shape->latent.dim;
-    int32_t query_dim = shape->latent.dim ? shape->latent.key_dim + latent_rope : shape->attention.key_dim;
+    int32_t query_dim = shape->latent.dim ? shape->latent.key_dim + shape->latent.rope_dim : shape->attention.key_dim;
     widths[QUERY] = (int64_t)shape->attention.n_heads * query_dim * (shape->attention.gated ? 2 : 1);
     widths[KEY] = (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim;
     widths[VALUE] = (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim;
@@ -130,7 +135,7 @@ static void set_widths(struct tensor_search *search)
     widths[KEY_DIM] = shape->attention.key_dim;
     widths[HEADS] = shape->attention.n_heads;
     widths[LATENT] = shape->latent.dim;
-    widths[LATENT_ROPE] = latent_rope;
+    widths[LATENT_ROPE] = shape->latent.rope_dim;
     widths[LATENT_KEY] = shape->latent.key_dim;
     widths[LATENT_VALUE] = shape->latent.value_dim;
     widths[QUERY_LATENT] = shape->latent.query_dim;
@@ -477,7 +482,7 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     struct model_layer *layer = &search->model->layers[index];
     if (status == STATUS_OK && (required & SLOT(ROUTER)))
         status = take_pick_bias(search, index);
-    if (status == STATUS_OK && family->latent_attention)
+    if (status == STATUS_OK && family->latent_attention && attends)
         status = take_latent(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);
