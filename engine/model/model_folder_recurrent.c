@@ -211,7 +211,8 @@ static void put_heads(struct config *config)
     int32_t n_kv_heads[MODEL_LAYERS_MAX], widths[MODEL_LAYERS_MAX];
     char name[128];
     int64_t n_layers = config->out->shape.n_layers;
-    bool single = family_of(config)->layer_kinds == LAYERS_SINGLE;
+    bool single = family_of(config)->layer_kinds == LAYERS_SINGLE, listed = find_setting(config, type_names);
+    const char *list = listed || !find_setting(config, "linear_attn_config") ? "layer_types" : "linear_attn_config";
     int32_t n_heads = family_of(config)->latent_attention ? 1 : (int32_t)config->out->shape.n_kv_heads;
     int64_t dense = read_integer(config, "intermediate_size", 0),
             sparse = read_integer(config, "moe_intermediate_size", 0);
@@ -219,7 +220,7 @@ static void put_heads(struct config *config)
         enum folder_mixer mixer = read_mixer(config, i);
         bool has_mlp = mixer == MIXER_MLP || mixer == MIXER_EXPERTS;
         if (mixer == MIXER_UNKNOWN || (has_mlp && !single))
-            refuse_setting(config, ERROR_MODEL_FILE, "layer_types", find_setting(config, type_names));
+            refuse_setting(config, ERROR_MODEL_FILE, list, find_setting(config, listed ? type_names : list));
         n_kv_heads[i] = mixer == MIXER_ATTENTION ? n_heads : 0;
         widths[i] = (int32_t)(mixer == MIXER_MLP ? dense : mixer == MIXER_EXPERTS ? sparse : 0);
     }

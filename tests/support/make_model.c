@@ -56,6 +56,7 @@ static const struct {
     {"jamba", SPARSE | INTERLEAVED_DENSE},
     {"nemotron_h", HEAD_LENGTHS | PLAIN_MLP},
     {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
+    {"kimi-linear", LATENT | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
@@ -266,7 +267,7 @@ static void add_keys(struct maker *maker)
     if (!is_of(maker, "gpt2 bloom " GEMMA_FAMILIES)) {
         int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " DELTA_FAMILIES) ? maker->head_dim / 4 / 2 * 2
                          : is_of(maker, "glm4 glm4moe")                        ? maker->head_dim / 2
-                         : is_of(maker, "deepseek2 minicpm3")                  ? MADE_ROPE_DIMS
+                         : is_of(maker, "deepseek2 minicpm3 kimi-linear")      ? MADE_ROPE_DIMS
                                                                                : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
