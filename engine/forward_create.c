@@ -306,7 +306,8 @@ static void plan_experts(const struct model *model, int64_t rows, struct matrix_
     PLAN(experts.router, rows, shape->experts.n);
     PLAN(experts.pair_gate, pairs, pairs && !plain ? shape->experts.n_ff : 0);
     PLAN(experts.pair_up, pairs, pairs ? shape->experts.n_ff : 0);
-    PLAN(experts.pair_down, pairs, pairs ? n_embd : 0);
+    PLAN(experts.latent, rows, shape->experts.n_latent);
+    PLAN(experts.pair_down, pairs, !pairs ? 0 : shape->experts.n_latent ? shape->experts.n_latent : n_embd);
     PLAN(experts.shared_gate, rows, plain ? 0 : shape->experts.n_ff_shared);
     PLAN(experts.shared_up, rows, shape->experts.n_ff_shared);
     PLAN(experts.shared, rows, shared || beside ? n_embd : 0);

@@ -39,7 +39,8 @@ struct state_matrices {
 struct expert_matrices {
     struct matrix *router;                  // [R, n]
     struct matrix *pair_gate, *pair_up;     // [P, n_ff]
-    struct matrix *pair_down;               // [P, n_embd]
+    struct matrix *latent;                  // [R, n_latent]
+    struct matrix *pair_down;               // [P, n_embd or n_latent]
     struct matrix *shared_gate, *shared_up; // [R, n_ff_shared]
     struct matrix *shared;                  // [R, n_embd]
     struct matrix *shared_router;           // [R, 1]

@@ -44,6 +44,7 @@ struct attention_shape {
 
 struct experts_shape {
     int32_t n, n_used, n_ff, n_ff_shared; // n 0: no experts
+    int32_t n_latent;                     // width that the experts read and write; 0: n_embd
     int32_t n_layers_dense;               // the first layers of a model with experts, which have none
     int32_t every;                        // of the others every n-th has experts
     bool weighs_inputs;                   // weights multiply the experts' inputs, not their outputs
@@ -182,7 +183,9 @@ enum layer_slot {
     SLOT_SHARED_GATE,
     SLOT_SHARED_UP,
     SLOT_SHARED_DOWN,
-    SLOT_OF_FAMILY_LAST = SLOT_SHARED_DOWN, // family.c lists slots up to here; flags decide on the others
+    SLOT_EXPERTS_IN, // to the latent that the experts read, and from the one that they write
+    SLOT_EXPERTS_OUT,
+    SLOT_OF_FAMILY_LAST = SLOT_EXPERTS_OUT, // family.c lists slots up to here; flags decide on the others
     SLOT_ROUTER_PICK_BIAS,
     SLOT_ATTN_Q_A, // latent attention
     SLOT_ATTN_Q_A_NORM,

@@ -199,6 +199,7 @@ static void read_numbers(struct config *config)
          "expert_shared_count"},
         {"num_experts_per_tok num_experts_per_token top_k_experts moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
+        {"moe_latent_size", "moe_latent_size"},
         {"shared_expert_intermediate_size shared_intermediate_size moe_shared_expert_intermediate_size",
          "expert_shared_feed_forward_length"},
     };

@@ -95,7 +95,8 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_READ,
      "mamba_n_heads mamba_n_groups mamba_d_state mamba_d_head mamba_d_conv mamba_expand time_step_limit "
      "shared_intermediate_size layers_block_type hybrid_override_pattern mamba_num_heads mamba_head_dim n_groups "
-     "ssm_state_size conv_kernel expand time_step_min moe_shared_expert_intermediate_size mlp_hidden_act",
+     "ssm_state_size conv_kernel expand time_step_min moe_shared_expert_intermediate_size mlp_hidden_act "
+     "moe_latent_size",
      NULL},
     {"config.json", KEY_READ,
      "mamba_d_ssm mamba_norm_before_gate lm_head_multiplier mlp_multipliers key_multiplier "
@@ -117,7 +118,6 @@ static const struct folder_key keys[] = {
      "time_step_init_scheme norm_before_gate rms_norm d_model n_layer_norm ssm_cfg fused_add_norm d_inner",
      NULL},
     {"config.json", KEY_REFUSED, "mamba_hidden_act", "\"silu\""},
-    {"config.json", KEY_REFUSED, "moe_latent_size", "0"},                  // Nemotron 3 Super
     {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite
     {"config.json", KEY_NO_PART,
      "mamba_chunk_size mamba_conv_bias mamba_proj_bias init_method chunk_size mamba_ssm_cache_dtype "

@@ -96,6 +96,8 @@ const struct folder_rule folder_nemotron_h_layers[] = {
     {"=backbone.layers.*.mixer.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
     {"backbone.layers.*.mixer.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
     {"backbone.layers.*.mixer.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    {"backbone.layers.*.mixer.fc1_latent_proj", "ffn_latent_down", FORM_AS_IS}, // Nemotron 3 Super
+    {"backbone.layers.*.mixer.fc2_latent_proj", "ffn_latent_up", FORM_AS_IS},
     {"backbone.layers.*.mixer.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
     {"backbone.layers.*.mixer.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};

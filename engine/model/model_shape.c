@@ -169,6 +169,7 @@ static void read_experts(struct key_reader *reader, const struct family *family,
             ? read_size_or_none(reader, "interleave_moe_layer_step", 1, 1, MODEL_LAYERS_MAX)
             : 1;
     shape->experts.weighs_inputs = family->experts_weigh_inputs;
+    shape->experts.n_latent = read_size(reader, "moe_latent_size", 0, 0, MODEL_WIDTH_MAX);
     if (family->shared_expert)
         shape->experts.n_ff_shared = shape->experts.n_ff;
     if (family->routed_by_keys)
@@ -507,6 +508,7 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         bool known =
             (integers[i].latent && family->latent_attention) ||
             (strcmp(integers[i].suffix, "interleave_moe_layer_step") == 0 && family->experts_interleaved) ||
+            (strcmp(integers[i].suffix, "moe_latent_size") == 0 && family->experts_latent) ||
             (integers[i].routed && family->routed_by_keys) || (integers[i].beyond && family->layers_beyond);
         if (value != 0 && value != integers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,

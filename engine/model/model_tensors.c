@@ -35,13 +35,15 @@ static const struct {
     [SLOT_FFN_DOWN] = {"ffn_down", MATRIX, {FF, EMBD, ONE}},
     [SLOT_FFN_POST_NORM] = {"post_ffw_norm", VECTOR, {EMBD, ONE, ONE}},
     [SLOT_ROUTER] = {"ffn_gate_inp", MATRIX, {EMBD, EXPERTS, ONE}},
-    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
-    [SLOT_UP_EXPERTS] = {"ffn_up_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
-    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps", MATRIX, {FF_EXPERT, EMBD, EXPERTS}},
+    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps", MATRIX, {EMBD_EXPERT, FF_EXPERT, EXPERTS}},
+    [SLOT_UP_EXPERTS] = {"ffn_up_exps", MATRIX, {EMBD_EXPERT, FF_EXPERT, EXPERTS}},
+    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps", MATRIX, {FF_EXPERT, EMBD_EXPERT, EXPERTS}},
     [SLOT_SHARED_ROUTER] = {"ffn_gate_inp_shexp", MATRIX_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_SHARED_GATE] = {"ffn_gate_shexp", MATRIX_UNBIASED, {EMBD, FF_SHARED, ONE}},
     [SLOT_SHARED_UP] = {"ffn_up_shexp", MATRIX_UNBIASED, {EMBD, FF_SHARED, ONE}},
     [SLOT_SHARED_DOWN] = {"ffn_down_shexp", MATRIX_UNBIASED, {FF_SHARED, EMBD, ONE}},
+    [SLOT_EXPERTS_IN] = {"ffn_latent_down", MATRIX_UNBIASED, {EMBD, EMBD_EXPERT, ONE}},
+    [SLOT_EXPERTS_OUT] = {"ffn_latent_up", MATRIX_UNBIASED, {EMBD_EXPERT, EMBD, ONE}},
     [SLOT_ROUTER_PICK_BIAS] = {"exp_probs_b", VECTOR_UNBIASED, {EXPERTS, ONE, ONE}},
     [SLOT_ATTN_Q_A] = {"attn_q_a", MATRIX_UNBIASED, {EMBD, QUERY_LATENT, ONE}},
     [SLOT_ATTN_Q_A_NORM] = {"attn_q_a_norm", VECTOR_UNBIASED, {QUERY_LATENT, ONE, ONE}},
@@ -131,6 +133,7 @@ static void set_widths(struct tensor_search *search)
     widths[LAUREL] = shape->altup.laurel_rank;
     widths[EXPERTS] = shape->experts.n;
     widths[FF_EXPERT] = shape->experts.n_ff;
+    widths[EMBD_EXPERT] = shape->experts.n_latent ? shape->experts.n_latent : shape->n_embd;
     widths[FF_SHARED] = shape->experts.n_ff_shared;
     widths[KEY_DIM] = shape->attention.key_dim;
     widths[HEADS] = shape->attention.n_heads;
@@ -367,7 +370,7 @@ static enum status take_gate_up_experts(struct tensor_search *search, int32_t in
     layer_name(name, index, "ffn_gate_up_exps", "weight");
     enum status status =
         take_matrix(search, name, false,
-                    (int64_t[3]){search->widths[EMBD], 2 * n_rows, search->widths[EXPERTS]}, &both);
+                    (int64_t[3]){search->widths[EMBD_EXPERT], 2 * n_rows, search->widths[EXPERTS]}, &both);
     *found = both.data != NULL;
     if (status != STATUS_OK || !*found)
         return status;
@@ -448,6 +451,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
             required |= SHARED_EXPERT;
             optional |= SLOT(SHARED_ROUTER);
         }
+        if (search->model->shape.experts.n_latent)
+            required |= SLOT(EXPERTS_IN) | SLOT(EXPERTS_OUT);
     }
     if (family->experts_plain)
         required &= ~(uint32_t)(SLOT(GATE_EXPERTS) | SLOT(SHARED_GATE));

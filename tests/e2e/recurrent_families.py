@@ -53,13 +53,18 @@ def granite():
         yield prefix + "shared_mlp.output_linear.weight", [WIDTH, N_FF]
 
 
+EXPERT_LATENT = 12
+
+
 def nemotron():
     yield "backbone.embeddings.weight", [N_VOCAB, WIDTH]
     yield "backbone.norm_f.weight", [WIDTH]
     yield "lm_head.weight", [N_VOCAB, WIDTH]
-    experts = {"gate.weight": [3, WIDTH], "gate.e_score_correction_bias": [3]}
+    experts = {"gate.weight": [3, WIDTH], "gate.e_score_correction_bias": [3], "fc1_latent_proj.weight": [EXPERT_LATENT, WIDTH],
+               "fc2_latent_proj.weight": [WIDTH, EXPERT_LATENT]}
     for expert in ("experts.0", "experts.1", "experts.2", "shared_experts"):
-        experts.update({f"{expert}.up_proj.weight": [N_FF, WIDTH], f"{expert}.down_proj.weight": [WIDTH, N_FF]})
+        width = WIDTH if expert == "shared_experts" else EXPERT_LATENT
+        experts.update({f"{expert}.up_proj.weight": [N_FF, width], f"{expert}.down_proj.weight": [width, N_FF]})
     for layer, parts in enumerate([MAMBA, experts, attention(), MAMBA, experts]):
         yield f"backbone.layers.{layer}.norm.weight", [WIDTH]
         for name, shape in parts.items():
@@ -165,7 +170,7 @@ FAMILIES = {
         "config": {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*ME", "head_dim": WIDTH // HEADS, "mamba_num_heads": SCAN_HEADS,
                    "mamba_head_dim": SCAN_DIM, "n_groups": GROUPS, "ssm_state_size": STATE, "conv_kernel": 4, "n_routed_experts": 3,
                    "num_experts_per_tok": 2, "moe_intermediate_size": N_FF, "moe_shared_expert_intermediate_size": N_FF,
-                   "mlp_hidden_act": "relu2", **SIZES},
+                   "mlp_hidden_act": "relu2", "moe_latent_size": EXPERT_LATENT, **SIZES},
         "tensors": nemotron, "shown": "recurrent   2 layers of 4 heads (2 key) of 6 x 10"},
     "falcon-h1": {
         "config": {"model_type": "falcon_h1", "num_hidden_layers": 3, "intermediate_size": N_FF, "mamba_d_ssm": INNER,

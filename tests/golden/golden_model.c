@@ -100,7 +100,7 @@ static struct golden goldens[] = {
      EXACT},
     FAMILY(nemotron_h, EXACT),
     FAMILY(nemotron_h_moe, EXACT),
-    {"a recurrent last layer of nemotron_h_moe",
+    {"a recurrent last layer and latent experts of nemotron_h_moe",
      {.family = "nemotron_h_moe", .seed = 3, .larger = true, .n_layers = 5},
      KV_F32,
      EXACT},

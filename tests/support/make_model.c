@@ -129,6 +129,12 @@ enum {
     MADE_HEAD_VALUE = 12
 }; // latent attention
 
+// The width that experts read and write; 0: the model's.
+static int32_t made_latent_experts(const struct maker *maker)
+{
+    return is_of(maker, "nemotron_h_moe") && maker->recipe.larger ? 24 : 0;
+}
+
 static void add_latent_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -210,6 +216,8 @@ static void add_family_keys(struct maker *maker)
     }
     if (has_trait(maker, ROUTED))
         add_key(maker, "leading_dense_block_count", GGUF_U32, 1);
+    if (made_latent_experts(maker))
+        add_key(maker, "moe_latent_size", GGUF_U32, made_latent_experts(maker));
     if (has_trait(maker, SHARED))
         add_key(maker, "expert_shared_count", GGUF_U32, 2);
     if (is_of(maker, "lfm2moe"))
@@ -494,13 +502,19 @@ static void add_experts(struct maker *maker, const char *prefix)
 {
     static const char *const names[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
     const struct model_recipe *r = &maker->recipe;
-    uint64_t n_embd = (uint64_t)r->n_embd, n_ff = (uint64_t)expert_width(maker), n = (uint64_t)r->n_experts;
+    int32_t latent = made_latent_experts(maker);
+    uint64_t n_embd = (uint64_t)r->n_embd, n_ff = (uint64_t)expert_width(maker), n = (uint64_t)r->n_experts,
+             width = latent ? (uint64_t)latent : n_embd;
     char whole[NAME_BYTES];
+    if (latent) {
+        add_matrix(maker, prefix, "ffn_latent_down", latent, r->n_embd, false);
+        add_matrix(maker, prefix, "ffn_latent_up", r->n_embd, latent, false);
+    }
     snprintf(whole, sizeof whole, "%sffn_gate_inp.weight", prefix);
     add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, n, 1);
     for (int i = has_trait(maker, PLAIN_MLP) ? 1 : 0; i < 3; i++) {
         snprintf(whole, sizeof whole, "%s%s.weight", prefix, names[i]);
-        add_tensor(maker, whole, MADE_MATRIX, i == 2 ? n_ff : n_embd, i == 2 ? n_embd : n_ff, n);
+        add_tensor(maker, whole, MADE_MATRIX, i == 2 ? n_ff : width, i == 2 ? width : n_ff, n);
     }
     if (is_of(maker, "gpt-oss")) {
         add_vector(maker, prefix, "ffn_gate_inp.bias", MADE_BIAS, n);

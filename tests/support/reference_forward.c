@@ -564,25 +564,38 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
 
 static double *compute_experts(const struct reference *r, int layer, const double *x)
 {
-    double *out = zeros((size_t)r->n * (size_t)r->n_embd),
+    int latent = (int)number_of_key(r, "moe_latent_size", 0.0), width = latent ? latent : r->n_embd;
+    struct reference narrow = *r; // of experts that read and write a latent
+    narrow.n_embd = width;
+    double *out = zeros((size_t)(r->n * width)),
+           *seen = latent ? multiply(r, layer, "ffn_latent_down", x, r->n, r->n_embd, 0, latent)
+                          : copy_vector(x, (size_t)(r->n * width)),
            *routes = multiply(r, layer, "ffn_gate_inp", x, r->n, r->n_embd, 0, r->n_experts);
     double *shared_gate = load(r, layer, "ffn_gate_inp_shexp.weight");
     for (int p = 0; p < r->n; p++) {
         double *route = routes + p * r->n_experts;
-        const double *row = x + p * r->n_embd;
-        double *weighed = copy_vector(row, (size_t)r->n_embd);
+        const double *row = seen + p * width;
+        double *weighed = copy_vector(row, (size_t)width);
         bool before = is_of(r, "llama4");
         int chosen[64];
         choose_experts(r, layer, route, chosen);
         for (int i = 0; i < r->n_experts_used; i++) {
-            for (int j = 0; j < r->n_embd && before; j++)
+            for (int j = 0; j < width && before; j++)
                 weighed[j] = row[j] * route[chosen[i]];
-            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", weighed, 1,
+            double *y = mlp(&narrow, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", weighed, 1,
                             r->n_ff_expert, chosen[i]);
-            add_expert(out + p * r->n_embd, y, before ? 1.0 : route[chosen[i]], r->n_embd);
+            add_expert(out + p * width, y, before ? 1.0 : route[chosen[i]], width);
             free(y);
         }
         free(weighed);
+    }
+    if (latent) {
+        double *wide = multiply(r, layer, "ffn_latent_up", out, r->n, latent, 0, r->n_embd);
+        free(out);
+        out = wide;
+    }
+    for (int p = 0; p < r->n; p++) {
+        const double *row = x + p * r->n_embd;
         if (has_tensor(r, layer, "ffn_up_shexp.weight")) {
             double gate = 0.0, *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1,
                                         r->n_ff_shared, 0);
@@ -593,6 +606,7 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
         }
     }
     free(routes);
+    free(seen);
     free(shared_gate);
     return out;
 }

@@ -539,6 +539,15 @@ TEST(a_layer_of_one_mixer_has_no_mlp_and_an_mlp_no_mixer)
     refuse_model(state,
                  &(struct model_recipe){.family = "nemotron_h_moe",
                                         .keys = {{"nemotron_h_moe.moe_latent_size", GGUF_U32, 16, NULL}}},
+                 ERROR_MODEL_FILE, "blk.1.ffn_up_exps.weight: expected 4x48x16");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "nemotron_h_moe",
+                                        .larger = true,
+                                        .drop_tensor = "blk.1.ffn_latent_up.weight"},
+                 ERROR_MODEL_FILE, "blk.1.ffn_latent_up.weight is missing");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "qwen3moe",
+                                        .keys = {{"qwen3moe.moe_latent_size", GGUF_U32, 16, NULL}}},
                  ERROR_MODEL_FILE, "moe_latent_size is 16");
 }
 
