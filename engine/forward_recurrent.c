@@ -283,11 +283,13 @@ static void run_scan(const struct pass *pass, int32_t index, const struct matrix
 static void normalize_part(const struct pass *pass, const struct forward_layer *layer, struct matrix *x,
                            enum layer_slot slot)
 {
-    struct norm_parameters norm = {.kind = NORM_RMS,
-                                   .weight = layer->weights[slot],
-                                   .epsilon = pass->shape->norm_epsilon,
-                                   .n_groups = 1};
-    if (norm.weight || pass->shape->recurrent.unit_norms)
+    const struct weight *weight = layer->weights[slot];
+    struct norm_parameters norm = {
+        .kind = NORM_RMS,
+        .weight = weight,
+        .epsilon = weight ? pass->shape->norm_epsilon : pass->shape->recurrent.unit_epsilon,
+        .n_groups = 1};
+    if (weight || pass->shape->recurrent.unit_norms)
         pass->operations->norm(pass->backend, x, x, pass->n_rows, &norm);
 }
 

@@ -92,6 +92,7 @@ struct recurrent_shape {
     bool tiled;         // key head of head h: h % n_key_heads; else h / (n_heads / n_key_heads)
     int32_t rank;       // selective, channels: width from which time steps and the gate are projected
     bool unit_norms; // selective: time steps before their projection, B and C are normalized without weights
+    float unit_epsilon;       // of these norms
     bool normed_first;        // scan: the output is normalized before it is multiplied by its gate, not after
     float step_min, step_max; // scan: bounds of the time step
 };

@@ -617,6 +617,8 @@ static const struct folder_family families[] = {
      false, KIMI_LINEAR_DEFAULTS},
     {"mamba", "mamba", folder_mamba_globals, folder_mamba_layers, true, true, SILU, WINDOWS_NEVER, false,
      MAMBA_DEFAULTS},
+    {"falcon_mamba", "mamba", folder_mamba_globals, folder_mamba_layers, true, true, SILU, WINDOWS_NEVER, false,
+     MAMBA_DEFAULTS},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
      BERT_DEFAULTS},
     {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,

@@ -337,6 +337,8 @@ static void put_selective(struct config *config)
     const struct value *given = find_setting(config, rank);
     int64_t n_embd = read_integer(config, "hidden_size", 0);
     int64_t even = (n_embd + 15) / 16, inner = read_integer(config, expand, 2) * n_embd;
+    if (family_of(config)->layer_kinds == LAYERS_RECURRENT) // else the width of MLPs
+        inner = read_integer(config, "intermediate_size", inner);
     if (inner < 1 || inner > MODEL_WIDTH_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, expand, find_setting(config, expand));
     put_integer(config, "ssm.conv_kernel", read_integer(config, "mamba_d_conv conv_kernel", 4));
@@ -344,6 +346,11 @@ static void put_selective(struct config *config)
                 given && !is_text(given, "auto") ? read_integer(config, rank, 0) : even);
     put_integer(config, "ssm.state_size", read_integer(config, "mamba_d_state state_size", 16));
     put_integer(config, "ssm.inner_size", inner);
+    if (!is_model_type(config, "falcon_mamba"))
+        return;
+    char name[128];
+    gguf_writer_bool(config->keys, format_key(config, "ssm.dt_b_c_rms", name), true);
+    put_number(config, "ssm.dt_b_c_rms_epsilon", read_number(config, "mixer_rms_eps", 1e-6));
 }
 
 void folder_put_recurrent(struct config *config)

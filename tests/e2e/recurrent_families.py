@@ -197,6 +197,9 @@ FAMILIES = {
     "mamba": {
         "config": {"model_type": "mamba", "time_step_rank": RANK, **PURE},
         "tensors": lambda: pure(SELECTIVE), "shown": "3 layers, width 64, no attention"},
+    "falcon-mamba": {
+        "config": {"model_type": "falcon_mamba", "time_step_rank": RANK, "mixer_rms_eps": 0.01, "expand": 16, "intermediate_size": WIDE, **PURE},
+        "tensors": lambda: pure(SELECTIVE), "shown": "family      mamba"},
 }
 
 

@@ -261,7 +261,7 @@ static void normalize_plainly(const struct reference *r, double *x, int n_vector
         for (int i = 0; i < width; i++)
             square += x[i] * x[i] / width;
         for (int i = 0; i < width; i++)
-            x[i] /= sqrt(square + r->epsilon);
+            x[i] /= sqrt(square + number_of_key(r, "ssm.dt_b_c_rms_epsilon", 1e-6));
     }
 }
 

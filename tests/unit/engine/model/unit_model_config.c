@@ -20,6 +20,8 @@ static void config_to_keys(const char *text, struct folder_config *config, struc
 #define KIMI                                                                                                 \
     "{\"model_type\":\"kimi_linear\",\"hidden_size\":2048,\"num_hidden_layers\":2,"                       \
     "\"num_attention_heads\":32,\"linear_attn_config\":{"
+#define FALCON_MAMBA                                                                                         \
+    "{\"model_type\":\"falcon_mamba\",\"hidden_size\":100,\"num_hidden_layers\":2,\"expand\":16"
 #define GEMMA4_SIZES "\"hidden_size\":1536,\"num_hidden_layers\":7,\"intermediate_size\":6144"
 
 TEST(llama_3_s_scaling_becomes_divisors)
@@ -139,6 +141,10 @@ TEST(settings_left_out_are_the_model_type_s)
          7},
         {"{\"model_type\":\"mamba\",\"hidden_size\":100,\"num_hidden_layers\":2}",
          "mamba.attention.head_count", 0},
+        {FALCON_MAMBA "}", "mamba.ssm.dt_b_c_rms_epsilon", (double)1e-6f},
+        {FALCON_MAMBA ",\"mixer_rms_eps\":0.5}", "mamba.ssm.dt_b_c_rms_epsilon", 0.5},
+        {FALCON_MAMBA "}", "mamba.ssm.inner_size", 1600},
+        {FALCON_MAMBA ",\"intermediate_size\":80}", "mamba.ssm.inner_size", 80},
         {"{\"model_type\":\"lfm2\"," SIZES ",\"block_ff_dim\":12288}", "lfm2.feed_forward_length", 8192},
         {"{\"model_type\":\"lfm2\"," SIZES ",\"block_ff_dim\":100,\"block_auto_adjust_ff_dim\":false}",
          "lfm2.feed_forward_length", 100},
