@@ -204,7 +204,7 @@ static const struct folder_key keys[] = {
      NULL},
 
     {"generation_config.json", KEY_READ,
-     "eos_token_id temperature top_k top_p min_p repetition_penalty max_new_tokens", NULL},
+     "eos_token_id temperature top_k top_p min_p repetition_penalty max_new_tokens suppress_tokens", NULL},
     {"generation_config.json", KEY_REFUSED,
      "typical_p top_h guidance_scale encoder_repetition_penalty num_beams num_beam_groups "
      "num_return_sequences",
@@ -214,7 +214,7 @@ static const struct folder_key keys[] = {
      "min_new_tokens",
      "0 0.0"},
     {"generation_config.json", KEY_REFUSED,
-     "bad_words_ids force_words_ids suppress_tokens begin_suppress_tokens sequence_bias stop_strings "
+     "bad_words_ids force_words_ids begin_suppress_tokens sequence_bias stop_strings "
      "watermarking_config forced_bos_token_id forced_eos_token_id exponential_decay_length_penalty",
      "[] {}"},
     // do_sample: the temperature decides, as in vLLM; max_length (prompt and answer): the context length
