@@ -1,4 +1,5 @@
-// Recurrent layers: the gated delta rule (arXiv:2412.06464; Qwen3-Next, Qwen3.5), short convolutions (LFM2),
+// Recurrent layers: the gated delta rule (arXiv:2412.06464; Qwen3-Next, Qwen3.5), the same with a decay per channel
+// (arXiv:2510.26692; Kimi Linear), short convolutions (LFM2),
 // Mamba-2's scan (arXiv:2405.21060) and Mamba's selective scan (arXiv:2312.00752). Projections are GEMMs over all rows of the step; the convolution and the
 // rule or scan carry a state from token to token.
 #include "engine/forward_parts.h"
@@ -67,9 +68,8 @@ static enum status load_transposed(struct forward *forward, int32_t index, const
             forward->backend->device.weight_create(forward->backend, &made, WEIGHT_VECTOR,
                                                    &forward->layers[index].weights[parts->slots[0]], error);
     free(items);
-    return status == STATUS_OK
-               ? status
-               : error_prefix(error, "tensor %.*s", (int)first->name.size, first->name.data);
+    return status == STATUS_OK ? status
+                               : error_prefix(error, "tensor %.*s", (int)first->name.size, first->name.data);
 }
 
 bool recurrent_is_transposed(const struct model *model, enum layer_slot slot)
@@ -188,8 +188,8 @@ static void normalize_states(const struct pass *pass, const struct forward_layer
     pass->operations->norm(pass->backend, heads, heads, pass->n_rows, &norm);
 }
 
-// The same with a decay for each channel. The matrices of the output hold queries, keys and values until these are
-// together.
+// Projects the same for a decay per channel. The gate, the step and the output's matrix hold queries, keys and
+// values until these are copied into one matrix.
 static void project_channels(const struct pass *pass, const struct forward_layer *layer,
                              const struct matrix *input)
 {
@@ -284,11 +284,11 @@ static void normalize_part(const struct pass *pass, const struct forward_layer *
                            enum layer_slot slot)
 {
     const struct weight *weight = layer->weights[slot];
-    struct norm_parameters norm = {
-        .kind = NORM_RMS,
-        .weight = weight,
-        .epsilon = weight ? pass->shape->norm_epsilon : pass->shape->recurrent.unit_epsilon,
-        .n_groups = 1};
+    struct norm_parameters norm = {.kind = NORM_RMS,
+                                   .weight = weight,
+                                   .epsilon = weight ? pass->shape->norm_epsilon
+                                                     : pass->shape->recurrent.unit_epsilon,
+                                   .n_groups = 1};
     if (weight || pass->shape->recurrent.unit_norms)
         pass->operations->norm(pass->backend, x, x, pass->n_rows, &norm);
 }

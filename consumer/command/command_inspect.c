@@ -305,8 +305,8 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
         (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd,
         shape->attention.n_heads, shape->attention.n_kv_heads, shape->attention.key_dim, shape->n_ff,
         shape->experts.n, shape->experts.n_used, shape->n_context, shape->n_vocab, tokenizer.model,
-        tokenizer.pre, tokenizer.bos, tokenizer.eos, tokenizer.n_suppressed, template_state(runtime), tool_format_name(runtime),
-        thinking_format_name(runtime));
+        tokenizer.pre, tokenizer.bos, tokenizer.eos, tokenizer.n_suppressed, template_state(runtime),
+        tool_format_name(runtime), thinking_format_name(runtime));
     bool first = true;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (counts[type].n_tensors) {

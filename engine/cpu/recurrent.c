@@ -141,7 +141,8 @@ static void prepare_row(void *context, int32_t row, int thread)
         kernels->normalize_length(qk, shape->key_dim, 1e-6f,
                                   i < parameters->n_key_heads ? query_scale : 1.0f);
     if (parameters->by_channel)
-        kernels->softplus(alpha, parameters->step_bias->items, shape->n_heads * shape->key_dim, 0.0f, INFINITY);
+        kernels->softplus(alpha, parameters->step_bias->items, shape->n_heads * shape->key_dim, 0.0f,
+                          INFINITY);
     for (int32_t head = 0; head < shape->n_heads && parameters->by_channel; head++)
         kernels->exp_scaled(alpha + head * shape->key_dim, shape->key_dim, parameters->decay->items[head]);
     for (int32_t head = 0; head < shape->n_heads && !parameters->by_channel; head++)

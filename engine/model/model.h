@@ -68,10 +68,10 @@ struct latent_shape {
 // What a recurrent layer computes after its short causal convolution.
 enum recurrent_kind {
     RECURRENT_NONE,
-    RECURRENT_DELTA,     // gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10)
-    RECURRENT_CHANNELS,  // the same with a decay for each key channel (Kimi Delta Attention, arXiv:2510.26692)
-    RECURRENT_SHORT,     // nothing: the convolution's input and output are multiplied by gates (LFM2)
-    RECURRENT_SCAN,      // scan of Mamba-2 (Dao, Gu 2024, arXiv:2405.21060): one decay a head
+    RECURRENT_DELTA,    // gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10)
+    RECURRENT_CHANNELS, // the same with a decay for each key channel (Kimi Delta Attention, arXiv:2510.26692)
+    RECURRENT_SHORT,    // nothing: the convolution's input and output are multiplied by gates (LFM2)
+    RECURRENT_SCAN,     // scan of Mamba-2 (Dao, Gu 2024, arXiv:2405.21060): one decay a head
     RECURRENT_SELECTIVE, // selective scan of Mamba (Gu, Dao 2023, arXiv:2312.00752): one for each state item
 };
 
@@ -198,12 +198,12 @@ enum layer_slot {
     SLOT_ATTN_K_B,
     SLOT_ATTN_V_B,
     SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
-    SLOT_STATE_QUERY, // the same in three matrices
+    SLOT_STATE_QUERY, // the input of the convolution in three matrices
     SLOT_STATE_KEY,
     SLOT_STATE_VALUE,
     SLOT_STATE_GATE_LOW, // from which GATE projects
     SLOT_STATE_GATE,     // of the output
-    SLOT_STATE_BETA,  // beta and step: separate, or in one matrix
+    SLOT_STATE_BETA,     // beta and step: separate, or in one matrix
     SLOT_STATE_STEP,
     SLOT_STATE_BETA_STEP, // of each key head in turn: its heads' beta, then their step
     SLOT_STATE_B,         // gates of a short convolution: before it, after it; B and C of a selective scan
@@ -212,7 +212,7 @@ enum layer_slot {
     SLOT_STATE_STEP_NORM,
     SLOT_STATE_B_NORM,
     SLOT_STATE_C_NORM,
-    SLOT_STATE_CONVOLUTION, // of all channels, or of the queries, with those of keys and values
+    SLOT_STATE_CONVOLUTION, // of all channels, or of the queries; then keys and values have the next two
     SLOT_STATE_CONVOLUTION_KEY,
     SLOT_STATE_CONVOLUTION_VALUE,
     SLOT_STATE_STEP_BIAS,

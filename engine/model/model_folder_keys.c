@@ -112,7 +112,8 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "use_full_rank_output_gate forget_gate_lower_bound", "false"},
     // Mamba, Jamba
     {"config.json", KEY_READ,
-     "state_size time_step_rank mamba_dt_rank attn_layer_period attn_layer_offset num_heads mixer_rms_eps", NULL},
+     "state_size time_step_rank mamba_dt_rank attn_layer_period attn_layer_offset num_heads mixer_rms_eps",
+     NULL},
     {"config.json", KEY_NO_PART, // where experts are the tensors say
      "expert_layer_period expert_layer_offset use_mambapy use_falcon_mambapy use_associative_scan time_step_scale "
      "time_step_init_scheme norm_before_gate rms_norm d_model n_layer_norm ssm_cfg fused_add_norm d_inner",

@@ -176,7 +176,7 @@ static bool is_listed(const struct value *list, int64_t item)
     return false;
 }
 
-// Of Kimi Linear: layers are counted from 1; without lists every fourth from the fifth on has attention.
+// Kimi Linear's lists count layers from 1. Without lists every fourth layer from the fifth on has attention.
 static enum folder_mixer channels_mixer(const struct config *config, int64_t layer)
 {
     const struct value *settings = find_setting(config, "linear_attn_config");
@@ -212,7 +212,8 @@ static void put_heads(struct config *config)
     char name[128];
     int64_t n_layers = config->out->shape.n_layers;
     bool single = family_of(config)->layer_kinds == LAYERS_SINGLE, listed = find_setting(config, type_names);
-    const char *list = listed || !find_setting(config, "linear_attn_config") ? "layer_types" : "linear_attn_config";
+    const char *list =
+        listed || !find_setting(config, "linear_attn_config") ? "layer_types" : "linear_attn_config";
     int32_t n_heads = family_of(config)->latent_attention ? 1 : (int32_t)config->out->shape.n_kv_heads;
     int64_t dense = read_integer(config, "intermediate_size", 0),
             sparse = read_integer(config, "moe_intermediate_size", 0);

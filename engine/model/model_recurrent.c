@@ -80,10 +80,9 @@ static void read_selective(struct key_reader *reader, struct recurrent_shape *sh
     // GGUF has no key for it: the authors' default, which their published models keep.
     shape->unit_epsilon = read_number(reader, "ssm.dt_b_c_rms_epsilon", 1e-6f, NULL);
     if (reader->status == STATUS_OK && !(shape->unit_epsilon >= 0.0f))
-        reader->status =
-            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                      "%s.ssm.dt_b_c_rms_epsilon: expected 0 or more, got %g", reader->family,
-                      (double)shape->unit_epsilon);
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s.ssm.dt_b_c_rms_epsilon: expected 0 or more, got %g", reader->family,
+                                   (double)shape->unit_epsilon);
     shape->n_heads = shape->n_key_heads = 1;
     shape->value_dim = shape->n_channels = shape->inner;
     shape->step_max = INFINITY;

@@ -356,7 +356,8 @@ static void read_altup(struct key_reader *reader, struct model *model)
 // Whether the layer has no key-value heads; layers that have some have the same number.
 static bool has_no_heads(struct key_reader *reader, const struct model *model, int32_t layer)
 {
-    bool latent = model->shape.latent.dim; // files count the heads of the latent, which is one, or of the keys
+    bool latent =
+        model->shape.latent.dim; // files count the heads of the latent, which is one, or of the keys
     int32_t n_most = latent ? model->shape.attention.n_heads : model->shape.attention.n_kv_heads;
     int32_t n = read_layer_size(reader, model, "attention.head_count_kv", layer, n_most, 0, n_most);
     if (n != 0 && n != n_most && !latent && reader->status == STATUS_OK)

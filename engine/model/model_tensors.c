@@ -120,7 +120,8 @@ static void set_widths(struct tensor_search *search)
     widths[EMBD] = shape->n_embd;
     widths[VOCABULARY] = shape->n_vocab;
     widths[CONTEXT] = shape->n_context;
-    int32_t query_dim = shape->latent.dim ? shape->latent.key_dim + shape->latent.rope_dim : shape->attention.key_dim;
+    int32_t query_dim =
+        shape->latent.dim ? shape->latent.key_dim + shape->latent.rope_dim : shape->attention.key_dim;
     widths[QUERY] = (int64_t)shape->attention.n_heads * query_dim * (shape->attention.gated ? 2 : 1);
     widths[KEY] = (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim;
     widths[VALUE] = (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim;

@@ -528,7 +528,9 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     }
     bool sigmoid =
         number_of_key(r, "expert_gating_func",
-                      is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe kimi-linear") ? 2 : 1) == 2.0;
+                      is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe kimi-linear")
+                          ? 2
+                          : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -637,9 +639,9 @@ static void run_layer(const struct reference *r, int layer, double *x)
     }
     // these call the MLP's own norm so
     bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe");
-    double *branch = is_recurrent(r, layer)           ? run_recurrence(r, layer, input)
+    double *branch = is_recurrent(r, layer)                       ? run_recurrence(r, layer, input)
                      : is_of(r, "deepseek2 minicpm3 kimi-linear") ? latent_attention(r, layer, input)
-                                                      : attention(r, layer, input);
+                                                                  : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);

@@ -85,9 +85,12 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
             double a =
                 grouped ? beta[2 * (p * n_heads + k * each) + each + h % each] : alpha[p * n_heads + h];
             double b = grouped ? beta[2 * (p * n_heads + k * each) + h % each] : beta[p * n_heads + h];
-            struct delta_row item = {row + k * key, row + (n_keys + k) * key,
+            struct delta_row item = {row + k * key,
+                                     row + (n_keys + k) * key,
                                      row + 2 * n_keys * key + h * value,
-                                     exp(decay[h] * log1p(exp(a + step[h]))), sigmoid(b), NULL};
+                                     exp(decay[h] * log1p(exp(a + step[h]))),
+                                     sigmoid(b),
+                                     NULL};
             delta_rule(states + h * key * value, &item, key, value, all + p * inner + h * value);
         }
     }
@@ -104,8 +107,9 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
 // One of queries, keys and values after its convolution.
 static double *mix_channels(const struct reference *r, int layer, const double *x, int part, int inner)
 {
-    static const char *const names[] = {"attn_q", "attn_k", "attn_v"},
-                             *const taps[] = {"ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v"};
+    static const char *const names[] = {"attn_q", "attn_k", "attn_v"}, *const taps[] = {"ssm_conv1d_q",
+                                                                                        "ssm_conv1d_k",
+                                                                                        "ssm_conv1d_v"};
     bool together = has_tensor(r, layer, "attn_qkv.weight");
     double *in = multiply(r, layer, together ? "attn_qkv" : names[part], x, r->n, r->n_embd,
                           together ? part * inner : 0, inner);
@@ -317,7 +321,8 @@ bool is_recurrent(const struct reference *r, int layer)
         return has_tensor(r, layer, "ssm_in.weight");
     if (is_of(r, "qwen3next qwen35 qwen35moe")) // every fourth layer has attention
         return (layer + 1) % 4 != 0;
-    return is_of(r, "lfm2 lfm2moe granitehybrid kimi-linear") && layer_number(r, "attention.head_count_kv", layer) == 0.0;
+    return is_of(r, "lfm2 lfm2moe granitehybrid kimi-linear") &&
+           layer_number(r, "attention.head_count_kv", layer) == 0.0;
 }
 
 double *run_recurrence(const struct reference *r, int layer, const double *x)

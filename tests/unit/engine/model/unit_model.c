@@ -541,9 +541,8 @@ TEST(a_layer_of_one_mixer_has_no_mlp_and_an_mlp_no_mixer)
                                         .keys = {{"nemotron_h_moe.moe_latent_size", GGUF_U32, 16, NULL}}},
                  ERROR_MODEL_FILE, "blk.1.ffn_up_exps.weight: expected 4x48x16");
     refuse_model(state,
-                 &(struct model_recipe){.family = "nemotron_h_moe",
-                                        .larger = true,
-                                        .drop_tensor = "blk.1.ffn_latent_up.weight"},
+                 &(struct model_recipe){
+                     .family = "nemotron_h_moe", .larger = true, .drop_tensor = "blk.1.ffn_latent_up.weight"},
                  ERROR_MODEL_FILE, "blk.1.ffn_latent_up.weight is missing");
     refuse_model(state,
                  &(struct model_recipe){.family = "qwen3moe",
@@ -577,10 +576,11 @@ TEST(a_selective_scan_has_its_keys_and_tensors)
 TEST(a_decay_for_each_channel_has_its_keys_and_tensors)
 {
     static const char *const tensors[] = {
-        "blk.0.attn_q.weight",       "blk.0.attn_k.weight",   "blk.2.attn_v.weight",  "blk.0.ssm_conv1d_q.weight",
-        "blk.0.ssm_conv1d_v.weight", "blk.3.ssm_beta.weight", "blk.0.ssm_f_a.weight", "blk.0.ssm_f_b.weight",
-        "blk.0.ssm_g_a.weight",      "blk.0.ssm_g_b.weight",  "blk.0.ssm_dt.bias",    "blk.0.ssm_a",
-        "blk.0.ssm_norm.weight",     "blk.0.attn_output.weight", "blk.1.attn_kv_b.weight"};
+        "blk.0.attn_q.weight",       "blk.0.attn_k.weight",       "blk.2.attn_v.weight",
+        "blk.0.ssm_conv1d_q.weight", "blk.0.ssm_conv1d_v.weight", "blk.3.ssm_beta.weight",
+        "blk.0.ssm_f_a.weight",      "blk.0.ssm_f_b.weight",      "blk.0.ssm_g_a.weight",
+        "blk.0.ssm_g_b.weight",      "blk.0.ssm_dt.bias",         "blk.0.ssm_a",
+        "blk.0.ssm_norm.weight",     "blk.0.attn_output.weight",  "blk.1.attn_kv_b.weight"};
     static const char *const keys[] = {"kimi-linear.ssm.conv_kernel", "kimi-linear.kda.head_dim",
                                        "kimi-linear.attention.kv_lora_rank"};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
@@ -591,7 +591,8 @@ TEST(a_decay_for_each_channel_has_its_keys_and_tensors)
                      ERROR_MODEL_FILE, keys[i]);
     refuse_model(state, &(struct model_recipe){.family = "kimi-linear", .extra_tensor = "blk.1.ssm_a"},
                  ERROR_MODEL_FILE, "blk.1.ssm_a has no place");
-    refuse_model(state, &(struct model_recipe){.family = "kimi-linear", .extra_tensor = "blk.0.attn_kv_b.weight"},
+    refuse_model(state,
+                 &(struct model_recipe){.family = "kimi-linear", .extra_tensor = "blk.0.attn_kv_b.weight"},
                  ERROR_MODEL_FILE, "blk.0.attn_kv_b.weight has no place");
     refuse_model(state, &(struct model_recipe){.family = "kimi-linear", .widen_tensor = "blk.0.ssm_a"},
                  ERROR_MODEL_FILE, "ssm_a: expected 4, file has");

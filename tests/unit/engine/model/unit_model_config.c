@@ -18,7 +18,7 @@ static void config_to_keys(const char *text, struct folder_config *config, struc
     "\"hidden_size\":2048,\"num_hidden_layers\":2,\"num_attention_heads\":32,\"max_position_embeddings\":"   \
     "131072"
 #define KIMI                                                                                                 \
-    "{\"model_type\":\"kimi_linear\",\"hidden_size\":2048,\"num_hidden_layers\":2,"                       \
+    "{\"model_type\":\"kimi_linear\",\"hidden_size\":2048,\"num_hidden_layers\":2,"                          \
     "\"num_attention_heads\":32,\"linear_attn_config\":{"
 #define FALCON_MAMBA                                                                                         \
     "{\"model_type\":\"falcon_mamba\",\"hidden_size\":100,\"num_hidden_layers\":2,\"expand\":16"
