@@ -119,6 +119,8 @@ static void read_sizes(struct config *config)
     bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
     otherwise = read_truth(config, "tie_embedding", otherwise); // of LFM2
     shape->tied = read_truth(config, "tie_word_embeddings", otherwise) || config->out->encoder;
+    if (is_model_type(config, "kimi_linear")) // its class ties nothing, whatever the setting
+        shape->tied = false;
 }
 
 static const char *const scoring_names = "scoring_func moe_router_activation_func";

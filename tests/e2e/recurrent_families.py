@@ -192,7 +192,7 @@ FAMILIES = {
                    "qk_rope_head_dim": SHARED, "v_head_dim": VALUE, "mla_use_nope": True, "rope_scaling": None,
                    "moe_router_activation_func": "sigmoid", "linear_attn_config": {
                        "full_attn_layers": [3], "kda_layers": [1, 2, 4], "num_heads": KDA_HEADS, "head_dim": KDA_DIM,
-                       "short_conv_kernel_size": 4}, **{**SIZES, "num_key_value_heads": HEADS}},
+                       "short_conv_kernel_size": 4}, **{**SIZES, "num_key_value_heads": HEADS, "tie_word_embeddings": True}},
         "tensors": kimi, "shown": "recurrent   3 layers of 3 heads (3 key) of 10 x 10"},
     "mamba": {
         "config": {"model_type": "mamba", "time_step_rank": RANK, **PURE},
