@@ -10,7 +10,8 @@ enum status store_submitted(struct store *store, struct text dataset, int64_t li
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT record, jobs.id, job_index FROM jobs NOT INDEXED CROSS JOIN records ON records.job = jobs.id"
+        "SELECT whole_record(record, frame, NULL, NULL), jobs.id, job_index FROM jobs NOT INDEXED"
+        " CROSS JOIN stored_records r ON r.job = jobs.id"
         " WHERE jobs.id > ?1 AND job_index >= ?2 AND dataset = ?3 ORDER BY jobs.id LIMIT 1",
         error);
     if (!select)
@@ -36,8 +37,8 @@ enum status store_each_record(struct store *store, struct text dataset,
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT jobs.id, job_id, record, status = 'queued' FROM jobs NOT INDEXED CROSS JOIN"
-        " records ON records.job = jobs.id WHERE dataset = ? ORDER BY jobs.id",
+        "SELECT jobs.id, job_id, whole_record(record, frame, NULL, NULL), status = 'queued' FROM jobs NOT"
+        " INDEXED CROSS JOIN stored_records r ON r.job = jobs.id WHERE dataset = ? ORDER BY jobs.id",
         error);
     if (!select)
         return error->status;
@@ -83,8 +84,8 @@ static enum status find_job(struct store *store, struct text dataset, int64_t li
 static enum status delete_job(struct store *store, int64_t id, struct error *error)
 {
     static const char *const statements[] = {"DELETE FROM queue WHERE job = ?",
-                                             "DELETE FROM results WHERE job = ?",
-                                             "DELETE FROM records WHERE job = ?",
+                                             "DELETE FROM stored_results WHERE job = ?",
+                                             "DELETE FROM stored_records WHERE job = ?",
                                              "DELETE FROM jobs WHERE id = ?"};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == STATUS_OK; i++) {

@@ -1,4 +1,5 @@
-#include "store/database.h"
+#include "store/frames.h"
+#include "store/workers.h"
 
 #include <libgen.h>
 #include <stdlib.h>
@@ -15,6 +16,11 @@ enum status store_open(struct store **store, const char *path, enum store_mode m
     enum status status = database_open(&s->database, path, mode, error);
     if (status != STATUS_OK) {
         free(s);
+        return status;
+    }
+    status = frames_open(s, error);
+    if (status != STATUS_OK) {
+        store_close(s);
         return status;
     }
     *store = s;
@@ -39,9 +45,9 @@ void store_close(struct store *store)
 {
     if (!store)
         return;
-    if (store->lock_fd >= 0)
-        close(store->lock_fd);
+    workers_close_locks(store);
     database_close(&store->database);
+    frames_close(store);
     free(store->arithmetic);
     free(store);
 }

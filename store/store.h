@@ -17,7 +17,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 15,
+    STORE_VERSION = 16,
     STORE_VERSION_RELEASED = 14,     // the oldest that is opened: for writing it is changed to STORE_VERSION
     STORE_BUSY_MS = 10000,           // waiting time for a lock
     STORE_TURN_MS = 500,             // the same for a member of a Kafka group, whose main loop must not block

@@ -47,6 +47,8 @@ static const struct command commands[] = {
      "Cancels the unfinished jobs of a dataset."},
     {"dataset", DATASET, 1, 3, -1, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
      "Lists, deletes, renames datasets of a store, or queues their failed and cancelled jobs again."},
+    {"backup", BACKUP, 1, 1, -1, "FILE [--store FILE]", "Copies a store, also while workers use it.",
+     "The copy is one file with everything that was finished when the command began; --store FILE opens it as it is.\n"},
     {"inspect", INSPECT, 1, 1, 0, "MODEL [--json]",
      "Family, shape, tensor types, tokenizer, template, memory needed."},
     {"tokenize", TOKENIZE, 1, 1, 0, "MODEL [--special] [--add-special-tokens]",
