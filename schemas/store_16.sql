@@ -4,7 +4,7 @@
 -- `records` and `results` are views from here on, with the columns of the tables that they replace.
 
 -- What the requests, or the results, of a dataset share: system text, schema, the template's text, names of members. The parts are
--- separated by char(31), each of which is a gap (store/frame.h). Never changed; removed with the dataset.
+-- separated by char(31), each of which is a gap (store/frame/frame.h). Never changed; removed with the dataset.
 CREATE TABLE frames (
   id            INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again: processes remember the parts by their number
   dataset       TEXT NOT NULL,

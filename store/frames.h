@@ -1,9 +1,9 @@
-// Frames in the store (store/frame.h, schemas/store_16.sql): records are stored without what they share with
-// others of their dataset. Frames are found from the first records that none fits. Thread: that of the store.
+// Frames in the store (store/frame/frame.h, schemas/store_16.sql): records are stored without what they share with
+// others of their dataset. Frames are found from the first records that none fits. Thread: the store's.
 #pragma once
 
 #include "store/database.h"
-#include "store/frame.h"
+#include "store/frame/frame.h"
 
 struct frames;
 

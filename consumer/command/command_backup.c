@@ -2,7 +2,7 @@
 #include "consumer/command/commands.h"
 #include "consumer/command/files/named_store.h"
 #include "consumer/observe/log.h"
-#include "store/space.h"
+#include "store/store.h"
 
 #include <errno.h>
 #include <fcntl.h>

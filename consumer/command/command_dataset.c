@@ -4,7 +4,7 @@
 #include "consumer/command/files/named_store.h"
 #include "consumer/observe/log.h"
 #include "schemas/value.h"
-#include "store/space.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <string.h>

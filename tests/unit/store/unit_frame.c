@@ -1,6 +1,6 @@
 // Frames: what records share, found from samples, and records that are cut into gaps and filled again.
 #include "schemas/base/text.h"
-#include "store/frame.h"
+#include "store/frame/frame.h"
 #include "tests/support/cases.h"
 #include "tests/support/random.h"
 

@@ -1,5 +1,4 @@
 // Records without what they share: what is stored, what readers see, and the space that a deleted dataset gives back.
-#include "store/space.h"
 #include "store/submit.h"
 #include "tests/support/store_jobs.h"
 

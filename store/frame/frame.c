@@ -1,4 +1,4 @@
-#include "store/frame.h"
+#include "store/frame/frame.h"
 
 #include <stdlib.h>
 
