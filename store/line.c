@@ -1,4 +1,4 @@
-// One submitted line: reading its record, and removing the last one.
+// Submitted lines: reading their records and results, and removing the last one.
 #include "store/database.h"
 #include "store/hashed_jobs.h"
 
@@ -135,4 +135,42 @@ enum status store_remove_line(struct store *store, struct text dataset, int64_t 
     if (status == STATUS_OK)
         status = move_back(store, dataset, from, back_to, has_failed, error);
     return database_end(&store->database, status, error);
+}
+
+enum status store_collect_part(struct store *store, struct text dataset,
+                               enum status (*receive)(void *context, const struct partial_job *job,
+                                                      struct error *error),
+                               void *context, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT whole_record(record, frame, job_id, custom_id), job_id, custom_id, job_index, is_table,"
+        " status = 'running' FROM jobs LEFT JOIN stored_results r ON r.job = jobs.id JOIN datasets USING (dataset)"
+        " WHERE dataset = ? ORDER BY job_index, id",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    int64_t n = 0;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        bool has_result = sqlite3_column_type(select, 0) != SQLITE_NULL;
+        bool has_index = sqlite3_column_type(select, 3) != SQLITE_NULL;
+        struct partial_job job = {.record = has_result ? column_blob(select, 0) : (struct text){0},
+                                  .job_id = column_text(select, 1),
+                                  .custom_id = column_text(select, 2),
+                                  .index = has_index ? sqlite3_column_int64(select, 3) : -1,
+                                  .is_row = sqlite3_column_int(select, 4),
+                                  .is_running = sqlite3_column_int(select, 5)};
+        n++;
+        status = receive(context, &job, error);
+    }
+    sqlite3_reset(select);
+    if (status == STATUS_OK && code != SQLITE_DONE)
+        return database_error(&store->database, "collecting results", error);
+    if (status == STATUS_OK && !n)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s has no jobs", store->database.path,
+                         (int)dataset.size, dataset.data);
+    return status;
 }

@@ -213,6 +213,20 @@ enum status store_collect(struct store *store, struct text dataset,
 
 // Marks the dataset as collected: its rows may be compacted from now on. If results are missing or the store
 // is read-only, does nothing and returns STATUS_OK.
+// A job of a dataset that may be unfinished.
+struct partial_job {
+    struct text record; // of its result; data NULL: there is none yet
+    struct text job_id, custom_id;
+    int64_t index; // as jobs.job_index; -1: none
+    bool is_row;   // index is a row of annotate's table (datasets.is_table)
+    bool is_running;
+};
+
+// Reads all jobs of the dataset, as store_collect does, with and without results. STATUS_REFUSE: there is none.
+enum status store_collect_part(struct store *store, struct text dataset,
+                               enum status (*receive)(void *context, const struct partial_job *job,
+                                                      struct error *error),
+                               void *context, struct error *error) WARN_UNUSED;
 enum status store_collected(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 
 // ---- datasets ----

@@ -64,7 +64,7 @@ struct annotate {
     const struct settings *settings;
     struct text dataset;
     struct table_source source;
-    char *store_path;
+    char *store_path, *temporary_folder; // of a store between two streams; NULL: the store stays
     struct store *store;
     struct table_reader *reader;
     struct row_prompt prompt;
@@ -77,6 +77,9 @@ struct annotate {
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed
     struct annotate_rows rows;
+    struct text_cut *cut; // --truncate-prompt; NULL: none
+    bool is_partial;      // rows without an answer are written too
+    int64_t n_open;       // of these, jobs
     bool knows_thoughts; // their lengths were seen, or a budget limits them
 };
 
@@ -141,7 +144,7 @@ void annotate_watch_thoughts(void *context, const struct worker_progress *progre
 // Checks, before anything is computed, that the output can be written and that its format allows these
 // columns.
 enum status annotate_check_output(const struct annotate *annotate, struct error *error) WARN_UNUSED;
-// Writes all rows with their answers. STATUS_RETRY: some rows have no answer yet. STATUS_REJECT,
+// Writes all rows with their answers. STATUS_RETRY: some rows have no answer yet, and is_partial is not set. STATUS_REJECT,
 // ERROR_JOBS_FAILED: the table is written, but some rows failed.
 enum status annotate_collect(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Reads and decodes the results of the map's next row into votes[annotate->n_votes], which the caller

@@ -118,16 +118,29 @@ static void check_mention(void *context, const struct template_mention *mention)
                                   mention->line, (int)mention->printed.size, mention->printed.data);
 }
 
+bool row_prompt_is_text(const char *prompt)
+{
+    return prompt && (strstr(prompt, "{{") || strstr(prompt, "{%"));
+}
+
 static enum status open_template(struct row_prompt *prompt, const char *path, struct template **template,
                                  struct error *error)
 {
     if (!path)
         return STATUS_OK;
     struct buffer source = {0};
-    enum status status = file_read_text(path, PROMPT_FILE_BYTES_MAX, &source, error);
+    bool is_text = template == &prompt->prompt && row_prompt_is_text(path);
+    enum status status = STATUS_OK;
+    if (is_text)
+        buffer_add_string(&source, path);
+    else
+        status = file_read_text(path, PROMPT_FILE_BYTES_MAX, &source, error);
+    if (source.failed)
+        status = error_memory(error, STATUS_REFUSE, "prompts");
     struct text text = {source.data ? source.data : "", source.size};
-    if (text.size && text.data[text.size - 1] == '\n') // it ends the file, not the prompt
+    if (!is_text && text.size && text.data[text.size - 1] == '\n') // it ends the file, not the prompt
         text.size--;
+    path = is_text ? "--prompt" : path;
     if (status == STATUS_OK && template_parse(template, text, error) != STATUS_OK)
         status = error_prefix(error, "%s", path);
     buffer_finish(&source);
@@ -525,6 +538,8 @@ enum status row_prompt_render(struct row_prompt *prompt, const struct table_row 
     }
     if (status == STATUS_OK)
         status = render_template(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
+    if (status == STATUS_OK && prompt->cut && !prompt->messages)
+        status = text_cut_apply(prompt->cut, &prompt->text, error);
     if (status == STATUS_OK && prompt->messages)
         status = row_messages_add((struct text){prompt->text.data, prompt->text.size}, &prompt->content,
                                   record, error);

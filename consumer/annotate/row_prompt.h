@@ -5,12 +5,14 @@
 
 #include "consumer/annotate/table.h"
 #include "consumer/options/choice_list.h"
+#include "consumer/worker/text_cut.h"
 #include "engine/template/template.h"
 
 enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 10 };
 
 struct row_prompt_options {
-    const char *prompt, *system;           // template files; system may be NULL
+    const char *prompt;                    // template, or its file (row_prompt_is_text)
+    const char *system;                    // template file; NULL: none
     const char *messages;                  // instead of these: template file of JSON lines, one message each
     const char *parameters;                // file with an object of OpenAI's parameters; NULL: none
     const char *schema;                    // file with a JSON Schema; NULL: none
@@ -58,10 +60,13 @@ struct row_prompt {
     bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
+    struct text_cut *cut;      // --truncate-prompt; NULL: none. The caller's
     struct buffer text;        // being rendered
     struct text_spans content; // parts of `text` from the table; only with --messages
 };
 
+// True if --prompt is the template itself: it has {{ or {%. Else it is a file's name.
+bool row_prompt_is_text(const char *prompt);
 // Reads and checks the files. STATUS_REFUSE also if a template reads an unknown column (the error has the
 // line and the nearest column) or fails for every row (template_find_refusal), or if a parameter is not one of
 // a job.

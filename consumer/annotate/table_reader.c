@@ -18,6 +18,7 @@ struct table_reader {
     // text formats
     bool is_open;
     struct input_source source;
+    const char *encoding_fits; // not NULL: the file is not UTF-8
     struct csv_reader *csv;
     struct text header; // the first line's record
     struct input_lines lines;
@@ -72,11 +73,13 @@ static enum status add_column(struct table_reader *reader, struct text name, str
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: more than %d columns", file,
                          TABLE_COLUMNS_MAX);
     if (!utf8_valid(name.data, name.size))
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: the name of column %zu is not UTF-8", file,
-                         n + 1);
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: the name of column %zu is not UTF-8: give --encoding %s", file, n + 1,
+                         reader->encoding_fits ? reader->encoding_fits : "NAME");
     if (name.size && memchr(name.data, 0, name.size))
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                         "%s: the name of column %zu has a NUL: expected UTF-8, is it UTF-16?", file, n + 1);
+                         "%s: the name of column %zu has a NUL: expected UTF-8, is it UTF-16 (--encoding utf-16)?",
+                         file, n + 1);
     size_t other = table_columns_find(&reader->columns, name);
     if (other < n)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: two columns are named \"%.*s\": %zu and %zu",
@@ -443,6 +446,18 @@ const struct parquet_input *table_reader_parquet(const struct table_reader *read
 
 // ---- all of them ----
 
+// Refuses text that cannot be divided into rows, or whose rows would all be bad.
+static enum status refuse_encoding(const struct table_reader *reader, struct error *error)
+{
+    const char *fits = reader->encoding_fits;
+    bool is_wide = fits && strncmp(fits, "utf-16", 6) == 0;
+    bool is_json = reader->wanted.format == TABLE_JSONL && !reader->wanted.skips_bad_rows;
+    if (!fits || (!is_wide && !is_json))
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected UTF-8, got other text: give --encoding %s",
+                     table_reader_name(reader), fits);
+}
+
 static enum status open_format(struct table_reader *reader, struct error *error)
 {
     if (reader->wanted.format == TABLE_SQLITE)
@@ -451,6 +466,13 @@ static enum status open_format(struct table_reader *reader, struct error *error)
         return open_parquet(reader, error);
     enum status status = input_source_open(&reader->source, reader->wanted.path, error);
     reader->is_open = status == STATUS_OK;
+    if (status == STATUS_OK)
+        status = input_source_decode(
+            &reader->source, &(struct input_text){reader->wanted.encoding, reader->wanted.skip_lines}, error);
+    if (status == STATUS_OK)
+        status = input_source_guess(&reader->source, &reader->encoding_fits, error);
+    if (status == STATUS_OK)
+        status = refuse_encoding(reader, error);
     if (status != STATUS_OK)
         return status;
     if (reader->wanted.format == TABLE_JSONL)
@@ -522,6 +544,35 @@ enum status table_reader_next(struct table_reader *reader, struct table_row *row
     if (status == STATUS_OK && row->fields)
         row->number = ++reader->n_rows;
     return status;
+}
+
+static enum status refuse_text(const struct table_reader *reader, const struct table_row *row, size_t column,
+                               struct error *error)
+{
+    struct text name = reader->columns.names[column];
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s: line %lld: column \"%.*s\" holds text that is not UTF-8: give --encoding %s",
+                     table_reader_name(reader), (long long)row->line, (int)name.size, name.data,
+                     reader->encoding_fits);
+}
+
+enum status table_reader_check_text(struct table_reader *reader, const bool *is_read, struct error *error)
+{
+    struct table_row row = {0};
+    enum status status = STATUS_OK;
+    if (!reader->encoding_fits)
+        return STATUS_OK;
+    do {
+        status = table_reader_next(reader, &row, error);
+        bool is_bad = status == STATUS_REJECT; // reported when it is read for its request
+        for (size_t i = 0; status == STATUS_OK && row.fields && i < reader->columns.n; i++)
+            if (is_read[i] && row.fields[i].kind == VALUE_STRING &&
+                !utf8_valid(row.fields[i].text.data, row.fields[i].text.size))
+                return refuse_text(reader, &row, i, error);
+        if (!is_bad && (status != STATUS_OK || !row.fields))
+            break;
+    } while (true);
+    return status == STATUS_OK ? table_reader_rewind(reader, error) : status;
 }
 
 enum status table_reader_rewind(struct table_reader *reader, struct error *error)

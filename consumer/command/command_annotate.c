@@ -6,6 +6,7 @@
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
 #include "consumer/command/files/input_source.h"
+#include "consumer/command/files/named_store.h"
 #include "consumer/command/files/own_output.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/closing.h"
@@ -69,7 +70,8 @@ static enum status check_answers(const struct settings *settings, struct error *
             error, "--retry-failed and --force-new work on the embedded queue alone: over Kafka give another "
                    "--dataset");
     bool lacks_model = !settings->model.path && (!is_fleets || settings->annotate.estimate.wanted);
-    bool lacks_output = !settings->output.file && !settings->annotate.estimate.wanted;
+    bool lacks_output =
+        !settings->output.file && !settings->annotate.estimate.wanted && !settings->annotate.estimate.n_rows;
     if (lacks_model || lacks_output)
         return options_refuse_missing(&settings->line, lacks_model ? "--model MODEL" : NULL,
                                       !lacks_output                    ? NULL
@@ -80,6 +82,12 @@ static enum status check_answers(const struct settings *settings, struct error *
         return refuse_options(error, "--prompt or --messages, not both");
     if (!settings->annotate.prompt.file && !settings->annotate.prompt.messages)
         return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
+    if (settings->annotate.prompt.truncate && settings->annotate.prompt.messages)
+        return refuse_options(error, "--truncate-prompt needs --prompt: of --messages no part is the row");
+    if (settings->annotate.prompt.truncate && !settings->model.path)
+        return refuse_options(error, "--truncate-prompt counts tokens: give --model too");
+    if (settings->embed.truncate && !settings->annotate.prompt.truncate)
+        return refuse_options(error, "--truncate needs --truncate-prompt N");
     if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
         return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
     if (settings->annotate.schema && settings->grammar.choices)
@@ -149,6 +157,12 @@ static enum status open_reader(struct annotate *annotate, struct error *error)
                      fault.text);
 }
 
+static const char *prompt_name(const struct settings *settings)
+{
+    const char *prompt = settings->annotate.prompt.file;
+    return row_prompt_is_text(prompt) ? "--prompt" : prompt ? prompt : settings->annotate.prompt.messages;
+}
+
 static void warn_of_table(const struct annotate *annotate)
 {
     if (table_reader_columns(annotate->reader)->n == 0)
@@ -156,8 +170,7 @@ static void warn_of_table(const struct annotate *annotate)
                   table_reader_name(annotate->reader));
     else if (!annotate->prompt.read.n_mentioned && !annotate->prompt.read.all)
         log_write(LOG_WARNING, "%s reads no column of the table: all rows ask the same",
-                  annotate->settings->annotate.prompt.file ? annotate->settings->annotate.prompt.file
-                                                           : annotate->settings->annotate.prompt.messages);
+                  prompt_name(annotate->settings));
 }
 
 static enum status choose_delimiter(struct table_source *source, const char *given, struct error *error)
@@ -186,9 +199,9 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
     const struct settings *settings = annotate->settings;
     if (settings->annotate.estimate.wanted)
         return STATUS_OK; // --estimate needs no store
-    bool beside_input = file_is_stream(settings->output.file);
+    bool beside_input = !settings->output.file || file_is_stream(settings->output.file);
     if (!settings->store && beside_input && file_is_stream(annotate->source.path))
-        return refuse_options(error, "between two pipes there is no name for the store: give --store FILE");
+        return temporary_store_create("annotate", &annotate->temporary_folder, &annotate->store_path, error);
     int length = settings->store ? asprintf(&annotate->store_path, "%s", settings->store)
                                  : asprintf(&annotate->store_path, "%s.db",
                                             beside_input ? annotate->source.path : settings->output.file);
@@ -203,8 +216,9 @@ static enum status check_files(const struct annotate *annotate, struct error *er
 {
     const struct settings *settings = annotate->settings;
     bool into_database = settings->annotate.output.into != NULL;
+    const char *prompt = row_prompt_is_text(settings->annotate.prompt.file) ? NULL : settings->annotate.prompt.file;
     const struct file_use uses[] = {{"the table", annotate->source.path, false},
-                                    {"--prompt", settings->annotate.prompt.file, false},
+                                    {"--prompt", prompt, false},
                                     {"--system", settings->annotate.prompt.system, false},
                                     {"--messages", settings->annotate.prompt.messages, false},
                                     {"--parameters", settings->annotate.prompt.parameters, false},
@@ -259,6 +273,10 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .scores_choices = settings->annotate.output.probabilities};
     enum status status =
         row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
+    if (status == STATUS_OK && settings->annotate.prompt.truncate)
+        status = text_cut_open(&annotate->cut, settings, settings->annotate.prompt.truncate,
+                               settings->embed.truncate, error);
+    annotate->prompt.cut = annotate->cut;
     if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.seeding.is_added)
         return refuse_options(error, "--votes with temperature 0: all votes would be equal");
     return status;
@@ -311,6 +329,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = open_reader(annotate, error);
     if (status == STATUS_OK)
         status = open_prompt(annotate, error);
+    if (status == STATUS_OK && !settings->annotate.input.skip_bad_rows)
+        status = table_reader_check_text(annotate->reader, annotate->prompt.read.is_used, error);
     if (status == STATUS_OK)
         warn_of_table(annotate);
     if (status == STATUS_OK)
@@ -350,7 +370,11 @@ static void close_all(struct annotate *annotate)
     job_set_finish(&annotate->jobs);
     output_file_close(&annotate->errors);
     request_count_finish(&annotate->count);
+    text_cut_close(annotate->cut);
     free(annotate->chosen.rows);
+    if (annotate->temporary_folder)
+        temporary_store_remove(annotate->temporary_folder);
+    free(annotate->temporary_folder);
     free(annotate->store_path);
 }
 
@@ -403,10 +427,27 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
     status = count_finished(annotate, &line, error);
     if (status == STATUS_OK && line.n_before < line.n_total)
         return error_set(error, STATUS_RETRY, ERROR_STORE,
-                         "stopped: %lld of %lld requests are answered and"
-                         " kept in %s; the same command continues from here",
+                         annotate->temporary_folder
+                             ? "stopped: %lld of %lld requests are answered (--store FILE keeps them)"
+                             : "stopped: %lld of %lld requests are answered and kept in %s; the same command"
+                               " continues from here",
                          (long long)line.n_before, (long long)line.n_total, annotate->store_path);
     return status;
+}
+
+// Writes the table as it is after the run was stopped, whose error stays the command's.
+static enum status write_part(struct annotate *annotate, struct error *error)
+{
+    struct error fault;
+    const char *output = annotate->settings->output.file;
+    if (!output || !annotate->settings->annotate.output.partial || error->status != STATUS_RETRY)
+        return error->status;
+    annotate->is_partial = true;
+    enum status status = annotate_collect(annotate, &fault);
+    if (status == STATUS_OK || status == STATUS_REJECT)
+        return error->status;
+    log_write(LOG_ERROR, "%s: the rows so far are not written: %s", output, fault.text);
+    return error->status;
 }
 
 static enum status annotate_table(struct annotate *annotate, struct error *error)
@@ -425,7 +466,7 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
         status = annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error)
                                                    : run_worker(annotate, error);
     if (status != STATUS_OK)
-        return status;
+        return is_sample ? status : write_part(annotate, error);
     annotate_warn_of_thoughts(annotate, 1);
     return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);
 }
@@ -440,7 +481,9 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                            .no_quotes = settings->annotate.input.no_quotes,
                                            .skips_bad_rows = settings->annotate.input.skip_bad_rows,
                                            .table = settings->annotate.input.table,
-                                           .query = settings->annotate.input.sql},
+                                           .query = settings->annotate.input.sql,
+                                           .encoding = settings->annotate.input.encoding,
+                                           .skip_lines = settings->annotate.input.skip_lines},
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
     enum status status = check_answers(settings, error);
