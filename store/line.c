@@ -170,7 +170,7 @@ enum status store_collect_part(struct store *store, struct text dataset,
     if (status == STATUS_OK && code != SQLITE_DONE)
         return database_error(&store->database, "collecting results", error);
     if (status == STATUS_OK && !n)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s has no jobs", store->database.path,
-                         (int)dataset.size, dataset.data);
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s has no jobs",
+                         store->database.path, (int)dataset.size, dataset.data);
     return status;
 }

@@ -80,7 +80,7 @@ struct annotate {
     struct text_cut *cut; // --truncate-prompt; NULL: none
     bool is_partial;      // rows without an answer are written too
     int64_t n_open;       // of these, jobs
-    bool knows_thoughts; // their lengths were seen, or a budget limits them
+    bool knows_thoughts;  // their lengths were seen, or a budget limits them
 };
 
 // Checks that the answers' constraint compiles and that the model has a chat template; keeps neither

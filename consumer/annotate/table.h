@@ -45,7 +45,7 @@ struct table_source {
     const char *table, *query; // SQLite: one of them
     const char *encoding;      // text formats (input_text)
     int64_t skip_lines;
-    bool skips_bad_rows;       // JSON lines: the first line may be bad
+    bool skips_bad_rows; // JSON lines: the first line may be bad
 };
 
 // From the end of a name: .csv .tsv .tab .jsonl .ndjson .parquet .db .sqlite .sqlite3 .csv.gz .tsv.gz

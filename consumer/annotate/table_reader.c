@@ -77,9 +77,10 @@ static enum status add_column(struct table_reader *reader, struct text name, str
                          "%s: the name of column %zu is not UTF-8: give --encoding %s", file, n + 1,
                          reader->encoding_fits ? reader->encoding_fits : "NAME");
     if (name.size && memchr(name.data, 0, name.size))
-        return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                         "%s: the name of column %zu has a NUL: expected UTF-8, is it UTF-16 (--encoding utf-16)?",
-                         file, n + 1);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_FILE,
+            "%s: the name of column %zu has a NUL: expected UTF-8, is it UTF-16 (--encoding utf-16)?", file,
+            n + 1);
     size_t other = table_columns_find(&reader->columns, name);
     if (other < n)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: two columns are named \"%.*s\": %zu and %zu",
@@ -454,8 +455,9 @@ static enum status refuse_encoding(const struct table_reader *reader, struct err
     bool is_json = reader->wanted.format == TABLE_JSONL && !reader->wanted.skips_bad_rows;
     if (!fits || (!is_wide && !is_json))
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected UTF-8, got other text: give --encoding %s",
-                     table_reader_name(reader), fits);
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s: expected UTF-8, got other text: give --encoding %s", table_reader_name(reader),
+                     fits);
 }
 
 static enum status open_format(struct table_reader *reader, struct error *error)
@@ -467,8 +469,9 @@ static enum status open_format(struct table_reader *reader, struct error *error)
     enum status status = input_source_open(&reader->source, reader->wanted.path, error);
     reader->is_open = status == STATUS_OK;
     if (status == STATUS_OK)
-        status = input_source_decode(
-            &reader->source, &(struct input_text){reader->wanted.encoding, reader->wanted.skip_lines}, error);
+        status = input_source_decode(&reader->source,
+                                     &(struct input_text){reader->wanted.encoding, reader->wanted.skip_lines},
+                                     error);
     if (status == STATUS_OK)
         status = input_source_guess(&reader->source, &reader->encoding_fits, error);
     if (status == STATUS_OK)

@@ -216,7 +216,8 @@ static enum status check_files(const struct annotate *annotate, struct error *er
 {
     const struct settings *settings = annotate->settings;
     bool into_database = settings->annotate.output.into != NULL;
-    const char *prompt = row_prompt_is_text(settings->annotate.prompt.file) ? NULL : settings->annotate.prompt.file;
+    const char *prompt =
+        row_prompt_is_text(settings->annotate.prompt.file) ? NULL : settings->annotate.prompt.file;
     const struct file_use uses[] = {{"the table", annotate->source.path, false},
                                     {"--prompt", prompt, false},
                                     {"--system", settings->annotate.prompt.system, false},

@@ -18,7 +18,8 @@ enum status text_cut_open(struct text_cut **cut, const struct settings *settings
 {
     bool is_left = side && strcmp(side, "left") == 0;
     if (side && !is_left && strcmp(side, "right") != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--truncate: expected left or right, got \"%s\"", side);
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--truncate: expected left or right, got \"%s\"",
+                         side);
     struct text_cut *opened = calloc(1, sizeof *opened);
     if (!opened)
         return error_memory(error, STATUS_REFUSE, "--truncate-prompt");
@@ -81,7 +82,8 @@ enum status text_cut_apply(struct text_cut *cut, struct buffer *text, struct err
         if (status != STATUS_OK || ids.n_ids <= cut->n_tokens_max)
             break;
         size_t n_lost = ids.n_ids - cut->n_tokens_max;
-        size_t size = bytes_of(cut, &ids, cut->is_left ? n_lost : 0, cut->is_left ? ids.n_ids : cut->n_tokens_max);
+        size_t size =
+            bytes_of(cut, &ids, cut->is_left ? n_lost : 0, cut->is_left ? ids.n_ids : cut->n_tokens_max);
         if (size >= rest.size)
             size = rest.size * cut->n_tokens_max / ids.n_ids;
         rest = keep(cut, rest, size);

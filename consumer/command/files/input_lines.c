@@ -7,8 +7,9 @@
 
 enum status input_lines_open(struct input_lines *lines, struct input_source *source, struct error *error)
 {
-    *lines = (struct input_lines){
-        .source = source, .bytes = malloc(INPUT_BUFFER_BYTES), .number = source->n_lines_skipped};
+    *lines = (struct input_lines){.source = source,
+                                  .bytes = malloc(INPUT_BUFFER_BYTES),
+                                  .number = source->n_lines_skipped};
     if (!lines->bytes)
         return error_memory(error, STATUS_REFUSE, "%s: reading", source->name);
     return input_source_rewind(source, error);

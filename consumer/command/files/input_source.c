@@ -305,8 +305,8 @@ enum status input_source_read(struct input_source *source, char *bytes, size_t n
 }
 
 // Chooses the encoding by the byte order mark, if the file has one.
-static enum status choose_encoding(const struct input_source *source, const char *given, const char *bytes, size_t n,
-                                   enum text_encoding *encoding, struct error *error)
+static enum status choose_encoding(const struct input_source *source, const char *given, const char *bytes,
+                                   size_t n, enum text_encoding *encoding, struct error *error)
 {
     bool is_given = given != NULL, is_little = n >= 2 && memcmp(bytes, "\xFF\xFE", 2) == 0,
          is_big = n >= 2 && memcmp(bytes, "\xFE\xFF", 2) == 0,
@@ -317,8 +317,9 @@ static enum status choose_encoding(const struct input_source *source, const char
                          "--encoding: expected utf-8, utf-16, cp1252 or latin1, got \"%s\"", given);
     bool is_wide = *encoding == TEXT_UTF16 || *encoding == TEXT_UTF16_BIG;
     if (is_given && (is_utf8 ? *encoding != TEXT_UTF8 : (is_little || is_big) && !is_wide))
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: --encoding %s, but the file begins as UTF-%s does",
-                         source->name, given, is_utf8 ? "8" : "16");
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: --encoding %s, but the file begins as UTF-%s does", source->name, given,
+                         is_utf8 ? "8" : "16");
     if (is_little || is_big)
         *encoding = is_big ? TEXT_UTF16_BIG : TEXT_UTF16;
     return STATUS_OK;
@@ -332,7 +333,8 @@ static bool has_returns_alone(const struct text_stream *text)
            !memchr(out->data, '\n', out->size);
 }
 
-enum status input_source_decode(struct input_source *source, const struct input_text *text, struct error *error)
+enum status input_source_decode(struct input_source *source, const struct input_text *text,
+                                struct error *error)
 {
     char first[4];
     size_t n = 0;

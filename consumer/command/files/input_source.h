@@ -14,8 +14,9 @@ struct text_stream;
 
 // How the bytes are text.
 struct input_text {
-    const char *encoding; // "utf-8", "utf-16", "cp1252", "latin1"; NULL: UTF-8, or UTF-16 by its byte order mark
-    int64_t skip_lines;   // lines left out at the beginning
+    const char
+        *encoding; // "utf-8", "utf-16", "cp1252", "latin1"; NULL: UTF-8, or UTF-16 by its byte order mark
+    int64_t skip_lines; // lines left out at the beginning
 };
 
 struct input_source {

@@ -59,8 +59,8 @@ enum status output_add(struct output *output, struct text record, struct error *
     return status;
 }
 
-enum status output_add_open(struct output *output, struct text job_id, struct text custom_id, const char *reason,
-                            struct error *error)
+enum status output_add_open(struct output *output, struct text job_id, struct text custom_id,
+                            const char *reason, struct error *error)
 {
     buffer_clear(&output->line);
     buffer_add_string(&output->line, "{\"id\":");

@@ -21,8 +21,8 @@ enum status output_open(struct output *output, const char *path, const char *err
 // Writes one encoded result (schemas/job.h), JSON or msgpack.
 enum status output_add(struct output *output, struct text record, struct error *error) WARN_UNUSED;
 // Writes a line for a job without a result; `reason` is the error's message.
-enum status output_add_open(struct output *output, struct text job_id, struct text custom_id, const char *reason,
-                            struct error *error) WARN_UNUSED;
+enum status output_add_open(struct output *output, struct text job_id, struct text custom_id,
+                            const char *reason, struct error *error) WARN_UNUSED;
 // Gives the complete files their names. Without it output_close removes them.
 enum status output_complete(struct output *output, struct error *error) WARN_UNUSED;
 void output_close(struct output *output);

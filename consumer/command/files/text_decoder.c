@@ -15,8 +15,8 @@ bool text_encoding_parse(const char *name, enum text_encoding *encoding)
     static const struct {
         const char *name;
         enum text_encoding encoding;
-    } names[] = {{"utf-8", TEXT_UTF8},     {"utf8", TEXT_UTF8},       {"utf-16", TEXT_UTF16},
-                 {"utf16", TEXT_UTF16},    {"utf-16le", TEXT_UTF16},  {"utf-16be", TEXT_UTF16_BIG},
+    } names[] = {{"utf-8", TEXT_UTF8},     {"utf8", TEXT_UTF8},           {"utf-16", TEXT_UTF16},
+                 {"utf16", TEXT_UTF16},    {"utf-16le", TEXT_UTF16},      {"utf-16be", TEXT_UTF16_BIG},
                  {"cp1252", TEXT_CP1252},  {"windows-1252", TEXT_CP1252}, {"latin1", TEXT_LATIN1},
                  {"latin-1", TEXT_LATIN1}, {"iso-8859-1", TEXT_LATIN1}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -11,11 +11,11 @@ enum text_encoding { TEXT_UTF8, TEXT_UTF16, TEXT_UTF16_BIG, TEXT_CP1252, TEXT_LA
 
 struct text_decoder {
     enum text_encoding encoding;
-    bool ends_at_returns;   // a CR ends a line, also without LF
+    bool ends_at_returns;    // a CR ends a line, also without LF
     int64_t n_lines_skipped; // lines that are left out at the beginning
     // state
-    int64_t n_left;      // lines that are still to be left out
-    bool after_return;   // the last character was a CR, written as LF
+    int64_t n_left;        // lines that are still to be left out
+    bool after_return;     // the last character was a CR, written as LF
     unsigned char kept[4]; // bytes of an incomplete character
     size_t n_kept;
     uint64_t offset; // of the next byte
