@@ -32,6 +32,8 @@ struct table_reader {
     struct parquet_file *parquet;
 };
 
+enum { TABLE_NAME_SHOWN_BYTES = 256 };
+
 static enum status refuse_memory(const struct table_reader *reader, struct error *error)
 {
     return error_memory(error, STATUS_REFUSE, "%s: reading", reader->wanted.path);
@@ -261,6 +263,15 @@ static enum status open_unquoted(struct table_reader *reader, struct error *erro
 
 // ---- JSON lines ----
 
+static enum status reject_text(const struct table_reader *reader, struct table_row *row, const char *where,
+                               struct error *error)
+{
+    char what[TABLE_NAME_SHOWN_BYTES + 96];
+    snprintf(what, sizeof what, "%s holds text that is not UTF-8: give --encoding %s", where,
+             reader->encoding_fits);
+    return reject_row(reader, row, what, error);
+}
+
 static enum status decode_line(struct table_reader *reader, struct text line, struct value *object,
                                struct table_row *row, struct error *error)
 {
@@ -272,6 +283,8 @@ static enum status decode_line(struct table_reader *reader, struct text line, st
     enum status status = json_decode_spelled(line, &reader->line_arena, object, &fault);
     if (status == STATUS_RETRY) // not the row's fault
         return refuse_memory(reader, error);
+    if (status != STATUS_OK && reader->encoding_fits && !utf8_valid(line.data, line.size))
+        return reject_text(reader, row, "the line", error);
     if (status != STATUS_OK)
         return reject_row(reader, row, fault.text, error);
     return object->kind == VALUE_OBJECT ? STATUS_OK
@@ -447,13 +460,11 @@ const struct parquet_input *table_reader_parquet(const struct table_reader *read
 
 // ---- all of them ----
 
-// Refuses text that cannot be divided into rows, or whose rows would all be bad.
+// Refuses text in UTF-16, which cannot be divided into rows.
 static enum status refuse_encoding(const struct table_reader *reader, struct error *error)
 {
     const char *fits = reader->encoding_fits;
-    bool is_wide = fits && strncmp(fits, "utf-16", 6) == 0;
-    bool is_json = reader->wanted.format == TABLE_JSONL && !reader->wanted.skips_bad_rows;
-    if (!fits || (!is_wide && !is_json))
+    if (!fits || strncmp(fits, "utf-16", 6) != 0)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_FILE,
                      "%s: expected UTF-8, got other text: give --encoding %s", table_reader_name(reader),
@@ -549,16 +560,6 @@ enum status table_reader_next(struct table_reader *reader, struct table_row *row
     return status;
 }
 
-static enum status refuse_text(const struct table_reader *reader, const struct table_row *row, size_t column,
-                               struct error *error)
-{
-    struct text name = reader->columns.names[column];
-    return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "%s: line %lld: column \"%.*s\" holds text that is not UTF-8: give --encoding %s",
-                     table_reader_name(reader), (long long)row->line, (int)name.size, name.data,
-                     reader->encoding_fits);
-}
-
 enum status table_reader_check_text(struct table_reader *reader, const bool *is_read, struct error *error)
 {
     struct table_row row = {0};
@@ -570,8 +571,14 @@ enum status table_reader_check_text(struct table_reader *reader, const bool *is_
         bool is_bad = status == STATUS_REJECT; // reported when it is read for its request
         for (size_t i = 0; status == STATUS_OK && row.fields && i < reader->columns.n; i++)
             if (is_read[i] && row.fields[i].kind == VALUE_STRING &&
-                !utf8_valid(row.fields[i].text.data, row.fields[i].text.size))
-                return refuse_text(reader, &row, i, error);
+                !utf8_valid(row.fields[i].text.data, row.fields[i].text.size)) {
+                struct text name = reader->columns.names[i];
+                char where[TABLE_NAME_SHOWN_BYTES + 16];
+                snprintf(where, sizeof where, "column \"%.*s\"",
+                         (int)(name.size < TABLE_NAME_SHOWN_BYTES ? name.size : TABLE_NAME_SHOWN_BYTES),
+                         name.data);
+                return reject_text(reader, &row, where, error);
+            }
         if (!is_bad && (status != STATUS_OK || !row.fields))
             break;
     } while (true);

@@ -314,6 +314,15 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
     return status;
 }
 
+static enum status check_text(struct annotate *annotate, struct error *error)
+{
+    enum status status = table_reader_check_text(annotate->reader, annotate->prompt.read.is_used, error);
+    struct error fault = *error;
+    return status != STATUS_REJECT ? status
+                                   : error_set(error, STATUS_REFUSE, fault.code,
+                                               "%s (--skip-bad-rows leaves such rows out)", fault.text);
+}
+
 static enum status open_all(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
@@ -331,7 +340,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = open_prompt(annotate, error);
     if (status == STATUS_OK && !settings->annotate.input.skip_bad_rows)
-        status = table_reader_check_text(annotate->reader, annotate->prompt.read.is_used, error);
+        status = check_text(annotate, error);
     if (status == STATUS_OK)
         warn_of_table(annotate);
     if (status == STATUS_OK)
