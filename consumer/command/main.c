@@ -35,6 +35,7 @@ static const struct {
     {"classify", command_classify}, {"rerank", command_rerank},
     {"lag", command_lag, true},     {"perplexity", command_perplexity},
     {"serve", command_serve, true}, {"backup", command_backup},
+    {"redrive", command_redrive},
 };
 
 // A supervisor may stop a service at once: that is no failure.
