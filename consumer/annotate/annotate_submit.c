@@ -2,6 +2,7 @@
 
 #include "consumer/annotate/row_requests.h"
 #include "consumer/observe/log.h"
+#include "consumer/worker/text_cut.h"
 #include "schemas/base/digest.h"
 
 #include <stdio.h>

@@ -539,7 +539,7 @@ enum status row_prompt_render(struct row_prompt *prompt, const struct table_row 
     if (status == STATUS_OK)
         status = render_template(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
     if (status == STATUS_OK && prompt->cut && !prompt->messages)
-        status = text_cut_apply(prompt->cut, &prompt->text, error);
+        status = prompt->cut(prompt->cut_context, &prompt->text, error);
     if (status == STATUS_OK && prompt->messages)
         status = row_messages_add((struct text){prompt->text.data, prompt->text.size}, &prompt->content,
                                   record, error);

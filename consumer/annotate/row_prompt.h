@@ -5,7 +5,6 @@
 
 #include "consumer/annotate/table.h"
 #include "consumer/options/choice_list.h"
-#include "consumer/worker/text_cut.h"
 #include "engine/template/template.h"
 
 enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 10 };
@@ -60,7 +59,9 @@ struct row_prompt {
     bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
-    struct text_cut *cut;      // --truncate-prompt; NULL: none. The caller's
+    // Shortens the rendered row (--truncate-prompt); NULL: it stays whole. Set by the caller.
+    enum status (*cut)(void *context, struct buffer *text, struct error *error);
+    void *cut_context;
     struct buffer text;        // being rendered
     struct text_spans content; // parts of `text` from the table; only with --messages
 };

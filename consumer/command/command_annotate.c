@@ -12,6 +12,7 @@
 #include "consumer/worker/closing.h"
 #include "consumer/worker/progress_line.h"
 #include "consumer/worker/service.h"
+#include "consumer/worker/text_cut.h"
 #include "schemas/base/file.h"
 #include "store/outputs.h"
 #include "store/table_insert.h"
@@ -245,6 +246,11 @@ static enum status check_files(const struct annotate *annotate, struct error *er
     return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
 }
 
+static enum status cut_row(void *context, struct buffer *text, struct error *error)
+{
+    return text_cut_apply(context, text, error);
+}
+
 static enum status open_prompt(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
@@ -277,7 +283,8 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && settings->annotate.prompt.truncate)
         status = text_cut_open(&annotate->cut, settings, settings->annotate.prompt.truncate,
                                settings->embed.truncate, error);
-    annotate->prompt.cut = annotate->cut;
+    annotate->prompt.cut = annotate->cut ? cut_row : NULL;
+    annotate->prompt.cut_context = annotate->cut;
     if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.seeding.is_added)
         return refuse_options(error, "--votes with temperature 0: all votes would be equal");
     return status;

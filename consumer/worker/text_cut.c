@@ -70,7 +70,7 @@ static struct text keep(const struct text_cut *cut, struct text text, size_t siz
     return (struct text){text.data + begin, text.size - begin};
 }
 
-// The tokens of the rest may differ from those of the whole, so the rest is counted again.
+// The shorter text may have other tokens at its end, so it is counted again.
 enum status text_cut_apply(struct text_cut *cut, struct buffer *text, struct error *error)
 {
     struct token_array ids = {0};
