@@ -283,7 +283,7 @@ static enum status fill_text(struct input_source *source, struct error *error)
     status = n ? text_decoder_add(&text->decoder, (struct text){text->bytes, n}, &text->out, error)
                : text_decoder_end(&text->decoder, error);
     if (status != STATUS_OK)
-        return error_prefix(error, "%s: ", source->name);
+        return error_prefix(error, "%s", source->name);
     return text->out.failed ? error_memory(error, STATUS_REFUSE, "%s: reading", source->name) : STATUS_OK;
 }
 

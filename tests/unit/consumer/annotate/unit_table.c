@@ -169,11 +169,13 @@ TEST(a_header_names_each_column_once)
     ASSERT_READS("a,\xFF\n", "<unit_table.in: the name of column 2 is not UTF-8: give --encoding cp1252>");
     ASSERT_READS("\xFF\xFE"
                  "a",
-                 "<unit_table.in: expected UTF-8, got UTF-16>");
+                 "<unit_table.in: byte 2: expected UTF-16, got the end of the file within a character>");
     static const char utf16[] = "a\0,\0b\0\n";
     const struct text content = {utf16, sizeof utf16};
-    ASSERT_READS_AS(csv, content,
-                    "<unit_table.in: the name of column 1 has a NUL: expected UTF-8, is it UTF-16?>");
+    ASSERT_READS_AS(csv, content, "<unit_table.in: expected UTF-8, got other text: give --encoding utf-16>");
+    ASSERT_READS_AS(
+        csv, ((struct text){"ab\0cdefgh,x\n", 12}),
+        "<unit_table.in: the name of column 1 has a NUL: expected UTF-8, is it UTF-16 (--encoding utf-16)?>");
 }
 
 TEST(a_column_that_the_header_does_not_name_has_its_number)
