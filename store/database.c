@@ -76,6 +76,7 @@ static void roll_back(struct database *database)
 
 enum status database_begin(struct database *database, struct error *error)
 {
+    database->n_begun++;
     return database_execute(database, "BEGIN IMMEDIATE", error);
 }
 
@@ -114,6 +115,17 @@ static enum status refuse_version(const struct database *database, int version, 
         database->path, STORE_VERSION, version);
 }
 
+// True for versions that are opened: a store of an older one gets what it lacks.
+static bool is_known(int version)
+{
+    return version >= STORE_VERSION_RELEASED && version <= STORE_VERSION;
+}
+
+// What a reader of an older store sees instead of the tables of version 16.
+static const char views_of_15[] =
+    "CREATE TEMP VIEW stored_records AS SELECT job, record, encoding, NULL AS frame FROM records;"
+    "CREATE TEMP VIEW stored_results AS SELECT job, record, NULL AS frame FROM results;";
+
 static enum status is_empty(struct database *database, bool *empty, struct error *error)
 {
     sqlite3_stmt *statement = NULL;
@@ -128,8 +140,8 @@ static enum status is_empty(struct database *database, bool *empty, struct error
     return STATUS_OK;
 }
 
-// Creates the schema in an empty file, or adds what version 14 lacks, in one transaction; a second process
-// that does it at the same time finds nothing left to do. A file of another version is refused.
+// Creates the schema in an empty file, or adds what an older version lacks, in one transaction; a second
+// process that does it at the same time finds nothing left to do. A file of another version is refused.
 static enum status create_schema(struct database *database, struct error *error)
 {
     enum status status = database_begin(database, error);
@@ -144,15 +156,16 @@ static enum status create_schema(struct database *database, struct error *error)
     if (status == STATUS_OK && version == 0 && !empty)
         status = error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: a SQLite file, but not a sheaf store",
                            database->path);
-    if (status == STATUS_OK && version != STORE_VERSION && version != STORE_VERSION_RELEASED && !empty)
+    if (status == STATUS_OK && !is_known(version) && !empty)
         status = refuse_version(database, version, error);
     if (status == STATUS_OK && empty)
         status = database_execute(database, store_sql, error);
-    bool lacks_15 = empty || version == STORE_VERSION_RELEASED;
-    if (status == STATUS_OK && lacks_15)
+    if (status == STATUS_OK && (empty || version < 15))
         status = database_execute(database, store_15_sql, error);
+    if (status == STATUS_OK && (empty || version < 16))
+        status = database_execute(database, store_16_sql, error);
     snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", STORE_VERSION);
-    if (status == STATUS_OK && lacks_15)
+    if (status == STATUS_OK && version != STORE_VERSION)
         status = database_execute(database, pragma, error);
     return database_end(database, status, error);
 }
@@ -184,15 +197,23 @@ static enum status create_file(const char *path, enum store_mode mode, struct er
 
 // Retries until `patience_ms` has passed. Processes that open a new file at the same time all hold a read
 // lock when they change its mode. To avoid a deadlock SQLite then returns SQLITE_BUSY to some of them at
-// once, without calling the busy handler (https://sqlite.org/c3ref/busy_handler.html).
+// once, without calling the busy handler (https://sqlite.org/c3ref/busy_handler.html). A fault of the first
+// statement is one of the second too.
 static enum status set_log_mode(struct database *database, int patience_ms, struct error *error)
 {
     const int64_t until_us = clock_us() + (int64_t)patience_ms * 1000;
     enum status status;
-    do
+    struct stat about;
+    bool is_new = stat(database->path, &about) == 0 && about.st_size == 0;
+    do {
+        if (is_new) { // before the file has a page; an older store gets it in store_give_space_back
+            sqlite3_busy_timeout(database->sqlite, 0);
+            (void)sqlite3_exec(database->sqlite, "PRAGMA auto_vacuum = INCREMENTAL", NULL, NULL, NULL);
+            sqlite3_busy_timeout(database->sqlite, patience_ms);
+        }
         status = database_execute(database, "PRAGMA journal_mode = WAL", error);
-    while (status == STATUS_RETRY && (sqlite3_errcode(database->sqlite) & 0xFF) == SQLITE_BUSY &&
-           clock_us() < until_us && nanosleep(&(struct timespec){.tv_nsec = BUSY_SLEEP_NS}, NULL) == 0);
+    } while (status == STATUS_RETRY && (sqlite3_errcode(database->sqlite) & 0xFF) == SQLITE_BUSY &&
+             clock_us() < until_us && nanosleep(&(struct timespec){.tv_nsec = BUSY_SLEEP_NS}, NULL) == 0);
     return status;
 }
 
@@ -297,9 +318,10 @@ enum status database_open(struct database *database, const char *path, enum stor
         status = open_version(database, mode, &version, error);
     if (status == STATUS_OK)
         status = prepare_rollback(database, error);
-    bool is_known = version == STORE_VERSION || version == STORE_VERSION_RELEASED;
-    if (status == STATUS_OK && !is_known && mode == STORE_READ_ONLY)
+    if (status == STATUS_OK && !is_known(version) && mode == STORE_READ_ONLY)
         status = refuse_version(database, version, error);
+    if (status == STATUS_OK && mode == STORE_READ_ONLY && version < 16)
+        status = database_execute(database, views_of_15, error);
     if (status == STATUS_OK && version != STORE_VERSION && mode != STORE_READ_ONLY)
         status = create_schema(database, error);
     if (status == STATUS_RETRY)

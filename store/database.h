@@ -18,6 +18,7 @@ struct database {
         sqlite3_stmt *statement;
     } statements[DATABASE_STATEMENTS_MAX];
     int n_statements;
+    int64_t n_begun; // transactions of database_begin
 };
 
 struct file_identity {
@@ -43,6 +44,7 @@ struct store {
     int64_t worker;                          // id of this store's worker; 0: none was started
     char *arithmetic;                        // worker_description.arithmetic; NULL: unknown
     int lock_fd;                             // the workers' lock file, -1: not open
+    bool holds_dataset;                      // workers_hold_dataset
     bool locks_unreadable;                   // true if the file exists, but belongs to another user
     struct file_identity files[STORE_FILES]; // identities when the worker started (store/files.h)
     int64_t data_version;                    // PRAGMA data_version at the last store_poll_cancelled
@@ -51,6 +53,7 @@ struct store {
     int64_t mirror_token; // from store_mirror_start; 0: not called
     struct claim_limit claiming;
     const struct job_set *rows; // store_set_rows; NULL: none
+    struct frames *frames;      // store/frames.h
     bool claims_rows;           // claims only jobs in temp.claimed_rows (store_claim_rows)
 };
 

@@ -136,7 +136,7 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
     static const char *const statements[] = {
         "INSERT INTO queue (job, priority, deadline_us) SELECT id, priority,"
         " coalesce(deadline_us, 9223372036854775807) FROM jobs WHERE " CHOSEN,
-        "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE " CHOSEN ")",
+        "DELETE FROM stored_results WHERE job IN (SELECT id FROM jobs WHERE " CHOSEN ")",
         "UPDATE datasets SET cancelled_at_us = iif(?2 & 2, NULL, cancelled_at_us), collected_at_us = NULL,"
         " n_failed = n_failed - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'failed'"
         " AND ?2 & 1), n_cancelled = n_cancelled - (SELECT count(*) FROM jobs WHERE dataset = ?1"
@@ -173,7 +173,7 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
     bool found;
     status = read_flag(store,
                        "SELECT count(*) FROM jobs WHERE dataset = ? AND finished_at_us IS NOT NULL"
-                       " AND id NOT IN (SELECT job FROM records)",
+                       " AND id NOT IN (SELECT job FROM stored_records)",
                        dataset, &n_lost, &found, error);
     if (status != STATUS_OK)
         return status;
@@ -238,7 +238,8 @@ enum status store_retry_failed(struct store *store, struct text dataset, int64_t
 static const char *const deletions[] = {
     "DELETE FROM dataset_hours WHERE dataset = ?", "DELETE FROM compacted_failures WHERE dataset = ?",
     "DELETE FROM evaluations WHERE dataset = ?",   "DELETE FROM table_labels WHERE dataset = ?",
-    "DELETE FROM outputs WHERE dataset = ?",       "DELETE FROM datasets WHERE dataset = ?",
+    "DELETE FROM outputs WHERE dataset = ?",       "DELETE FROM frames WHERE dataset = ?",
+    "DELETE FROM datasets WHERE dataset = ?",
 };
 
 // Deletes jobs. A worker may still be computing one of them.
@@ -280,7 +281,8 @@ static enum status move_name(struct store *store, struct text dataset, struct te
                                              "UPDATE compacted_failures SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE evaluations SET dataset = ?2 WHERE dataset = ?1",
                                              "UPDATE table_labels SET dataset = ?2 WHERE dataset = ?1",
-                                             "UPDATE outputs SET dataset = ?2 WHERE dataset = ?1"};
+                                             "UPDATE outputs SET dataset = ?2 WHERE dataset = ?1",
+                                             "UPDATE frames SET dataset = ?2 WHERE dataset = ?1"};
     char before[BEFORE_NAME_BYTES], after[BEFORE_NAME_BYTES];
     const struct text names[][2] = {{dataset, name},
                                     {dataset_name_before(dataset, before), dataset_name_before(name, after)}};

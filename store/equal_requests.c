@@ -11,7 +11,9 @@ static struct text bytes_of(const struct digest *digest)
 // The indexes jobs_computed and jobs_open have few rows per request. A dataset from a topic is stored as
 // NAME, or as NAME@TOPIC if NAME was in use (store/dataset_name.h). The statement looks for both names, so
 // the name need not be looked up first.
-#define RECORDS  "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE "
+#define RECORDS                                                                                                \
+    "SELECT whole_record(record, frame, job_id, custom_id) FROM jobs JOIN stored_results r ON r.job = jobs.id" \
+    " WHERE "
 #define COMPUTED " AND is_duplicate = 0 AND status = 'done'"
 #define IN_DATASET                                                                                           \
     "(topic IS NULL AND ?3 = '' AND dataset = ?2 OR topic = ?3 AND dataset IN (?2, ?2 || '@' || ?3))"
@@ -65,7 +67,7 @@ enum status keep_result(struct store *store, struct dataset_names *names, const 
         status == STATUS_OK
             ? database_statement(
                   &store->database,
-                  "INSERT OR REPLACE INTO results (job, record) SELECT id, ? FROM jobs WHERE dataset = ? AND"
+                  "INSERT OR REPLACE INTO stored_results (job, record) SELECT id, ? FROM jobs WHERE dataset = ? AND"
                   " job_id = ? AND status = 'done'",
                   error)
             : NULL;

@@ -1,5 +1,6 @@
 #include "store/finish.h"
 
+#include "store/frames.h"
 #include "store/hashed_jobs.h"
 
 #include "schemas/base/clock.h"
@@ -155,8 +156,15 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
                                   int64_t now_us, struct error *error)
 {
     struct database *database = &store->database;
+    const struct frame_source source = {FRAME_OF_RESULTS, job->dataset};
+    const struct whole_record whole = {record, {job->job_id, job->custom_id}};
+    struct stored_record stored;
+    enum status status = frames_shrink(store, &source, &whole, 1, &stored, error);
+    if (status != STATUS_OK)
+        return status;
     sqlite3_stmt *insert =
-        database_statement(database, "INSERT INTO results (job, record) VALUES (?, ?)", error);
+        database_statement(database, "INSERT INTO stored_results (job, record, frame) VALUES (?, ?, ?)",
+                           error);
     sqlite3_stmt *update =
         insert ? database_statement(
                      database,
@@ -171,8 +179,9 @@ static enum status write_finished(struct store *store, int64_t id, const struct 
     if (!update)
         return error->status;
     bind_integer(insert, 1, id);
-    bind_blob(insert, 2, record);
-    enum status status = database_run(database, insert, error);
+    bind_blob(insert, 2, stored.bytes);
+    bind_nonzero(insert, 3, stored.frame);
+    status = database_run(database, insert, error);
     if (status != STATUS_OK)
         return status;
     bind_outcome(update, 1, store, job, now_us);

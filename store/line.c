@@ -1,4 +1,4 @@
-// One submitted line: reading its record, and removing the last one.
+// Submitted lines: reading their records and results, and removing the last one.
 #include "store/database.h"
 #include "store/hashed_jobs.h"
 
@@ -10,7 +10,8 @@ enum status store_submitted(struct store *store, struct text dataset, int64_t li
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT record, jobs.id, job_index FROM jobs NOT INDEXED CROSS JOIN records ON records.job = jobs.id"
+        "SELECT whole_record(record, frame, NULL, NULL), jobs.id, job_index FROM jobs NOT INDEXED"
+        " CROSS JOIN stored_records r ON r.job = jobs.id"
         " WHERE jobs.id > ?1 AND job_index >= ?2 AND dataset = ?3 ORDER BY jobs.id LIMIT 1",
         error);
     if (!select)
@@ -36,8 +37,8 @@ enum status store_each_record(struct store *store, struct text dataset,
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT jobs.id, job_id, record, status = 'queued' FROM jobs NOT INDEXED CROSS JOIN"
-        " records ON records.job = jobs.id WHERE dataset = ? ORDER BY jobs.id",
+        "SELECT jobs.id, job_id, whole_record(record, frame, NULL, NULL), status = 'queued' FROM jobs NOT"
+        " INDEXED CROSS JOIN stored_records r ON r.job = jobs.id WHERE dataset = ? ORDER BY jobs.id",
         error);
     if (!select)
         return error->status;
@@ -83,8 +84,8 @@ static enum status find_job(struct store *store, struct text dataset, int64_t li
 static enum status delete_job(struct store *store, int64_t id, struct error *error)
 {
     static const char *const statements[] = {"DELETE FROM queue WHERE job = ?",
-                                             "DELETE FROM results WHERE job = ?",
-                                             "DELETE FROM records WHERE job = ?",
+                                             "DELETE FROM stored_results WHERE job = ?",
+                                             "DELETE FROM stored_records WHERE job = ?",
                                              "DELETE FROM jobs WHERE id = ?"};
     enum status status = STATUS_OK;
     for (size_t i = 0; i < sizeof statements / sizeof statements[0] && status == STATUS_OK; i++) {
@@ -134,4 +135,42 @@ enum status store_remove_line(struct store *store, struct text dataset, int64_t 
     if (status == STATUS_OK)
         status = move_back(store, dataset, from, back_to, has_failed, error);
     return database_end(&store->database, status, error);
+}
+
+enum status store_collect_part(struct store *store, struct text dataset,
+                               enum status (*receive)(void *context, const struct partial_job *job,
+                                                      struct error *error),
+                               void *context, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT whole_record(record, frame, job_id, custom_id), job_id, custom_id, job_index, is_table,"
+        " status = 'running' FROM jobs LEFT JOIN stored_results r ON r.job = jobs.id JOIN datasets USING (dataset)"
+        " WHERE dataset = ? ORDER BY job_index, id",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, dataset);
+    enum status status = STATUS_OK;
+    int code = SQLITE_DONE;
+    int64_t n = 0;
+    while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        bool has_result = sqlite3_column_type(select, 0) != SQLITE_NULL;
+        bool has_index = sqlite3_column_type(select, 3) != SQLITE_NULL;
+        struct partial_job job = {.record = has_result ? column_blob(select, 0) : (struct text){0},
+                                  .job_id = column_text(select, 1),
+                                  .custom_id = column_text(select, 2),
+                                  .index = has_index ? sqlite3_column_int64(select, 3) : -1,
+                                  .is_row = sqlite3_column_int(select, 4),
+                                  .is_running = sqlite3_column_int(select, 5)};
+        n++;
+        status = receive(context, &job, error);
+    }
+    sqlite3_reset(select);
+    if (status == STATUS_OK && code != SQLITE_DONE)
+        return database_error(&store->database, "collecting results", error);
+    if (status == STATUS_OK && !n)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: dataset %.*s has no jobs",
+                         store->database.path, (int)dataset.size, dataset.data);
+    return status;
 }

@@ -109,8 +109,8 @@ enum status removal_delete(struct store *store, struct error *error)
         ("INSERT INTO deleted_jobs (id, last) SELECT 1, max(job) FROM temp.removed_jobs"
          " HAVING max(job) IS NOT NULL ON CONFLICT (id) DO UPDATE SET last = max(last, excluded.last)"),
         "DELETE FROM queue WHERE job IN (SELECT job FROM temp.removed_jobs)",
-        "DELETE FROM records WHERE job IN (SELECT job FROM temp.removed_jobs)",
-        "DELETE FROM results WHERE job IN (SELECT job FROM temp.removed_jobs)",
+        "DELETE FROM stored_records WHERE job IN (SELECT job FROM temp.removed_jobs)",
+        "DELETE FROM stored_results WHERE job IN (SELECT job FROM temp.removed_jobs)",
         "DELETE FROM jobs WHERE id IN (SELECT job FROM temp.removed_jobs)"};
     enum status status = removal_promote(store, error);
     return status == STATUS_OK ? run_all(store, statements, sizeof statements / sizeof *statements, error)

@@ -57,8 +57,9 @@ enum status store_replace_begin(struct store *store, struct text dataset, struct
                          " FROM jobs WHERE dataset = ?",
                          dataset, error);
     if (status == STATUS_OK) // frees the job_ids, which new lines may get
-        status = run_for(store, "UPDATE jobs SET job_id = char(1) || id, job_index = NULL WHERE dataset = ?",
-                         dataset, error);
+        status =
+            run_for(store, "UPDATE jobs SET job_id = char(0xE000) || id, job_index = NULL WHERE dataset = ?",
+                    dataset, error);
     return status == STATUS_OK ? STATUS_OK : database_end(&store->database, status, error);
 }
 
@@ -69,7 +70,8 @@ static enum status find_line(struct store *store, const struct submission *submi
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT r.job, records.record FROM temp.replaced_lines r CROSS JOIN records USING (job)"
+        "SELECT r.job, whole_record(s.record, s.frame, NULL, NULL) FROM temp.replaced_lines r"
+        " CROSS JOIN stored_records s USING (job)"
         " WHERE custom_id = ?",
         error);
     if (!select)
@@ -86,17 +88,24 @@ static enum status find_line(struct store *store, const struct submission *submi
                : database_error(&store->database, "looking for a line", error);
 }
 
-static enum status keep_line(struct store *store, const struct submission *submission, int64_t id,
-                             struct error *error)
+#define RESULT_TEXT "SELECT CAST(whole_record(record, frame, ?2, ?7) AS TEXT) AS text"
+
+static enum status keep_line(struct store *store, struct text dataset, const struct submission *submission,
+                             int64_t id, struct error *error)
 {
     static const char *const statements[] = {
         "UPDATE jobs SET job_id = ?2, job_index = ?3, priority = ?4, deadline_us = ?5 WHERE id = ?1",
         "UPDATE queue SET priority = ?4, deadline_us = coalesce(?5, 9223372036854775807) WHERE job = ?1",
-        "UPDATE records SET record = ?6 WHERE job = ?1",
-        ("UPDATE results SET record = CAST(json_replace(CAST(record AS TEXT), '$.job_id', ?2, '$.index', ?3)"
-         " AS BLOB) WHERE job = ?1"),
+        "UPDATE stored_records SET record = ?6, frame = ?8 WHERE job = ?1",
+        // where a frame refers to the ids, they have changed with the job's row
+        ("UPDATE stored_results SET (record, frame) = (SELECT CAST(json_replace(text, '$.job_id', ?2,"
+         " '$.custom_id', ?7, '$.index', ?3) AS BLOB), NULL FROM (" RESULT_TEXT
+         ")) WHERE job = ?1 AND (SELECT"
+         " text ->> '$.job_id' IS NOT ?2 OR text ->> '$.custom_id' IS NOT ?7 OR text ->> '$.index' IS NOT ?3"
+         " FROM (" RESULT_TEXT "))"),
         "DELETE FROM temp.replaced_lines WHERE custom_id = ?7"};
-    enum status status = STATUS_OK;
+    struct stored_record stored;
+    enum status status = submission_shrink(store, dataset, submission, &stored, error);
     for (size_t i = 0; i < sizeof statements / sizeof *statements && status == STATUS_OK; i++) {
         sqlite3_stmt *statement = database_statement(&store->database, statements[i], error);
         if (!statement)
@@ -106,8 +115,9 @@ static enum status keep_line(struct store *store, const struct submission *submi
         bind_text(statement, 2, submission->job_id);
         BIND_INTEGERS(statement, 3, submission->index, submission->priority);
         bind_nonzero(statement, 5, clock_us_of_s(submission->deadline_s));
-        bind_blob(statement, 6, submission->record);
+        bind_blob(statement, 6, stored.bytes);
         bind_text(statement, 7, submission->custom_id);
+        bind_nonzero(statement, 8, stored.frame);
         status = database_run(&store->database, statement, error);
     }
     return status;
@@ -127,7 +137,7 @@ enum status store_replace_lines(struct store *store, struct text dataset,
         bool is_named = false;
         status = find_line(store, &submissions[i], &id, &is_named, error);
         if (status == STATUS_OK && id)
-            status = keep_line(store, &submissions[i], id, error);
+            status = keep_line(store, dataset, &submissions[i], id, error);
         else
             others[n_others++] = submissions[i];
         replacement->n_kept += status == STATUS_OK && id;
@@ -142,6 +152,7 @@ enum status store_replace_lines(struct store *store, struct text dataset,
 
 // Selects jobs of lines that were removed or changed: they have no job_index.
 #define GONE     "dataset = ?1 AND job_index IS NULL"
+#define WHOLE    "whole_record(record, frame, NULL, NULL)"
 #define ANSWERED GONE " AND status = 'done' AND request_hash IS NOT NULL"
 
 static enum status move_answers(struct store *store, struct text dataset, struct error *error)
@@ -187,11 +198,13 @@ static enum status check_is_same(struct store *store, struct text dataset, struc
     int64_t n_same;
     if (replacement->n_kept)
         return STATUS_OK;
-    sqlite3_stmt *select = database_statement(
-        &store->database,
-        "SELECT EXISTS (SELECT 1 FROM jobs JOIN records ON job = id WHERE " GONE " AND record IN"
-        " (SELECT record FROM jobs JOIN records ON job = id WHERE dataset = ?1 AND job_index IS NOT NULL))",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT EXISTS (SELECT 1 FROM jobs JOIN stored_records ON job = id WHERE " GONE
+                           " AND " WHOLE " IN"
+                           " (SELECT " WHOLE " FROM jobs JOIN stored_records ON job = id WHERE dataset = ?1"
+                           " AND job_index IS NOT NULL))",
+                           error);
     if (!select)
         return error->status;
     bind_text(select, 1, dataset);

@@ -17,7 +17,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 15,
+    STORE_VERSION = 16,
     STORE_VERSION_RELEASED = 14,     // the oldest that is opened: for writing it is changed to STORE_VERSION
     STORE_BUSY_MS = 10000,           // waiting time for a lock
     STORE_TURN_MS = 500,             // the same for a member of a Kafka group, whose main loop must not block
@@ -46,6 +46,16 @@ const char *store_path(const struct store *store);
 bool store_is_read_only(const struct store *store);
 // Sets how long a call waits for another process's lock before it returns STATUS_RETRY.
 void store_set_patience(struct store *store, int wait_ms);
+
+// ---- the file ----
+
+// Returns free pages to the file system, in short transactions, beside workers. A store from before version
+// 16 is rewritten as a whole once. STATUS_RETRY: a process holds the store; removed rows are overwritten by later
+// ones.
+enum status store_give_space_back(struct store *store, struct error *error) WARN_UNUSED;
+// Writes a copy of the store as it is now, also while workers run: one file without free pages, durable.
+// `path` must not exist, or be empty. STATUS_REFUSE: it cannot be written; the caller removes it.
+enum status store_copy(struct store *store, const char *path, struct error *error) WARN_UNUSED;
 
 // ---- workers ----
 
@@ -203,6 +213,20 @@ enum status store_collect(struct store *store, struct text dataset,
 
 // Marks the dataset as collected: its rows may be compacted from now on. If results are missing or the store
 // is read-only, does nothing and returns STATUS_OK.
+// A job of a dataset that may be unfinished.
+struct partial_job {
+    struct text record; // of its result; data NULL: there is none yet
+    struct text job_id, custom_id;
+    int64_t index; // as jobs.job_index; -1: none
+    bool is_row;   // index is a row of annotate's table (datasets.is_table)
+    bool is_running;
+};
+
+// Reads all jobs of the dataset, as store_collect does, with and without results. STATUS_REFUSE: there is none.
+enum status store_collect_part(struct store *store, struct text dataset,
+                               enum status (*receive)(void *context, const struct partial_job *job,
+                                                      struct error *error),
+                               void *context, struct error *error) WARN_UNUSED;
 enum status store_collected(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 
 // ---- datasets ----

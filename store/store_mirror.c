@@ -265,7 +265,7 @@ enum status store_mirror_last(struct store *store, struct text topic, int32_t pa
 enum status store_mirror_reset(struct store *store, struct error *error)
 {
     static const char *const steps[] = {
-        "DELETE FROM results WHERE job IN (SELECT id FROM jobs WHERE topic IS NOT NULL)",
+        "DELETE FROM stored_results WHERE job IN (SELECT id FROM jobs WHERE topic IS NOT NULL)",
         "DELETE FROM jobs WHERE topic IS NOT NULL",
         "DELETE FROM partitions",
         "DELETE FROM mirrored WHERE partition <> -1",

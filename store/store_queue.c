@@ -139,8 +139,9 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
-// Size of a queued job's record. SQLite reads only the beginning of the row to compute it.
-#define RECORD_BYTES "(SELECT length(record) FROM records WHERE records.job = queue.job)"
+// Size of a queued job's record. SQLite does not read the record itself to compute it.
+#define RECORD_BYTES                                                                                         \
+    "(SELECT length(record) + frame_bytes(frame) FROM stored_records r WHERE r.job = queue.job)"
 
 // Claims free jobs for this worker until their records have *bytes_left bytes: the most urgent jobs first, or
 // with `oldest` the oldest first. Adds them to `ids` and *n.
@@ -217,9 +218,9 @@ static enum status read_claimed(struct store *store, const int64_t *ids, size_t 
 {
     sqlite3_stmt *select = database_statement(
         &store->database,
-        "SELECT record, encoding, attempts, dataset, job_id, custom_id, job_index, submitted_at_us,"
+        "SELECT whole_record(record, frame, NULL, NULL), encoding, attempts, dataset, job_id, custom_id, job_index, submitted_at_us,"
         " crashes, jobs.id FROM json_each(?) AS list CROSS JOIN queue ON queue.job = list.value"
-        " CROSS JOIN records ON records.job = queue.job CROSS JOIN jobs ON jobs.id = queue.job",
+        " CROSS JOIN stored_records r ON r.job = queue.job CROSS JOIN jobs ON jobs.id = queue.job",
         error);
     if (!select)
         return error->status;
@@ -411,7 +412,8 @@ enum status store_collect(struct store *store, struct text dataset,
     sqlite3_stmt *select =
         known ? database_statement(
                     &store->database,
-                    "SELECT record FROM jobs JOIN results ON results.job = jobs.id WHERE dataset = ?"
+                    "SELECT whole_record(record, frame, job_id, custom_id) FROM jobs JOIN stored_results r"
+                    " ON r.job = jobs.id WHERE dataset = ?"
                     " ORDER BY job_index, id",
                     error)
               : NULL;
@@ -476,7 +478,10 @@ enum status store_answers_end(struct store *store, enum status status, struct er
 enum status store_answer(struct store *store, int64_t id, struct buffer *record, struct error *error)
 {
     sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT record FROM results WHERE job = ?", error);
+        database_statement(&store->database,
+                           "SELECT whole_record(record, frame, job_id, custom_id) FROM stored_results JOIN"
+                           " jobs ON jobs.id = job WHERE job = ?",
+                           error);
     if (!select)
         return error->status;
     bind_integer(select, 1, id);

@@ -66,17 +66,47 @@ static enum status first_id(struct store *store, int64_t *id, struct error *erro
                               : database_error(&store->database, "reading the last job's id", error);
 }
 
-static enum status insert_record(struct store *store, const struct submission *submission, int64_t id,
-                                 struct error *error)
+enum { SUBMIT_ROWS = 16 };
+
+// Records stay whole if one has another encoding than JSON.
+static enum status shrink_group(struct store *store, struct text dataset,
+                                const struct submission *submissions, size_t n, struct stored_record *stored,
+                                struct error *error)
 {
+    const struct frame_source source = {FRAME_OF_REQUESTS, dataset};
+    struct whole_record whole[SUBMIT_ROWS];
+    bool are_json = true;
+    for (size_t i = 0; i < n; i++) {
+        whole[i] = (struct whole_record){.record = submissions[i].record};
+        stored[i] = (struct stored_record){.bytes = submissions[i].record};
+        are_json = are_json && submissions[i].encoding == ENCODING_JSON;
+    }
+    return are_json ? frames_shrink(store, &source, whole, n, stored, error) : STATUS_OK;
+}
+
+enum status submission_shrink(struct store *store, struct text dataset, const struct submission *submission,
+                              struct stored_record *stored, struct error *error)
+{
+    return shrink_group(store, dataset, submission, 1, stored, error);
+}
+
+static enum status insert_record(struct store *store, struct text dataset,
+                                 const struct submission *submission, int64_t id, struct error *error)
+{
+    struct stored_record stored;
+    enum status status = submission_shrink(store, dataset, submission, &stored, error);
     sqlite3_stmt *record =
-        database_statement(&store->database, "INSERT INTO records (job, record, encoding) VALUES (?, ?, ?)",
-                           error);
+        status == STATUS_OK
+            ? database_statement(
+                  &store->database,
+                  "INSERT INTO stored_records (job, record, encoding, frame) VALUES (?, ?, ?, ?)", error)
+            : NULL;
     if (!record)
         return error->status;
     bind_integer(record, 1, id);
-    bind_blob(record, 2, submission->record);
+    bind_blob(record, 2, stored.bytes);
     bind_integer(record, 3, submission->encoding);
+    bind_nonzero(record, 4, stored.frame);
     return database_run(&store->database, record, error);
 }
 
@@ -136,12 +166,10 @@ static enum status submit_one(struct store *store, struct text dataset, const st
         return find_id(store, dataset, submission->job_id, id, error);
     *id = sqlite3_last_insert_rowid(database->sqlite);
     count_added(added, *id, 1);
-    return insert_record(store, submission, *id, error);
+    return insert_record(store, dataset, submission, *id, error);
 }
 
 // ---- several jobs per statement, which opens the table and its indexes once ----
-
-enum { SUBMIT_ROWS = 16 };
 
 #define FOUR_OF(row)    row ", " row ", " row ", " row
 #define SIXTEEN_OF(row) FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row) ", " FOUR_OF(row)
@@ -176,18 +204,27 @@ static enum status insert_jobs(struct store *store, struct text dataset,
     return status;
 }
 
-static enum status insert_records(struct store *store, const struct submission jobs[SUBMIT_ROWS],
-                                  const int64_t ids[SUBMIT_ROWS], struct error *error)
+static enum status insert_records(struct store *store, struct text dataset,
+                                  const struct submission jobs[SUBMIT_ROWS], const int64_t ids[SUBMIT_ROWS],
+                                  struct error *error)
 {
-    sqlite3_stmt *insert = database_statement(
-        &store->database,
-        "INSERT OR FAIL INTO records (job, record, encoding) VALUES " SIXTEEN_OF("(?, ?, ?)"), error);
+    struct stored_record stored[SUBMIT_ROWS];
+    enum status status = shrink_group(store, dataset, jobs, SUBMIT_ROWS, stored, error);
+    sqlite3_stmt *insert =
+        status == STATUS_OK
+            ? database_statement(
+                  &store->database,
+                  "INSERT OR FAIL INTO stored_records (job, record, encoding, frame) VALUES " SIXTEEN_OF(
+                      "(?, ?, ?, ?)"),
+                  error)
+            : NULL;
     if (!insert)
         return error->status;
-    for (int i = 0, parameter = 1; i < SUBMIT_ROWS; i++, parameter += 3) {
+    for (int i = 0, parameter = 1; i < SUBMIT_ROWS; i++, parameter += 4) {
         bind_integer(insert, parameter, ids[i]);
-        bind_blob(insert, parameter + 1, jobs[i].record);
+        bind_blob(insert, parameter + 1, stored[i].bytes);
         bind_integer(insert, parameter + 2, jobs[i].encoding);
+        bind_nonzero(insert, parameter + 3, stored[i].frame);
     }
     return database_run(&store->database, insert, error);
 }
@@ -202,7 +239,7 @@ static enum status separate_new(struct store *store, struct text dataset,
     for (int i = 0; status == STATUS_OK && i < SUBMIT_ROWS; i++) {
         status = find_id(store, dataset, jobs[i].job_id, &ids[i], error);
         if (status == STATUS_OK && ids[i] == first) {
-            status = insert_record(store, &jobs[i], ids[i], error);
+            status = insert_record(store, dataset, &jobs[i], ids[i], error);
             first++;
         }
     }
@@ -223,7 +260,7 @@ static enum status submit_rows(struct store *store, struct text dataset,
         return separate_new(store, dataset, jobs, first, ids, error);
     for (int i = 0; i < SUBMIT_ROWS; i++)
         ids[i] = first + i;
-    return insert_records(store, jobs, ids, error);
+    return insert_records(store, dataset, jobs, ids, error);
 }
 
 static enum status queue_added(struct store *store, int64_t first, struct error *error)
@@ -239,6 +276,21 @@ static enum status queue_added(struct store *store, int64_t first, struct error 
     return database_run(&store->database, queue, error);
 }
 
+// Finds frames for the jobs that will be submitted.
+static enum status prepare_frames(struct store *store, struct text dataset,
+                                  const struct submission *submissions, size_t n, struct error *error)
+{
+    const struct frame_source source = {FRAME_OF_REQUESTS, dataset};
+    struct whole_record samples[FRAME_SAMPLES];
+    for (size_t i = 0; n >= FRAME_SAMPLES && i < FRAME_SAMPLES; i++) {
+        const struct submission *submission = &submissions[i * (n - 1) / (FRAME_SAMPLES - 1)];
+        if (submission->encoding != ENCODING_JSON)
+            return STATUS_OK;
+        samples[i] = (struct whole_record){.record = submission->record};
+    }
+    return n >= FRAME_SAMPLES ? frames_prepare(store, &source, samples, error) : STATUS_OK;
+}
+
 enum status submit_jobs(struct store *store, struct text dataset, const struct submission *submissions,
                         size_t n, size_t *n_added, int64_t *ids, struct error *error)
 {
@@ -247,6 +299,8 @@ enum status submit_jobs(struct store *store, struct text dataset, const struct s
     enum status status = ensure_dataset(store, dataset, error);
     if (status == STATUS_OK)
         status = first_id(store, &added.next, error);
+    if (status == STATUS_OK)
+        status = prepare_frames(store, dataset, submissions, n, error);
     for (size_t i = 0, n_rows; status == STATUS_OK && i < n; i += n_rows) {
         int64_t some[SUBMIT_ROWS];
         n_rows = n - i < SUBMIT_ROWS || (added.next && !added.n) ? 1 : SUBMIT_ROWS;

@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { LOCK_PATH_BYTES = 4096 };
+enum { LOCK_PATH_BYTES = 4096, HOLD_TRIES = 50, HOLD_PAUSE_NS = 2 * 1000 * 1000 };
 
 static enum status lock_path(const struct store *store, char path[LOCK_PATH_BYTES], struct error *error)
 {
@@ -40,9 +41,48 @@ static enum status open_lock_file(struct store *store, int *fd, struct error *er
     return STATUS_OK;
 }
 
+// True if the path names the file that `fd` has open.
+static bool is_named(const char *path, int fd)
+{
+    struct stat named, held;
+    return stat(path, &named) == 0 && fstat(fd, &held) == 0 && named.st_ino == held.st_ino &&
+           named.st_dev == held.st_dev;
+}
+
+// The last process that closes the store removes the file, so one that holds no byte of it opens the new one.
 enum status workers_open_locks(struct store *store, struct error *error)
 {
-    return store->lock_fd >= 0 ? STATUS_OK : open_lock_file(store, &store->lock_fd, error);
+    char path[LOCK_PATH_BYTES];
+    enum status status = lock_path(store, path, error);
+    if (status == STATUS_OK && store->lock_fd >= 0 && !store->worker && !store->holds_dataset &&
+        !is_named(path, store->lock_fd)) {
+        close(store->lock_fd);
+        store->lock_fd = -1;
+    }
+    return status == STATUS_OK && store->lock_fd < 0 ? open_lock_file(store, &store->lock_fd, error) : status;
+}
+
+void workers_close_locks(struct store *store)
+{
+    char path[LOCK_PATH_BYTES];
+    struct error error;
+    struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int64_t is_used = 1;
+    if (store->lock_fd < 0)
+        return;
+    bool is_alone = !store->read_only && lock_path(store, path, &error) == STATUS_OK &&
+                    fcntl(store->lock_fd, F_OFD_SETLK, &all) == 0;
+    sqlite3_stmt *select =
+        is_alone
+            ? database_statement(&store->database,
+                                 "SELECT EXISTS (SELECT 1 FROM workers WHERE stopped_at_us IS NULL)", &error)
+            : NULL;
+    if (select &&
+        database_read_integer(&store->database, select, 1, &is_used, "closing", &error) == STATUS_OK &&
+        !is_used && is_named(path, store->lock_fd))
+        unlink(path);
+    close(store->lock_fd);
+    store->lock_fd = -1;
 }
 
 // Open file description locks belong to this store's descriptor, not to the process: two stores in one
@@ -61,8 +101,17 @@ static int64_t byte_of_dataset(struct text dataset)
 
 enum status workers_hold_dataset(struct store *store, struct text dataset, struct error *error)
 {
-    enum status status = workers_open_locks(store, error);
+    char path[LOCK_PATH_BYTES];
     struct flock lock = lock_of(byte_of_dataset(dataset), F_RDLCK);
+    enum status status = lock_path(store, path, error);
+    // A process that is removing the file holds all of its bytes for a moment.
+    for (int i = 0; i < HOLD_TRIES && status == STATUS_OK && !store->holds_dataset; i++) {
+        if (i > 0)
+            nanosleep(&(struct timespec){.tv_nsec = HOLD_PAUSE_NS}, NULL);
+        status = workers_open_locks(store, error);
+        store->holds_dataset = status == STATUS_OK && fcntl(store->lock_fd, F_OFD_SETLK, &lock) == 0 &&
+                               is_named(path, store->lock_fd);
+    }
     if (status == STATUS_OK && fcntl(store->lock_fd, F_OFD_SETLK, &lock) != 0)
         return error_set(error, STATUS_REFUSE, ERROR_STORE,
                          "%s-workers: locking the byte of dataset %.*s: %s", store->database.path,

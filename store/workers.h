@@ -22,6 +22,8 @@ enum status workers_hold_dataset(struct store *store, struct text dataset, struc
 // True if another process holds the dataset.
 bool workers_others_hold_dataset(const struct store *store, struct text dataset);
 enum status workers_open_locks(struct store *store, struct error *error) WARN_UNUSED;
+// Removes the lock file if no other process holds a byte of it and every worker has stopped.
+void workers_close_locks(struct store *store);
 // Deletes the progress of partitions that the worker no longer owns: those not in its last record, at
 // recorded_us. Keeps their counts of records deleted by retention. The new owner may have a store of its own.
 enum status workers_release_partitions(struct store *store, int64_t worker, int64_t recorded_us,

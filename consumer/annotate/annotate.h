@@ -76,7 +76,7 @@ struct annotate {
     struct table_source source;
     char **outputs; // [n_outputs] paths: -o, or with --split one for each file of the table
     size_t n_outputs;
-    char *store_path;
+    char *store_path, *temporary_folder; // of a store between two streams; NULL: the store stays
     struct store *store;
     struct table_reader *reader;
     struct question_list questions; // of --questions; n 0: without it
@@ -93,7 +93,10 @@ struct annotate {
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed
     struct annotate_rows rows;
-    bool knows_thoughts; // their lengths were seen, or a budget limits them
+    struct text_cut *cut; // --truncate-prompt; NULL: none
+    bool is_partial;      // rows without an answer are written too
+    int64_t n_open;       // of these, jobs
+    bool knows_thoughts;  // their lengths were seen, or a budget limits them
 };
 
 // Checks that the answers' constraint compiles and that the model has a chat template; keeps neither
@@ -168,7 +171,7 @@ enum table_format annotate_output_format(const struct annotate *annotate);
 // Checks, before anything is computed, that the output can be written and that its format allows these
 // columns.
 enum status annotate_check_output(const struct annotate *annotate, struct error *error) WARN_UNUSED;
-// Writes all rows with their answers. STATUS_RETRY: some rows have no answer yet. STATUS_REJECT,
+// Writes all rows with their answers. STATUS_RETRY: some rows have no answer yet, and is_partial is not set. STATUS_REJECT,
 // ERROR_JOBS_FAILED: the table is written, but some rows failed.
 enum status annotate_collect(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Reads and decodes the results of the map's next row into annotate->row.votes, and takes the row's answers

@@ -20,10 +20,26 @@ void annotate_destroy_votes(struct annotate *annotate)
     }
 }
 
+// A job that is not finished, in a table that is written as it is.
+static enum status open_vote(struct annotate *annotate, int64_t id, struct job **vote, struct error *error)
+{
+    struct error reason;
+    *vote = job_create();
+    if (!*vote)
+        return error_memory(error, STATUS_RETRY, "reading an answer");
+    (void)error_set(&reason, STATUS_RETRY, ERROR_STORE, "no answer yet: the run was stopped");
+    job_fail(*vote, &reason);
+    (*vote)->source.offset = id;
+    annotate->n_open++;
+    return STATUS_OK;
+}
+
 static enum status read_vote(struct annotate *annotate, int64_t id, struct buffer *record, struct job **vote,
                              struct error *error)
 {
     enum status status = store_answer(annotate->store, id, record, error);
+    if (status == STATUS_OK && !record->size && annotate->is_partial)
+        return open_vote(annotate, id, vote, error);
     if (status == STATUS_OK && !record->size)
         return error_set(error, STATUS_RETRY, ERROR_STORE, "a row has no answer yet");
     *vote = status == STATUS_OK ? job_create() : NULL;
@@ -82,6 +98,7 @@ struct collecting {
     struct buffer record;
     struct label_counts labels;
     int64_t n_written, n_failed;
+    int64_t n_unfinished;                   // rows whose jobs are not all finished
     int64_t n_cut, n_cancelled, n_may_pass; // of n_failed
     int64_t n_limited;                      // answers, free texts, that max_tokens ended
     struct buffer reason;                   // message of the first failed row that was not cut
@@ -228,6 +245,7 @@ static enum status collect_row(struct collecting *collecting, const struct table
     struct annotate *annotate = collecting->annotate;
     const struct answer_columns *columns = &annotate->columns;
     bool is_left_out;
+    int64_t n_open = annotate->n_open;
     enum status status = annotate_take_answers(annotate, &collecting->record, &is_left_out, error);
     if (status != STATUS_OK || is_left_out)
         return status;
@@ -237,12 +255,15 @@ static enum status collect_row(struct collecting *collecting, const struct table
         status = count_duplicates(collecting, error);
     if (status == STATUS_OK)
         label_counts_add(&collecting->labels, annotate->answers, annotate->n_questions);
-    if (status == STATUS_OK)
+    bool is_open = annotate->n_open > n_open;
+    if (status == STATUS_OK && !is_open)
         annotate_evaluate(annotate, row);
-    keep_reason(collecting, row);
+    if (!is_open)
+        keep_reason(collecting, row);
     count_warnings(collecting, row);
     collecting->n_written++;
-    if (columns->n_failed)
+    collecting->n_unfinished += is_open;
+    if (columns->n_failed && !is_open)
         count_failed(collecting);
     collecting->n_limited += columns->is_limited;
     annotate_destroy_votes(annotate);
@@ -393,7 +414,8 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         log_write(LOG_INFO, "%lld row%s in %s, %lld of them without an answer; jobs and figures in %s",
                   (long long)collecting.n_written, collecting.n_written == 1 ? "" : "s",
-                  annotate->settings->output.file, (long long)collecting.n_failed, annotate->store_path);
+                  annotate->settings->output.file, (long long)(collecting.n_failed + collecting.n_unfinished),
+                  annotate->temporary_folder ? "a temporary store" : annotate->store_path);
     if (status == STATUS_OK && collecting.n_failed)
         status = report_failed(&collecting, error);
     if (annotate->gold.status != STATUS_OK && (status == STATUS_OK || status == STATUS_REJECT))

@@ -2,6 +2,7 @@
 
 #include "consumer/annotate/row_requests.h"
 #include "consumer/observe/log.h"
+#include "consumer/worker/text_cut.h"
 #include "schemas/base/digest.h"
 
 #include <stdio.h>
@@ -355,6 +356,15 @@ static void warn_of_empty(const struct annotate *annotate)
                   : "computed nevertheless (--skip-empty leaves them out)");
 }
 
+static void warn_of_cut(const struct annotate *annotate)
+{
+    int64_t n = annotate->cut ? text_cut_take_count(annotate->cut) / (int64_t)annotate->n_questions : 0;
+    if (n)
+        log_write(LOG_WARNING, "%s: %lld row%s cut to %lld tokens (--truncate-prompt)",
+                  table_reader_name(annotate->reader), (long long)n, n == 1 ? " is" : "s are",
+                  (long long)annotate->settings->annotate.prompt.truncate);
+}
+
 static int64_t count_left_out(const struct annotate *annotate)
 {
     return annotate->rows.n_bad +
@@ -383,6 +393,8 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
         return error_memory(error, STATUS_REFUSE, "queueing rows");
     group->annotate = annotate;
     group->reorders = annotate->settings->annotate.reorder;
+    if (annotate->cut)
+        (void)text_cut_take_count(annotate->cut); // an earlier pass has cut the same rows
     enum status status = store_dataset_begin(annotate->store, annotate->dataset, &mark, error);
     if (status == STATUS_OK && mark.n_lines)
         status =
@@ -399,6 +411,7 @@ enum status annotate_submit(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = store_dataset_complete(annotate->store, annotate->dataset, error);
     warn_of_empty(annotate);
+    warn_of_cut(annotate);
     if (status == STATUS_OK && count_left_out(annotate) && !annotate->jobs.n)
         status = refuse_all_bad(annotate, error);
     if (annotate->rows.n_bad)

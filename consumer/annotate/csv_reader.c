@@ -348,7 +348,8 @@ enum status csv_reader_next(struct csv_reader *reader, size_t *n_fields, struct 
     clear_record(reader);
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !reader->record.is_complete) {
-        bool is_start = reader->line == 1 && reader->line_bytes == 0 && reader->begin == 0;
+        bool is_start = reader->line == 1 + reader->source->n_lines_skipped && reader->line_bytes == 0 &&
+                        reader->begin == 0;
         if (needs_more(reader)) {
             status = fill_bytes(reader, error);
             if (status == STATUS_OK && is_start)
@@ -379,7 +380,7 @@ enum status csv_reader_rewind(struct csv_reader *reader, struct error *error)
 {
     reader->begin = reader->end = 0;
     reader->at_end = false;
-    reader->line = 1;
+    reader->line = 1 + reader->source->n_lines_skipped;
     reader->line_bytes = 0;
     clear_record(reader);
     return input_source_rewind(reader->source, error);

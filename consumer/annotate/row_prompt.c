@@ -118,6 +118,11 @@ static void check_mention(void *context, const struct template_mention *mention)
                                   mention->line, (int)mention->printed.size, mention->printed.data);
 }
 
+bool row_prompt_is_text(const char *prompt)
+{
+    return prompt && (strstr(prompt, "{{") || strstr(prompt, "{%"));
+}
+
 // path: where the text is from, for errors.
 static enum status parse_template(struct row_prompt *prompt, const char *path, struct text text,
                                   struct template **template, struct error *error)
@@ -143,6 +148,8 @@ static enum status open_template(struct row_prompt *prompt, const char *path, st
     struct buffer source = {0};
     if (!path)
         return STATUS_OK;
+    if (template == &prompt->prompt && row_prompt_is_text(path))
+        return parse_template(prompt, "--prompt", text_from_string(path), template, error);
     enum status status = file_read_text(path, PROMPT_FILE_BYTES_MAX, &source, error);
     struct text text = {source.data ? source.data : "", source.size};
     if (status == STATUS_OK)
@@ -586,6 +593,8 @@ enum status row_prompt_render(struct row_prompt *prompt, const struct table_row 
     }
     if (status == STATUS_OK)
         status = render_template(prompt, prompt->messages ? prompt->messages : prompt->prompt, error);
+    if (status == STATUS_OK && prompt->cut && !prompt->messages)
+        status = prompt->cut(prompt->cut_context, &prompt->text, error);
     if (status == STATUS_OK && prompt->question) {
         buffer_add_string(&prompt->text, "\n\n");
         status = render_template(prompt, prompt->question, error);

@@ -11,7 +11,8 @@
 enum { PROMPT_FILE_BYTES_MAX = 1 << 20, ROW_PROMPT_PARAMETERS_MAX = 10 };
 
 struct row_prompt_options {
-    const char *prompt, *system;           // template files; system may be NULL
+    const char *prompt;                    // template, or its file (row_prompt_is_text)
+    const char *system;                    // template file; NULL: none
     const char *messages;                  // instead of these: template file of JSON lines, one message each
     const char *parameters;                // file with an object of OpenAI's parameters; NULL: none
     const char *schema;                    // file with a JSON Schema; NULL: none
@@ -64,10 +65,15 @@ struct row_prompt {
     bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
+    // Shortens the rendered row (--truncate-prompt); NULL: it stays whole. Set by the caller.
+    enum status (*cut)(void *context, struct buffer *text, struct error *error);
+    void *cut_context;
     struct buffer text;        // being rendered
     struct text_spans content; // parts of `text` from the table; only with --messages
 };
 
+// True if --prompt is the template itself: it has {{ or {%. Else it is a file's name.
+bool row_prompt_is_text(const char *prompt);
 // Reads and checks the files. STATUS_REFUSE also if a template reads an unknown column (the error has the
 // line and the nearest column) or fails for every row (template_find_refusal), or if a parameter is not one of
 // a job.

@@ -46,7 +46,9 @@ struct table_source {
     bool no_header;            // CSV and TSV: columns are column1, column2, ..
     bool no_quotes;            // TSV: a quote is an ordinary character (IANA text/tab-separated-values)
     const char *table, *query; // SQLite: one of them
-    bool skips_bad_rows;       // JSON lines: the first line may be bad
+    const char *encoding;      // text formats (input_text)
+    int64_t skip_lines;
+    bool skips_bad_rows; // JSON lines: the first line may be bad
 };
 
 // From the end of a name: .csv .tsv .tab .jsonl .ndjson .parquet .db .sqlite .sqlite3 .csv.gz .tsv.gz

@@ -18,6 +18,7 @@ struct table_reader {
     // text formats
     bool is_open;
     struct input_source source;
+    const char *encoding_fits; // not NULL: the file is not UTF-8
     struct csv_reader *csv;
     struct text header; // the first line's record
     struct input_lines lines;
@@ -37,6 +38,8 @@ struct table_reader {
     struct parquet_inputs inputs; // Parquet
     struct parquet_file *parquet;
 };
+
+enum { TABLE_NAME_SHOWN_BYTES = 256 };
 
 static enum status refuse_memory(const struct table_reader *reader, struct error *error)
 {
@@ -83,11 +86,14 @@ static enum status add_column(struct table_reader *reader, struct text name, str
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: more than %d columns", file,
                          TABLE_COLUMNS_MAX);
     if (!utf8_valid(name.data, name.size))
-        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: the name of column %zu is not UTF-8", file,
-                         n + 1);
-    if (name.size && memchr(name.data, 0, name.size))
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                         "%s: the name of column %zu has a NUL: expected UTF-8, is it UTF-16?", file, n + 1);
+                         "%s: the name of column %zu is not UTF-8: give --encoding %s", file, n + 1,
+                         reader->encoding_fits ? reader->encoding_fits : "NAME");
+    if (name.size && memchr(name.data, 0, name.size))
+        return error_set(
+            error, STATUS_REFUSE, ERROR_FILE,
+            "%s: the name of column %zu has a NUL: expected UTF-8, is it UTF-16 (--encoding utf-16)?", file,
+            n + 1);
     size_t other = table_columns_find(&reader->columns, name);
     if (other < n)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: two columns are named \"%.*s\": %zu and %zu",
@@ -268,6 +274,15 @@ static enum status open_unquoted(struct table_reader *reader, struct error *erro
 
 // ---- JSON lines ----
 
+static enum status reject_text(const struct table_reader *reader, struct table_row *row, const char *where,
+                               struct error *error)
+{
+    char what[TABLE_NAME_SHOWN_BYTES + 96];
+    snprintf(what, sizeof what, "%s holds text that is not UTF-8: give --encoding %s", where,
+             reader->encoding_fits);
+    return reject_row(reader, row, what, error);
+}
+
 static enum status decode_line(struct table_reader *reader, struct text line, struct value *object,
                                struct table_row *row, struct error *error)
 {
@@ -279,6 +294,8 @@ static enum status decode_line(struct table_reader *reader, struct text line, st
     enum status status = json_decode_spelled(line, &reader->line_arena, object, &fault);
     if (status == STATUS_RETRY) // not the row's fault
         return refuse_memory(reader, error);
+    if (status != STATUS_OK && reader->encoding_fits && !utf8_valid(line.data, line.size))
+        return reject_text(reader, row, "the line", error);
     if (status != STATUS_OK)
         return reject_row(reader, row, fault.text, error);
     return object->kind == VALUE_OBJECT ? STATUS_OK
@@ -579,6 +596,17 @@ const struct table_reader *table_reader_part(const struct table_reader *reader, 
 
 // ---- all of them ----
 
+// Refuses text in UTF-16, which cannot be divided into rows.
+static enum status refuse_encoding(const struct table_reader *reader, struct error *error)
+{
+    const char *fits = reader->encoding_fits;
+    if (!fits || strncmp(fits, "utf-16", 6) != 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                     "%s: expected UTF-8, got other text: give --encoding %s", table_reader_name(reader),
+                     fits);
+}
+
 static enum status open_format(struct table_reader *reader, struct error *error)
 {
     size_t n_more = reader->wanted.n_paths ? reader->wanted.n_paths - 1 : 0;
@@ -595,6 +623,14 @@ static enum status open_format(struct table_reader *reader, struct error *error)
         return open_parquet(reader, error);
     enum status status = input_source_open(&reader->source, reader->wanted.path, error);
     reader->is_open = status == STATUS_OK;
+    if (status == STATUS_OK)
+        status = input_source_decode(&reader->source,
+                                     &(struct input_text){reader->wanted.encoding, reader->wanted.skip_lines},
+                                     error);
+    if (status == STATUS_OK)
+        status = input_source_guess(&reader->source, &reader->encoding_fits, error);
+    if (status == STATUS_OK)
+        status = refuse_encoding(reader, error);
     if (status != STATUS_OK)
         return status;
     if (reader->wanted.format == TABLE_JSONL)
@@ -673,6 +709,31 @@ enum status table_reader_next(struct table_reader *reader, struct table_row *row
     if (status == STATUS_OK && row->fields)
         row->number = ++reader->n_rows;
     return status;
+}
+
+enum status table_reader_check_text(struct table_reader *reader, const bool *is_read, struct error *error)
+{
+    struct table_row row = {0};
+    enum status status = STATUS_OK;
+    if (!reader->encoding_fits)
+        return STATUS_OK;
+    do {
+        status = table_reader_next(reader, &row, error);
+        bool is_bad = status == STATUS_REJECT; // reported when it is read for its request
+        for (size_t i = 0; status == STATUS_OK && row.fields && i < reader->columns.n; i++)
+            if (is_read[i] && row.fields[i].kind == VALUE_STRING &&
+                !utf8_valid(row.fields[i].text.data, row.fields[i].text.size)) {
+                struct text name = reader->columns.names[i];
+                char where[TABLE_NAME_SHOWN_BYTES + 16];
+                snprintf(where, sizeof where, "column \"%.*s\"",
+                         (int)(name.size < TABLE_NAME_SHOWN_BYTES ? name.size : TABLE_NAME_SHOWN_BYTES),
+                         name.data);
+                return reject_text(reader, &row, where, error);
+            }
+        if (!is_bad && (status != STATUS_OK || !row.fields))
+            break;
+    } while (true);
+    return status == STATUS_OK ? table_reader_rewind(reader, error) : status;
 }
 
 enum status table_reader_rewind(struct table_reader *reader, struct error *error)

@@ -45,6 +45,10 @@ const char *table_reader_unread(const struct table_reader *reader, size_t column
 // The table's Parquet files; *n 0: it has another format.
 const struct parquet_input *table_reader_parquet(const struct table_reader *reader, size_t *n);
 
+// STATUS_REJECT: one of these columns ([columns.n]) of a text table has text that is not UTF-8; the error names the
+// place and the encoding that fits. Returns to the first row.
+enum status table_reader_check_text(struct table_reader *reader, const bool *is_read,
+                                    struct error *error) WARN_UNUSED;
 // Reads the next row; row->fields NULL: the end. STATUS_REJECT: a bad row; the error names its place, and the
 // next call continues after it.
 enum status table_reader_next(struct table_reader *reader, struct table_row *row,

@@ -6,11 +6,13 @@
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
 #include "consumer/command/files/input_source.h"
+#include "consumer/command/files/named_store.h"
 #include "consumer/command/files/own_output.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/closing.h"
 #include "consumer/worker/progress_line.h"
 #include "consumer/worker/service.h"
+#include "consumer/worker/text_cut.h"
 #include "schemas/base/file.h"
 #include "store/outputs.h"
 #include "store/table_insert.h"
@@ -71,7 +73,8 @@ static enum status check_answers(const struct settings *settings, struct error *
             error, "--retry-failed and --force-new work on the embedded queue alone: over Kafka give another "
                    "--dataset");
     bool lacks_model = !settings->model.path && (!is_fleets || settings->annotate.estimate.wanted);
-    bool lacks_output = !settings->output.file && !settings->annotate.estimate.wanted;
+    bool lacks_output =
+        !settings->output.file && !settings->annotate.estimate.wanted && !settings->annotate.estimate.n_rows;
     if (lacks_model || lacks_output)
         return options_refuse_missing(&settings->line, lacks_model ? "--model MODEL" : NULL,
                                       !lacks_output                    ? NULL
@@ -82,6 +85,12 @@ static enum status check_answers(const struct settings *settings, struct error *
         return refuse_options(error, "--prompt or --messages, not both");
     if (!settings->annotate.prompt.file && !settings->annotate.prompt.messages)
         return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
+    if (settings->annotate.prompt.truncate && settings->annotate.prompt.messages)
+        return refuse_options(error, "--truncate-prompt needs --prompt: of --messages no part is the row");
+    if (settings->annotate.prompt.truncate && !settings->model.path)
+        return refuse_options(error, "--truncate-prompt counts tokens: give --model too");
+    if (settings->embed.truncate && !settings->annotate.prompt.truncate)
+        return refuse_options(error, "--truncate needs --truncate-prompt N");
     if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
         return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
     if (settings->annotate.schema && settings->grammar.choices)
@@ -179,6 +188,12 @@ static enum status open_reader(struct annotate *annotate, struct error *error)
                      fault.text);
 }
 
+static const char *prompt_name(const struct settings *settings)
+{
+    const char *prompt = settings->annotate.prompt.file;
+    return row_prompt_is_text(prompt) ? "--prompt" : prompt ? prompt : settings->annotate.prompt.messages;
+}
+
 static void warn_of_table(const struct annotate *annotate)
 {
     if (table_reader_columns(annotate->reader)->n == 0)
@@ -186,8 +201,7 @@ static void warn_of_table(const struct annotate *annotate)
                   table_reader_name(annotate->reader));
     else if (!annotate->prompts[0].read.n_mentioned && !annotate->prompts[0].read.all)
         log_write(LOG_WARNING, "%s reads no column of the table: all rows ask the same",
-                  annotate->settings->annotate.prompt.file ? annotate->settings->annotate.prompt.file
-                                                           : annotate->settings->annotate.prompt.messages);
+                  prompt_name(annotate->settings));
 }
 
 static enum status choose_delimiter(struct table_source *source, const char *given, struct error *error)
@@ -216,9 +230,9 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
     const struct settings *settings = annotate->settings;
     if (settings->annotate.estimate.wanted)
         return STATUS_OK; // --estimate needs no store
-    bool beside_input = file_is_stream(settings->output.file);
+    bool beside_input = !settings->output.file || file_is_stream(settings->output.file);
     if (!settings->store && beside_input && file_is_stream(annotate->source.path))
-        return refuse_options(error, "between two pipes there is no name for the store: give --store FILE");
+        return temporary_store_create("annotate", &annotate->temporary_folder, &annotate->store_path, error);
     const char *beside = beside_input ? annotate->source.path : settings->output.file;
     size_t size = beside ? strlen(beside) : 0;
     size -= size > 1 && beside[size - 1] == '/'; // --split: a folder
@@ -237,8 +251,10 @@ static enum status check_files(const struct annotate *annotate, struct error *er
     const struct settings *settings = annotate->settings;
     bool into_database = settings->annotate.output.into != NULL;
     bool is_split = settings->annotate.output.is_split;
+    const char *prompt =
+        row_prompt_is_text(settings->annotate.prompt.file) ? NULL : settings->annotate.prompt.file;
     const struct file_use uses[] = {{"the table", annotate->source.path, false},
-                                    {"--prompt", settings->annotate.prompt.file, false},
+                                    {"--prompt", prompt, false},
                                     {"--system", settings->annotate.prompt.system, false},
                                     {"--messages", settings->annotate.prompt.messages, false},
                                     {"--parameters", settings->annotate.prompt.parameters, false},
@@ -269,6 +285,11 @@ static enum status check_files(const struct annotate *annotate, struct error *er
         status = file_check_uses(pair, 2, error);
     }
     return status;
+}
+
+static enum status cut_row(void *context, struct buffer *text, struct error *error)
+{
+    return text_cut_apply(context, text, error);
 }
 
 static enum status allocate_row(struct annotate *annotate, struct error *error)
@@ -330,6 +351,20 @@ static struct row_prompt_options prompt_options(const struct annotate *annotate,
         .scores_choices = settings->annotate.output.probabilities};
 }
 
+static enum status open_cut(struct annotate *annotate, struct error *error)
+{
+    const struct settings *settings = annotate->settings;
+    int64_t n_tokens = settings->annotate.prompt.truncate;
+    if (!n_tokens)
+        return STATUS_OK;
+    enum status status = text_cut_open(&annotate->cut, settings, n_tokens, settings->embed.truncate, error);
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++) {
+        annotate->prompts[i].cut = cut_row;
+        annotate->prompts[i].cut_context = annotate->cut;
+    }
+    return status;
+}
+
 static enum status open_prompts(struct annotate *annotate, struct error *error)
 {
     char max_tokens[INTEGER_TEXT_BYTES];
@@ -347,7 +382,7 @@ static enum status open_prompts(struct annotate *annotate, struct error *error)
             row_columns_add(&annotate->prompts[0].read, &prompt->read,
                             table_reader_columns(annotate->reader)->n);
     }
-    return status;
+    return status == STATUS_OK ? open_cut(annotate, error) : status;
 }
 
 static enum status open_answer(struct annotate *annotate, size_t question, struct error *error)
@@ -395,6 +430,15 @@ static enum status open_answers(struct annotate *annotate, struct error *error)
                : status;
 }
 
+static enum status check_text(struct annotate *annotate, struct error *error)
+{
+    enum status status = table_reader_check_text(annotate->reader, annotate->prompts[0].read.is_used, error);
+    struct error fault = *error;
+    return status != STATUS_REJECT ? status
+                                   : error_set(error, STATUS_REFUSE, fault.code,
+                                               "%s (--skip-bad-rows leaves such rows out)", fault.text);
+}
+
 static enum status open_all(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
@@ -411,6 +455,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = open_reader(annotate, error);
     if (status == STATUS_OK)
         status = open_prompts(annotate, error);
+    if (status == STATUS_OK && !settings->annotate.input.skip_bad_rows)
+        status = check_text(annotate, error);
     if (status == STATUS_OK)
         warn_of_table(annotate);
     if (status == STATUS_OK)
@@ -471,7 +517,11 @@ static void close_all(struct annotate *annotate)
     job_set_finish(&annotate->jobs);
     output_file_close(&annotate->errors);
     request_count_finish(&annotate->count);
+    text_cut_close(annotate->cut);
     free(annotate->chosen.rows);
+    if (annotate->temporary_folder)
+        temporary_store_remove(annotate->temporary_folder);
+    free(annotate->temporary_folder);
     free(annotate->store_path);
 }
 
@@ -524,10 +574,27 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
     status = count_finished(annotate, &line, error);
     if (status == STATUS_OK && line.n_before < line.n_total)
         return error_set(error, STATUS_RETRY, ERROR_STORE,
-                         "stopped: %lld of %lld requests are answered and"
-                         " kept in %s; the same command continues from here",
+                         annotate->temporary_folder
+                             ? "stopped: %lld of %lld requests are answered (--store FILE keeps them)"
+                             : "stopped: %lld of %lld requests are answered and kept in %s; the same command"
+                               " continues from here",
                          (long long)line.n_before, (long long)line.n_total, annotate->store_path);
     return status;
+}
+
+// Writes the table as it is after the run was stopped, whose error stays the command's.
+static enum status write_part(struct annotate *annotate, struct error *error)
+{
+    struct error fault;
+    const char *output = annotate->settings->output.file;
+    if (!output || !annotate->settings->annotate.output.partial || error->status != STATUS_RETRY)
+        return error->status;
+    annotate->is_partial = true;
+    enum status status = annotate_collect(annotate, &fault);
+    if (status == STATUS_OK || status == STATUS_REJECT)
+        return error->status;
+    log_write(LOG_ERROR, "%s: the rows so far are not written: %s", output, fault.text);
+    return error->status;
 }
 
 static enum status annotate_table(struct annotate *annotate, struct error *error)
@@ -546,7 +613,7 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
         status = annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error)
                                                    : run_worker(annotate, error);
     if (status != STATUS_OK)
-        return status;
+        return is_sample ? status : write_part(annotate, error);
     annotate_warn_of_thoughts(annotate, 1);
     return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);
 }
@@ -574,7 +641,9 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                            .no_quotes = settings->annotate.input.no_quotes,
                                            .skips_bad_rows = settings->annotate.input.skip_bad_rows,
                                            .table = settings->annotate.input.table,
-                                           .query = settings->annotate.input.sql},
+                                           .query = settings->annotate.input.sql,
+                                           .encoding = settings->annotate.input.encoding,
+                                           .skip_lines = settings->annotate.input.skip_lines},
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
     enum status status = check_answers(settings, error);

@@ -16,6 +16,15 @@ static enum status collect_record(void *context, struct text record, struct erro
     return output_add(context, record, error);
 }
 
+static enum status collect_any(void *context, const struct partial_job *job, struct error *error)
+{
+    struct output *output = context;
+    output->row = job->is_row && job->index > 0 ? job->index : 0;
+    return job->record.data ? output_add(output, job->record, error)
+                            : output_add_open(output, job->job_id, job->custom_id,
+                                              job->is_running ? "running" : "queued", error);
+}
+
 // Refuses a dataset with missing results, or with a fault that `more` describes. With --force it only warns.
 static enum status refuse_part(const struct settings *settings, int64_t n_results, int64_t n_expected,
                                struct text more, const char *advice, struct error *error)
@@ -38,8 +47,11 @@ static enum status collect_from_store(struct output *output, const struct settin
     struct store *store = NULL;
     struct text dataset = text_from_string(settings->dataset);
     int64_t n_missing = 0;
+    bool is_partial = settings->annotate.output.partial;
     enum status status = named_store_open_to_read(&store, settings, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && is_partial)
+        status = store_collect_part(store, dataset, collect_any, output, error);
+    else if (status == STATUS_OK)
         status = store_collect(store, dataset, collect_record, output, &n_missing, error);
     if (status == STATUS_OK && n_missing)
         status =
@@ -140,6 +152,10 @@ enum status command_collect(const struct settings *settings, struct error *error
     if (!settings->dataset || !settings->output.file)
         return options_refuse_missing(&settings->line, settings->dataset ? NULL : "--dataset NAME",
                                       settings->output.file ? NULL : "-o OUT.jsonl", error);
+    if (settings->annotate.output.partial && settings->kafka.brokers)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf collect: --partial reads a store: over Kafka --force writes the results that exist");
     const char *store = settings->kafka.brokers ? NULL : named_store_path(settings);
     const struct file_use uses[] = {{"--store", store, true, true},
                                     {"-o", settings->output.file, true},
@@ -153,9 +169,12 @@ enum status command_collect(const struct settings *settings, struct error *error
         return status;
     status = settings->kafka.brokers ? collect_from_topics(&output, settings, error)
                                      : collect_from_store(&output, settings, error);
+    char open[64] = "";
+    if (output.n_open)
+        snprintf(open, sizeof open, "; %lld jobs are not finished", (long long)output.n_open);
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: %lld answers, %lld of them errors", settings->dataset,
-                  (long long)output.n_results, (long long)output.n_failed);
+        log_write(LOG_INFO, "dataset %s: %lld answers, %lld of them errors%s", settings->dataset,
+                  (long long)output.n_results, (long long)output.n_failed, open);
     output_close(&output);
     return status;
 }

@@ -115,9 +115,14 @@ static enum status delete_dataset(struct store *store, const struct settings *se
 {
     enum status status =
         store_dataset_delete(store, text_from_string(name_of(settings)), settings->output.force, error);
-    if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s is deleted", name_of(settings));
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    log_write(LOG_INFO, "dataset %s is deleted", name_of(settings));
+    status = store_give_space_back(store, error);
+    if (status != STATUS_RETRY)
+        return status;
+    log_write(LOG_WARNING, "%s; the store uses its space again", error->text);
+    return STATUS_OK;
 }
 
 static enum status rename_to(struct store *store, const struct settings *settings, struct error *error)

@@ -397,7 +397,10 @@ static enum status embed_stream(const struct settings *settings, struct error *e
     if (status == STATUS_OK)
         status = output_part_open(&embed.output, settings->output.file ? settings->output.file : "-", error);
     if (status == STATUS_OK)
-        status = embed_input_open(&embed.input, settings->tool.plain_text, error);
+        status = embed_input_open(&embed.input, settings->tool.plain_text,
+                                  &(struct input_text){settings->annotate.input.encoding,
+                                                       settings->annotate.input.skip_lines},
+                                  error);
     if (status == STATUS_OK)
         status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)

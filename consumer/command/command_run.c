@@ -7,6 +7,7 @@
 #include "consumer/command/files/input_queue.h"
 #include "consumer/observe/log.h"
 #include "consumer/command/files/output.h"
+#include "consumer/command/files/named_store.h"
 #include "consumer/command/files/own_output.h"
 #include "consumer/worker/progress_line.h"
 #include "consumer/worker/runtime.h"
@@ -178,12 +179,7 @@ static enum status choose_store(struct run_command *run, struct error *error)
     if (settings->store) {
         length = asprintf(&run->store_path, "%s", settings->store);
     } else if (beside_input && file_is_stream(input)) {
-        if (asprintf(&run->temporary_folder, "%s/sheaf-run-XXXXXX", file_temporary_folder()) < 0)
-            run->temporary_folder = NULL;
-        else if (!mkdtemp(run->temporary_folder))
-            return error_set(error, STATUS_REFUSE, ERROR_FILE, "a folder in %s: %s", file_temporary_folder(),
-                             strerror(errno));
-        length = run->temporary_folder ? asprintf(&run->store_path, "%s/run.db", run->temporary_folder) : -1;
+        return temporary_store_create("run", &run->temporary_folder, &run->store_path, error);
     } else {
         length = asprintf(&run->store_path, "%s.db", beside_input ? input : settings->output.file);
     }
@@ -191,18 +187,6 @@ static enum status choose_store(struct run_command *run, struct error *error)
         return STATUS_OK;
     run->store_path = NULL;
     return error_memory(error, STATUS_REFUSE, "sheaf run");
-}
-
-static void remove_temporary(const struct run_command *run)
-{
-    static const char *const names[] = {"run.db", "run.db-wal", "run.db-shm", "run.db-workers"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/%s", run->temporary_folder, names[i]);
-        unlink(path);
-    }
-    if (rmdir(run->temporary_folder) != 0)
-        log_write(LOG_WARNING, "%s: %s", run->temporary_folder, strerror(errno));
 }
 
 static enum status check_files(const struct run_command *run, struct error *error)
@@ -250,7 +234,7 @@ enum status command_run(const struct settings *settings, struct error *error)
     store_close(run.store);
     closing_end(&closing);
     if (run.temporary_folder)
-        remove_temporary(&run);
+        temporary_store_remove(run.temporary_folder);
     free(run.temporary_folder);
     free(run.store_path);
     return status;

@@ -85,7 +85,9 @@ static enum status choose_source(struct embed_table *table, const char *path, st
                                     .no_header = settings->annotate.input.no_header,
                                     .no_quotes = settings->annotate.input.no_quotes,
                                     .table = settings->annotate.input.table,
-                                    .query = settings->annotate.input.sql};
+                                    .query = settings->annotate.input.sql,
+                                    .encoding = settings->annotate.input.encoding,
+                                    .skip_lines = settings->annotate.input.skip_lines};
     if (format && !table_format_parse(format, &source->format))
         return refuse_usage(error, "--input-format: expected csv, tsv, jsonl or sqlite");
     if (source->table && source->query)

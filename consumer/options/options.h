@@ -160,15 +160,17 @@ struct tool_options {
 struct annotate_options {
     struct {
         char *file, *system, *messages, *parameters;
+        int64_t truncate; // tokens of a rendered row; 0: whole
         bool same_draws;
     } prompt;
     struct {
-        char *delimiter, *table, *sql, *format;
+        char *delimiter, *table, *sql, *format, *encoding;
+        int64_t skip_lines;
         bool no_header, no_quotes, skip_bad_rows, skip_empty;
     } input;
     struct {
         char *format, *into, *prefix, *thoughts;
-        bool figures, probabilities, is_split;
+        bool figures, probabilities, is_split, partial;
     } output;
     struct {
         bool wanted;

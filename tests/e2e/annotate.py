@@ -1048,7 +1048,8 @@ def failed_rows_are_asked_again(test):
     assert "1 of all 2 requests are answered" in done.err, done
     assert "--retry-failed" not in done.err and "--max-tokens" not in done.err, done  # it is longer than the context
     with sqlite3.connect(test.path("out.csv.db")) as store:  # the answer of a worker that failed
-        store.execute("UPDATE results SET record = CAST(replace(CAST(record AS TEXT), 'context_length_exceeded', 'crashed') AS BLOB)")
+        store.execute("UPDATE stored_results AS s SET frame = NULL, record = (SELECT CAST(replace(CAST(r.record AS TEXT), 'context_length_exceeded',"
+                      " 'crashed') AS BLOB) FROM results r WHERE r.job = s.job)")
     done = annotate(test, status=3)
     assert "--retry-failed asks again for 1 of them" in done.err and "--max-tokens" not in done.err, done
 

@@ -14,7 +14,7 @@ def set_answers(test, texts, store="out.csv.db", reason="stop"):
     for (job, record), text in zip(records, texts, strict=True):
         record = json.loads(record)
         record["choices"][0].update(text=text, finish_reason=reason)
-        database.execute("UPDATE results SET record = ? WHERE job = ?", (json.dumps(record).encode(), job))
+        database.execute("UPDATE stored_results SET record = ?, frame = NULL WHERE job = ?", (json.dumps(record).encode(), job))
     database.commit()
     database.close()
 

@@ -300,3 +300,116 @@ def more_address_space_never_fails_where_less_is_enough(test):
             enough = megabytes
         assert enough is None or ended.status == 0, f"{enough} MB were enough, {megabytes} MB are not: {ended}"
     assert enough is not None
+
+
+# ---- the store's file ----
+
+SCHEMAS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "schemas")
+
+
+def write_old_store(test, name, version):
+    """A store as sheaf wrote it before version 16: 20 jobs, of which 12 have an answer."""
+    database = sqlite3.connect(test.path(name))
+    for file in ("store.sql", "store_15.sql")[:version - 13]:
+        with open(os.path.join(SCHEMAS, file), encoding="utf-8") as text:
+            database.executescript(text.read())
+    for i in range(20):
+        record = json.dumps({"prompt": f"the prompt {i}", "max_tokens": 8, "temperature": 0}).encode()
+        result = json.dumps({"job_id": f"job-{i}", "dataset": "d", "custom_id": f"line {i}", "index": i + 1, "status": "done", "object": "text_completion",
+                             "model": "tiny", "system_fingerprint": "old", "created": 1700000000,
+                             "choices": [{"text": f"old answer {i}", "finish_reason": "stop", "completion_tokens": 3}],
+                             "usage": {"prompt_tokens": 4, "completion_tokens": 3, "total_tokens": 7}}).encode()
+        is_done = i < 12
+        database.execute("INSERT INTO jobs (id, dataset, job_id, custom_id, job_index, status, submitted_at_us, finished_at_us) VALUES (?, 'd', ?, ?, ?, ?, 1, ?)",
+                         (i + 1, f"job-{i}", f"line {i}", i + 1, "done" if is_done else "queued", 2 if is_done else None))
+        database.execute("INSERT INTO records VALUES (?, ?, 0)", (i + 1, record))
+        if is_done:
+            database.execute("INSERT INTO results VALUES (?, ?)", (i + 1, result))
+        else:
+            database.execute("INSERT INTO queue (job) VALUES (?)", (i + 1,))
+    database.execute("INSERT INTO datasets (dataset, submitted_at_us, complete, n_submitted, n_done) VALUES ('d', 1, 1, 20, 12)")
+    database.execute(f"PRAGMA user_version = {version}")
+    database.commit()
+    database.close()
+
+
+@case
+def a_store_of_an_older_version_keeps_its_answers_and_goes_on(test):
+    for version in (14, 15):
+        name = f"{version}.db"
+        write_old_store(test, name, version)
+        before = test.query("SELECT * FROM jobs", name), test.query("SELECT job, record FROM records", name), test.query("SELECT job, record FROM results", name)
+        test.run("status", "--store", name)  # changes it
+        assert test.query("PRAGMA user_version", name) == [(16,)]
+        assert before == (test.query("SELECT * FROM jobs", name), test.query("SELECT job, record FROM records", name),
+                          test.query("SELECT job, record FROM results", name))
+        test.run("work", "--model", test.model, "--store", name, "--exit-when-idle", "0", "--engine-test", "instant")
+        test.run("collect", "--dataset", "d", "-o", f"{version}.jsonl", "--store", name)
+        rows = test.answers(f"{version}.jsonl")
+        assert [row["custom_id"] for row in rows] == [f"line {i}" for i in range(20)]
+        assert all(f"old answer {i}" in json.dumps(row) for i, row in enumerate(rows[:12])) and "old answer" not in json.dumps(rows[12:])
+        submit(test, f"new{version}", jobs(30), "--store", name)
+        assert test.query("SELECT count(*) > 20, max(length(record)) < 60 FROM stored_records WHERE frame NOT NULL", name) == [(1, 1)]
+        test.run("dataset", "delete", "d", "--store", name)
+        assert test.query("PRAGMA auto_vacuum", name) == [(2,)]
+
+
+@case
+def an_older_store_that_cannot_be_written_is_read_as_it_is(test):
+    write_old_store(test, "sheaf.db", 15)
+    os.chmod(test.path("sheaf.db"), 0o644)
+    os.chmod(test.folder, 0o555)
+    if subprocess.run(["sh", "-c", f"test -x '{test.sheaf}' -a ! -w ."], cwd=test.folder, preexec_fn=as_nobody, check=False).returncode:
+        os.chmod(test.folder, 0o755)
+        raise Skip("nobody may not run the program")
+    os.chmod(os.path.dirname(test.folder), 0o755)
+    done = test.run("collect", "--dataset", "d", "-o", "-", "--store", test.path("sheaf.db"), status=None, preexec_fn=as_nobody)
+    os.chmod(test.folder, 0o755)
+    assert done.out.count("old answer") == 12, done
+
+
+@case
+def a_system_text_takes_its_space_once(test):
+    system = text_of(1, 1500)
+    lines = [{"custom_id": f"line {i}", "messages": [{"role": "system", "content": system}, {"role": "user", "content": text_of(i, 12)}],
+              "max_tokens": 8, "temperature": 0} for i in range(1000)]
+    test.write("in.jsonl", lines)
+    test.run("submit", "in.jsonl", "--dataset", "d", "--store", "s.db")
+    test.run("work", "--model", test.model, "--store", "s.db", "--exit-when-idle", "0", "--engine-test", "instant", status=None)
+    assert [json.loads(row) for row, in test.query("SELECT CAST(record AS TEXT) FROM records ORDER BY job", "s.db")] == lines
+    own, = test.query("SELECT sum(length(custom_id)) + 1000 * 60 FROM jobs", "s.db")[0]
+    size = os.path.getsize(test.path("s.db"))
+    assert len(system) > 5000 and size < own + 1000 * 700, (size, own)
+    test.run("dataset", "delete", "d", "--store", "s.db")
+    assert os.path.getsize(test.path("s.db")) < 400000
+
+
+@case
+def one_file_lies_beside_an_output_and_the_last_line_names_it(test):
+    test.write("in.jsonl", jobs(5))
+    done = test.run_file("in.jsonl", "out.jsonl")
+    assert sorted(name for name in os.listdir(test.folder) if name.startswith("out")) == ["out.jsonl", "out.jsonl.db"]
+    assert "out.jsonl.db" in done.err.splitlines()[-1], done
+
+
+@case
+def a_backup_is_made_while_a_worker_writes_and_a_store_may_be_moved(test):
+    submit(test, "d", jobs(300))
+    worker = test.start("work", "--model", test.model, "--exit-when-idle", "0", "--engine-test", "fixed:20", "--max-batch", "8")
+    test.wait_until("answers", lambda: test.query("SELECT count(*) > 20 FROM results") == [(1,)])
+    done = test.run("backup", "copy.db")
+    assert "copy.db: a copy of sheaf.db" in done.err, done
+    (n, n_held), = test.query("SELECT (SELECT count(*) FROM results), (SELECT count(*) FROM queue WHERE worker NOT NULL) FROM datasets", "copy.db")
+    assert 20 < n < 300 and test.query("PRAGMA integrity_check", "copy.db") == [("ok",)], (n, n_held)
+    assert os.stat(test.path("copy.db")).st_mode & 0o777 == 0o600
+    refused = test.run("backup", "copy.db", status=1)
+    assert "overwrites none" in refused.err, refused
+    missing = test.run("backup", "other/copy.db", status=1)
+    assert "other/copy.db.part" in missing.err and not test.exists("copy.db.part"), missing
+    assert test.wait(worker).status == 0
+    test.run("collect", "--dataset", "d", "-o", "all.jsonl")
+    os.mkdir(test.path("moved"))
+    os.rename(test.path("sheaf.db"), test.path("moved/sheaf.db"))  # one file, where no process has it open
+    assert not [name for name in os.listdir(test.folder) if name.startswith("sheaf.db")]
+    test.run("collect", "--dataset", "d", "-o", "moved.jsonl", "--store", "moved/sheaf.db")
+    assert test.read("moved.jsonl") == test.read("all.jsonl")

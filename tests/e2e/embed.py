@@ -141,7 +141,6 @@ def gzip_is_read_from_a_file_and_from_a_pipe(test):
 def texts_in_another_encoding_are_refused_with_their_line_before_a_vector(test):
     good = "the winter\n" * 500
     for content, words in (((good + "süß\n").encode("latin-1"), "line 501: expected text in UTF-8, got other bytes"),
-                           (good.encode("utf-16"), "expected UTF-8, got UTF-16"),
                            (good.encode("utf-16-le"), "line 1: expected text in UTF-8, got a byte 0"),
                            ('"the"\n"s"\n'.encode() + "süß\n".encode("latin-1"), "line 3: expected text in UTF-8"),
                            ('"s" süß\nthe\n'.encode("latin-1"), "line 1: expected text in UTF-8")):

@@ -64,12 +64,15 @@ static void add_kind(struct embed_input *input, struct text line)
         input->kind = one;
 }
 
-static enum status refuse_line(const struct embed_input *input, int64_t number, bool has_nul,
-                               struct error *error)
+static enum status refuse_line(struct embed_input *input, int64_t number, bool has_nul, struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: line %lld: expected text in UTF-8, got %s",
-                     input->source.name, (long long)number,
-                     has_nul ? "a byte 0 (UTF-16, or no text)" : "other bytes (Latin-1?)");
+    const char *fits;
+    enum status status = input_source_guess(&input->source, &fits, error);
+    if (status != STATUS_OK)
+        return status;
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: line %lld: expected text in UTF-8, got %s%s%s",
+                     input->source.name, (long long)number, has_nul ? "a byte 0" : "other bytes",
+                     fits ? ": give --encoding " : ", which is no text", fits ? fits : "");
 }
 
 // Reads all lines; of JSON lines of objects only the first, since their faults are of each line.
@@ -96,12 +99,15 @@ static enum status scan(struct embed_input *input, struct error *error)
     return status == STATUS_OK ? input_lines_rewind(&input->lines, error) : status;
 }
 
-enum status embed_input_open(struct embed_input *input, bool plain_text, struct error *error)
+enum status embed_input_open(struct embed_input *input, bool plain_text, const struct input_text *text,
+                             struct error *error)
 {
     *input = (struct embed_input){.kind = plain_text ? EMBED_LINES_TEXT : EMBED_LINES_UNKNOWN};
     enum status status = plain_text ? STATUS_OK : refuse_table(error);
     if (status == STATUS_OK)
         status = input_source_open(&input->source, "-", error);
+    if (status == STATUS_OK)
+        status = input_source_decode(&input->source, text, error);
     if (status == STATUS_OK)
         status = input_lines_open(&input->lines, &input->source, error);
     return status == STATUS_OK ? scan(input, error) : status;

@@ -23,7 +23,8 @@ struct embed_input {
 
 // plain_text: the lines are texts, of a table too. STATUS_REFUSE: a table by its name; as for
 // input_source_open and input_lines_next; a text that is not UTF-8 or has a NUL, with its line number.
-enum status embed_input_open(struct embed_input *input, bool plain_text, struct error *error) WARN_UNUSED;
+enum status embed_input_open(struct embed_input *input, bool plain_text, const struct input_text *text,
+                             struct error *error) WARN_UNUSED;
 void embed_input_close(struct embed_input *input);
 // The next line without its line end; valid until the next call. data NULL: the end. A line of more than
 // JOB_RECORD_BYTES_MAX bytes is cut after one more (input->lines.line_bytes has its size).

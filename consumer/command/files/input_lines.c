@@ -7,7 +7,9 @@
 
 enum status input_lines_open(struct input_lines *lines, struct input_source *source, struct error *error)
 {
-    *lines = (struct input_lines){.source = source, .bytes = malloc(INPUT_BUFFER_BYTES)};
+    *lines = (struct input_lines){.source = source,
+                                  .bytes = malloc(INPUT_BUFFER_BYTES),
+                                  .number = source->n_lines_skipped};
     if (!lines->bytes)
         return error_memory(error, STATUS_REFUSE, "%s: reading", source->name);
     return input_source_rewind(source, error);
@@ -16,7 +18,7 @@ enum status input_lines_open(struct input_lines *lines, struct input_source *sou
 enum status input_lines_rewind(struct input_lines *lines, struct error *error)
 {
     lines->begin = lines->end = 0;
-    lines->number = 0;
+    lines->number = lines->source->n_lines_skipped;
     lines->hash = 0;
     return input_source_rewind(lines->source, error);
 }
@@ -73,7 +75,8 @@ static enum status skip_mark(struct input_lines *lines, struct text *line, struc
 
 static enum status finish_line(struct input_lines *lines, struct text *line, struct error *error)
 {
-    enum status status = ++lines->number == 1 ? skip_mark(lines, line, error) : STATUS_OK;
+    bool is_first = ++lines->number == lines->source->n_lines_skipped + 1;
+    enum status status = is_first ? skip_mark(lines, line, error) : STATUS_OK;
     lines->hash = hash_bytes(line->data, line->size, lines->hash);
     if (line->size == INPUT_LINE_BYTES_MAX)
         lines->hash = hash_bytes(&lines->line_bytes, sizeof lines->line_bytes, lines->hash);

@@ -1,5 +1,6 @@
 #include "consumer/command/files/input_source.h"
 
+#include "consumer/command/files/text_decoder.h"
 #include "schemas/base/file.h"
 
 #include <errno.h>
@@ -171,6 +172,17 @@ static enum status gzip_read(struct input_source *source, char *bytes, size_t n_
     return status;
 }
 
+// ---- text ----
+
+// A file is decoded a piece at a time.
+struct text_stream {
+    struct text_decoder decoder;
+    struct buffer out; // decoded, and not yet read from `begin` on
+    size_t begin;
+    bool has_ended;
+    char bytes[COPY_BYTES]; // as they were read
+};
+
 // ---- the source ----
 
 // True for block devices, and for devices without an end such as /dev/zero. False for /dev/null and
@@ -223,6 +235,9 @@ enum status input_source_open(struct input_source *source, const char *path, str
 void input_source_close(struct input_source *source)
 {
     gzip_close(source);
+    if (source->text)
+        buffer_finish(&source->text->out);
+    free(source->text);
     if (source->name && source->fd >= 0)
         close(source->fd);
     *source = (struct input_source){.fd = -1};
@@ -234,10 +249,16 @@ enum status input_source_rewind(struct input_source *source, struct error *error
         source->gzip->in_member = source->gzip->has_ended = false;
         source->gzip->zlib.avail_in = 0;
     }
+    if (source->text) {
+        text_decoder_rewind(&source->text->decoder);
+        buffer_clear(&source->text->out);
+        source->text->begin = 0;
+        source->text->has_ended = false;
+    }
     return lseek(source->fd, 0, SEEK_SET) < 0 ? fail_source(source, "reading it again: ", error) : STATUS_OK;
 }
 
-enum status input_source_read(struct input_source *source, char *bytes, size_t n_max, size_t *n,
+static enum status read_bytes(struct input_source *source, char *bytes, size_t n_max, size_t *n,
                               struct error *error)
 {
     if (source->gzip)
@@ -245,4 +266,115 @@ enum status input_source_read(struct input_source *source, char *bytes, size_t n
     ssize_t got = read_some(source->fd, bytes, n_max);
     *n = got > 0 ? (size_t)got : 0;
     return got < 0 ? fail_source(source, "reading: ", error) : STATUS_OK;
+}
+
+// ---- text ----
+
+static enum status fill_text(struct input_source *source, struct error *error)
+{
+    struct text_stream *text = source->text;
+    size_t n;
+    buffer_clear(&text->out);
+    text->begin = 0;
+    enum status status = read_bytes(source, text->bytes, sizeof text->bytes, &n, error);
+    text->has_ended = status == STATUS_OK && n == 0;
+    if (status != STATUS_OK)
+        return status;
+    status = n ? text_decoder_add(&text->decoder, (struct text){text->bytes, n}, &text->out, error)
+               : text_decoder_end(&text->decoder, error);
+    if (status != STATUS_OK)
+        return error_prefix(error, "%s", source->name);
+    return text->out.failed ? error_memory(error, STATUS_REFUSE, "%s: reading", source->name) : STATUS_OK;
+}
+
+enum status input_source_read(struct input_source *source, char *bytes, size_t n_max, size_t *n,
+                              struct error *error)
+{
+    struct text_stream *text = source->text;
+    if (!text)
+        return read_bytes(source, bytes, n_max, n, error);
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK && text->begin == text->out.size && !text->has_ended)
+        status = fill_text(source, error);
+    size_t left = text->out.size - text->begin;
+    *n = status == STATUS_OK ? (left < n_max ? left : n_max) : 0;
+    if (*n)
+        memcpy(bytes, text->out.data + text->begin, *n);
+    text->begin += *n;
+    return status;
+}
+
+// Chooses the encoding by the byte order mark, if the file has one.
+static enum status choose_encoding(const struct input_source *source, const char *given, const char *bytes,
+                                   size_t n, enum text_encoding *encoding, struct error *error)
+{
+    bool is_given = given != NULL, is_little = n >= 2 && memcmp(bytes, "\xFF\xFE", 2) == 0,
+         is_big = n >= 2 && memcmp(bytes, "\xFE\xFF", 2) == 0,
+         is_utf8 = n >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0;
+    *encoding = TEXT_UTF8;
+    if (is_given && !text_encoding_parse(given, encoding))
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--encoding: expected utf-8, utf-16, cp1252 or latin1, got \"%s\"", given);
+    bool is_wide = *encoding == TEXT_UTF16 || *encoding == TEXT_UTF16_BIG;
+    if (is_given && (is_utf8 ? *encoding != TEXT_UTF8 : (is_little || is_big) && !is_wide))
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: --encoding %s, but the file begins as UTF-%s does", source->name, given,
+                         is_utf8 ? "8" : "16");
+    if (is_little || is_big)
+        *encoding = is_big ? TEXT_UTF16_BIG : TEXT_UTF16;
+    return STATUS_OK;
+}
+
+// True if the beginning has CRs and no LF.
+static bool has_returns_alone(const struct text_stream *text)
+{
+    const struct buffer *out = &text->out;
+    return out->size && memchr(out->data, '\r', out->size - (out->data[out->size - 1] == '\r')) &&
+           !memchr(out->data, '\n', out->size);
+}
+
+enum status input_source_decode(struct input_source *source, const struct input_text *text,
+                                struct error *error)
+{
+    char first[4];
+    size_t n = 0;
+    enum text_encoding encoding = TEXT_UTF8;
+    enum status status = input_source_rewind(source, error);
+    if (status == STATUS_OK)
+        status = read_bytes(source, first, sizeof first, &n, error);
+    if (status == STATUS_OK)
+        status = choose_encoding(source, text->encoding, first, n, &encoding, error);
+    if (status != STATUS_OK)
+        return status;
+    source->text = calloc(1, sizeof *source->text);
+    if (!source->text)
+        return error_memory(error, STATUS_REFUSE, "%s: reading", source->name);
+    source->text->decoder.encoding = encoding;
+    status = input_source_rewind(source, error);
+    if (status == STATUS_OK)
+        status = fill_text(source, error);
+    source->text->decoder.ends_at_returns = status == STATUS_OK && has_returns_alone(source->text);
+    source->text->decoder.n_lines_skipped = source->n_lines_skipped = text->skip_lines;
+    bool is_needed = encoding != TEXT_UTF8 || text->skip_lines || source->text->decoder.ends_at_returns;
+    if (!is_needed) {
+        buffer_finish(&source->text->out);
+        free(source->text);
+        source->text = NULL;
+    }
+    return status == STATUS_OK ? input_source_rewind(source, error) : status;
+}
+
+enum status input_source_guess(struct input_source *source, const char **fits, struct error *error)
+{
+    struct text_guess guess = text_guess_begin();
+    char bytes[COPY_BYTES];
+    size_t n = 1;
+    enum status status = input_source_rewind(source, error);
+    while (status == STATUS_OK && n) {
+        status = input_source_read(source, bytes, sizeof bytes, &n, error);
+        if (status == STATUS_OK)
+            text_guess_add(&guess, (struct text){bytes, n});
+    }
+    *fits = status == STATUS_OK ? text_guess_name(&guess) : NULL;
+    return status == STATUS_OK ? input_source_rewind(source, error) : status;
 }

@@ -1,5 +1,7 @@
 #include "consumer/command/files/output.h"
 
+#include "schemas/value.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -12,6 +14,22 @@ enum status output_open(struct output *output, const char *path, const char *err
     if (status != STATUS_OK)
         output_close(output);
     return status;
+}
+
+// Ends the line, an object, with the row's number.
+static enum status write_line(struct output *output, const struct output_file *file, struct error *error)
+{
+    struct buffer *line = &output->line;
+    if (output->row && line->size) {
+        line->size--;
+        buffer_add_format(line, ",\"row\":%lld}", (long long)output->row);
+    }
+    buffer_add_byte(line, '\n');
+    if (line->failed)
+        return error_memory(error, STATUS_RETRY, "writing a result");
+    if (fwrite(line->data, 1, line->size, file->file) != line->size)
+        return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", file->name, strerror(errno));
+    return STATUS_OK;
 }
 
 enum status output_add(struct output *output, struct text record, struct error *error)
@@ -31,19 +49,32 @@ enum status output_add(struct output *output, struct text record, struct error *
         struct output_file *file = failed && output->errors.file ? &output->errors : &output->results;
         buffer_clear(&output->line);
         result_encode_openai(job, job->request.prompt.kind == PROMPT_MESSAGES, &output->line);
-        buffer_add_byte(&output->line, '\n');
         output->n_results++;
         output->n_failed += failed;
         output->n_cancelled += job->result.status == RESULT_CANCELLED;
         output->n_may_pass += job->result.status == RESULT_FAILED && error_may_pass(job->result.error.code);
-        if (output->line.failed)
-            status = error_memory(error, STATUS_RETRY, "writing a result");
-        else if (fwrite(output->line.data, 1, output->line.size, file->file) != output->line.size)
-            status =
-                error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", file->name, strerror(errno));
+        status = write_line(output, file, error);
     }
     job_destroy(job);
     return status;
+}
+
+enum status output_add_open(struct output *output, struct text job_id, struct text custom_id,
+                            const char *reason, struct error *error)
+{
+    buffer_clear(&output->line);
+    buffer_add_string(&output->line, "{\"id\":");
+    struct buffer id = {0};
+    buffer_add_format(&id, "batch_req_%.*s", (int)job_id.size, job_id.data);
+    json_encode_string((struct text){id.data, id.size}, &output->line);
+    output->line.failed |= id.failed;
+    buffer_finish(&id);
+    buffer_add_string(&output->line, ",\"custom_id\":");
+    json_encode_string(custom_id, &output->line);
+    buffer_add_format(&output->line,
+                      ",\"response\":null,\"error\":{\"code\":\"not_finished\",\"message\":\"%s\"}}", reason);
+    output->n_open++;
+    return write_line(output, output->errors.file ? &output->errors : &output->results, error);
 }
 
 enum status output_complete(struct output *output, struct error *error)

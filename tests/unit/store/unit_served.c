@@ -19,7 +19,11 @@ TEST(a_store_of_version_14_is_changed_when_it_is_opened_for_writing_and_read_as_
 {
     struct store *store = open_store(false);
     submit(store, "d", 0, 3);
-    execute(store, "DROP TABLE served_files; DROP TABLE served_batches; PRAGMA user_version = 14");
+    execute(store,
+            "PRAGMA legacy_alter_table = ON; DROP VIEW records; DROP VIEW results; DROP TABLE frames;"
+            "ALTER TABLE stored_records RENAME TO records; ALTER TABLE stored_results RENAME TO results;"
+            "ALTER TABLE records DROP COLUMN frame; ALTER TABLE results DROP COLUMN frame;"
+            "DROP TABLE served_files; DROP TABLE served_batches; PRAGMA user_version = 14");
     store_close(store);
     int64_t version;
     bool exists;

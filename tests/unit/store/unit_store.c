@@ -561,7 +561,7 @@ TEST(a_store_of_another_version_is_refused_unchanged)
         for (size_t mode = 0; mode < sizeof modes / sizeof modes[0]; mode++) {
             assert_int_equal(store_open(&store, path, modes[mode], &error), STATUS_REFUSE);
             assert_non_null(strstr(error.text, others[i].why));
-            assert_non_null(strstr(error.text, "expected a store of version 15"));
+            assert_non_null(strstr(error.text, "expected a store of version 16"));
         }
     }
 }

@@ -86,7 +86,7 @@ TEST(jobs_that_were_claimed_and_could_not_be_read_are_free_again)
     struct store *store = open_queue(0);
     int n_times[N_JOBS] = {0};
     size_t n_claimed;
-    fails = "SELECT record, encoding";
+    fails = "SELECT whole_record(record, frame, NULL, NULL), encoding";
     n_good = 3;
     n_bad = 1;
     assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, count_job, n_times, &n_claimed,
@@ -120,7 +120,7 @@ TEST(a_worker_that_can_t_give_them_back_must_end)
     struct store *store = open_queue(1);
     int n_times[N_JOBS] = {0};
     size_t n_claimed;
-    fails = "SELECT record, encoding";
+    fails = "SELECT whole_record(record, frame, NULL, NULL), encoding";
     n_good = 1;
     n_bad = 1;
     assert_int_equal(store_claim(store, (struct text){0}, N_JOBS, INT64_MAX, lock_store, store, &n_claimed,
@@ -185,7 +185,7 @@ TEST(a_disk_that_fails_is_tried_again_and_memory_that_runs_out_ends_the_worker)
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         int n_times[N_JOBS] = {0};
         size_t n_claimed;
-        fails = "SELECT record, encoding";
+        fails = "SELECT whole_record(record, frame, NULL, NULL), encoding";
         bad_code = faults[i].code;
         n_good = 0;
         n_bad = 1;

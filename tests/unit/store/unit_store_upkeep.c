@@ -99,7 +99,7 @@ static void add_jobs(struct store *store, const char *dataset, const char *topic
         "cached_tokens, constrained_by, finished_at_us, topic) SELECT '%s', '%s-' || i, 'c' || i, iif(i = "
         "%d, 'failed', 'done'), iif(i = %d, 'logits_nan', NULL), iif(i = %d, 'nan', NULL), 10, 2, 5, iif(i "
         "%% 5, 'json', NULL), %" PRId64
-        " + i, %s FROM n;INSERT INTO results SELECT id, X'7B7D' FROM jobs WHERE topic IS NULL AND status <> "
+        " + i, %s FROM n;INSERT INTO stored_results (job, record) SELECT id, X'7B7D' FROM jobs WHERE topic IS NULL AND status <> "
         "'queued' ON CONFLICT DO NOTHING;INSERT INTO datasets (dataset, n_submitted, n_done, n_failed, "
         "last_finished_at_us) VALUES ('%s', %d, %d, 1, %" PRId64
         ") ON CONFLICT (dataset) DO UPDATE SET n_submitted = n_submitted + "
