@@ -2,10 +2,9 @@
 // submits, works and collects in one process, with an embedded queue beside the output
 // (consumer/annotate/annotate.h).
 #include "consumer/annotate/annotate.h"
-#include "consumer/annotate/parquet_inputs.h"
+#include "consumer/annotate/table_choice.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
-#include "consumer/command/files/input_source.h"
 #include "consumer/command/files/own_output.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/closing.h"
@@ -91,64 +90,6 @@ static enum status check_answers(const struct settings *settings, struct error *
     return check_target(settings, error);
 }
 
-// Checks the file before its format: --input-format does not help with a file that is missing or compressed.
-static enum status check_source(const struct table_source *source, struct error *error)
-{
-    struct input_source opened;
-    if (file_is_stream(source->path) || parquet_inputs_is_folder(source->path))
-        return STATUS_OK; // table_reader_open says what a folder lacks
-    enum status status = source->format == TABLE_PARQUET
-                             ? input_source_open_bytes(&opened, source->path, error)
-                             : input_source_open(&opened, source->path, error);
-    if (status == STATUS_OK)
-        input_source_close(&opened);
-    return status;
-}
-
-static enum status choose_format(struct table_source *source, const struct annotate_options *options,
-                                 struct error *error)
-{
-    const char *given = options->input.format;
-    source->format = parquet_inputs_is_folder(source->path) ? TABLE_PARQUET : table_format_of(source->path);
-    if (given && !table_format_parse(given, &source->format))
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "sheaf annotate: --input-format: expected csv, tsv, jsonl, parquet or sqlite, got \"%s\"", given);
-    if (source->table && source->query)
-        return refuse_options(error, "--table or --sql, not both");
-    if (source->table || source->query)
-        source->format = TABLE_SQLITE;
-    enum status status = check_source(source, error);
-    if (status != STATUS_OK)
-        return status;
-    if (source->format == TABLE_UNKNOWN && file_is_stream(source->path))
-        source->format = TABLE_CSV;
-    if (source->format == TABLE_UNKNOWN)
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "%s: the format of the table is not known: give --input-format csv, tsv, jsonl, parquet or sqlite",
-            source->path);
-    source->no_quotes = source->no_quotes && source->format == TABLE_TSV;
-    if (source->format == TABLE_SQLITE && !source->table && !source->query)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "%s: a SQLite database: give --table NAME or --sql QUERY", source->path);
-    return STATUS_OK;
-}
-
-// The format of a pipe is guessed, because it has no name; an error then says so.
-static enum status open_reader(struct annotate *annotate, struct error *error)
-{
-    const struct table_source *source = &annotate->source;
-    enum status status = table_reader_open(&annotate->reader, source, error);
-    bool is_guessed = !annotate->settings->annotate.input.format && source->format == TABLE_CSV &&
-                      table_format_of(source->path) == TABLE_UNKNOWN;
-    struct error fault = *error;
-    if (status == STATUS_OK || !is_guessed)
-        return status;
-    return error_set(error, status, fault.code, "%s (it is read as CSV; --input-format names another format)",
-                     fault.text);
-}
-
 static void warn_of_table(const struct annotate *annotate)
 {
     if (table_reader_columns(annotate->reader)->n == 0)
@@ -158,25 +99,6 @@ static void warn_of_table(const struct annotate *annotate)
         log_write(LOG_WARNING, "%s reads no column of the table: all rows ask the same",
                   annotate->settings->annotate.prompt.file ? annotate->settings->annotate.prompt.file
                                                            : annotate->settings->annotate.prompt.messages);
-}
-
-static enum status choose_delimiter(struct table_source *source, const char *given, struct error *error)
-{
-    source->delimiter = source->format == TABLE_TSV ? '\t' : ',';
-    if (!given)
-        return STATUS_OK;
-    if (strcmp(given, "\\t") == 0)
-        given = "\t";
-    if (strlen(given) != 1 || strchr("\"\r\n", *given))
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "sheaf annotate: --delimiter: expected one byte that is no quote and no end of a line,"
-            " got \"%s\"",
-            given);
-    source->delimiter = *given;
-    if (source->no_quotes && *given != '\t')
-        return refuse_options(error, "--no-quotes: the delimiter is a tab");
-    return STATUS_OK;
 }
 
 // ---- opening ----
@@ -298,9 +220,7 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
 static enum status open_all(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
-    enum status status = choose_format(&annotate->source, &settings->annotate, error);
-    if (status == STATUS_OK)
-        status = choose_delimiter(&annotate->source, settings->annotate.input.delimiter, error);
+    enum status status = table_choose_source(&annotate->source, &settings->annotate, "sheaf annotate", error);
     if (status == STATUS_OK)
         status = choose_store(annotate, error);
     if (status == STATUS_OK)
@@ -308,7 +228,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && settings->model.path)
         status = runtime_check(settings, error);
     if (status == STATUS_OK)
-        status = open_reader(annotate, error);
+        status = table_open_chosen(&annotate->reader, &annotate->source, &settings->annotate, error);
     if (status == STATUS_OK)
         status = open_prompt(annotate, error);
     if (status == STATUS_OK)
@@ -436,11 +356,7 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                 .dataset =
                                     text_from_string(settings->dataset ? settings->dataset : "annotate"),
                                 .source = {.path = settings->line.positionals[0],
-                                           .no_header = settings->annotate.input.no_header,
-                                           .no_quotes = settings->annotate.input.no_quotes,
-                                           .skips_bad_rows = settings->annotate.input.skip_bad_rows,
-                                           .table = settings->annotate.input.table,
-                                           .query = settings->annotate.input.sql},
+                                           .skips_bad_rows = settings->annotate.input.skip_bad_rows},
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
     enum status status = check_answers(settings, error);

@@ -1,0 +1,14 @@
+// Chooses how a table is read from the options of a command: --input-format, --delimiter, --table and --sql, else
+// the name of the file. For sheaf annotate and sheaf embed. Thread: main.
+#pragma once
+
+#include "consumer/annotate/table_reader.h"
+#include "consumer/options/options.h"
+
+// Fills in everything but `path` and skips_bad_rows. `command` begins the texts of errors: "sheaf annotate". Also
+// checks that the file can be read. STATUS_REFUSE: ERROR_USAGE, ERROR_FILE.
+enum status table_choose_source(struct table_source *source, const struct annotate_options *options,
+                                const char *command, struct error *error) WARN_UNUSED;
+// table_reader_open. If the format was guessed, because a pipe has no name, an error says so.
+enum status table_open_chosen(struct table_reader **reader, const struct table_source *source,
+                              const struct annotate_options *options, struct error *error) WARN_UNUSED;
