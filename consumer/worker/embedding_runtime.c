@@ -48,7 +48,7 @@ static enum status choose_defaults(struct embedding_runtime *embedding, const st
     if (options->normalize && options->no_normalize)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
     if (options->prefix && options->prompt_name)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt and --prompt-name: expected one");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prefix and --prompt-name: expected one");
     enum status status = embedding_read_defaults(&defaults, model, error);
     if (status == STATUS_OK)
         status = embedding_read_prompts(model, &embedding->arena, &rules->prompts, error);

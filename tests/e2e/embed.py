@@ -297,9 +297,9 @@ def a_folder_of_sentence_transformers_says_how_its_vectors_are_made(test):
     assert expected == folder_vectors(test, plain, TEXTS, "--pooling", "mean")[0] != folder_vectors(test, plain, TEXTS, "--pooling", "last")[0]
     assert folder_vectors(test, old, TEXTS)[0] == folder_vectors(test, plain, TEXTS, "--pooling", "cls")[0]
     got, err = folder_vectors(test, whole, TEXTS, "--truncate", "right")
-    assert got == folder_vectors(test, plain, TEXTS, "--prompt", "find: ", "--max-length", "7", "--truncate", "right")[0] != expected
+    assert got == folder_vectors(test, plain, TEXTS, "--prefix", "find: ", "--max-length", "7", "--truncate", "right")[0] != expected
     assert "4 texts were cut to 7 tokens, the model's max_seq_length" in err and 'after the prompt "find: "' in err, err
-    assert folder_vectors(test, whole, TEXTS, "--prompt", "", "--max-length", "256")[0] == expected
+    assert folder_vectors(test, whole, TEXTS, "--prefix", "", "--max-length", "256")[0] == expected
     raw, err = folder_vectors(test, bare, TEXTS)
     assert raw == folder_vectors(test, plain, TEXTS, "--no-normalize")[0] != expected and "not normalized" in err, err
     assert folder_vectors(test, bare, TEXTS, "--normalize")[0] == expected
@@ -410,10 +410,10 @@ def a_prompt_is_chosen_by_its_name(test):
     prompts = {"prompts": {"query": "find: ", "document": ""}, "default_prompt_name": None}
     folder = sentence_folder(test, "named", config_sentence_transformers=prompts)
     plain, _ = folder_vectors(test, folder, TEXTS)
-    assert folder_vectors(test, folder, TEXTS, "--prompt-name", "query")[0] == folder_vectors(test, folder, TEXTS, "--prompt", "find: ")[0] != plain
+    assert folder_vectors(test, folder, TEXTS, "--prompt-name", "query")[0] == folder_vectors(test, folder, TEXTS, "--prefix", "find: ")[0] != plain
     assert folder_vectors(test, folder, TEXTS, "--prompt-name", "document")[0] == plain
     assert "the model has the prompts query, document" in test.run("embed", folder, "--prompt-name", "q", stdin="the\n", status=2).err
-    assert "expected one" in test.run("embed", folder, "--prompt-name", "query", "--prompt", "q", stdin="the\n", status=2).err
+    assert "expected one" in test.run("embed", folder, "--prompt-name", "query", "--prefix", "q", stdin="the\n", status=2).err
     assert "the model has no prompts" in test.run("embed", test.model, "--prompt-name", "q", stdin="the\n", status=2).err
     assert 'prompts     {"query":"find: ","document":""}' in test.run("inspect", folder).out
 

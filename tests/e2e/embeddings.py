@@ -155,7 +155,7 @@ def input_type_chooses_the_models_prompt(test):
                             line("name", "the", prompt_name="query"), line("wrong", "the", prompt_name="q"), line("ids", [1, 2], input_type="query")])
     test.run_file(status=3)
     found = bodies(test)
-    expected = [embedded(test, ["the"], "--prompt", prompt)[0]["embedding"] for prompt in ("", "find: ", "inner ")]
+    expected = [embedded(test, ["the"], "--prefix", prompt)[0]["embedding"] for prompt in ("", "find: ", "inner ")]
     assert [vectors(found[name])[0] for name in ("none", "query", "document", "name")] == expected + [expected[1]]
     assert "expected one of the model's prompts query, passage" in found["wrong"]["error"]["message"], found["wrong"]
     assert found["ids"]["usage"]["total_tokens"] == 2, found["ids"]  # token ids are computed as they stand
