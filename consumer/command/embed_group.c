@@ -2,6 +2,7 @@
 
 #include "consumer/observe/log.h"
 #include "consumer/worker/arithmetic.h"
+#include "consumer/worker/embedding_prompts.h"
 #include "schemas/base/hash.h"
 
 #include <math.h>
@@ -65,6 +66,7 @@ enum status embed_group_open(struct embed_group *group, struct error *error)
     enum status status = embedding_runtime_open(&group->embedding, group->runtime, NULL, error);
     if (status != STATUS_OK)
         return status;
+    embedding_prompts_warn(&group->embedding.rules, group->runtime->model, false);
     size_t vector_bytes = (size_t)group->embedding.n_dimensions * sizeof(float);
     size_t n_max = GROUP_BYTES / vector_bytes;
     n_max = n_max < 1 ? 1 : n_max < GROUP_ITEMS_MAX ? n_max : GROUP_ITEMS_MAX;

@@ -53,6 +53,7 @@ static enum status choose_defaults(struct embedding_runtime *embedding, const st
     if (status == STATUS_OK)
         status = embedding_read_prompts(model, &embedding->arena, &rules->prompts, error);
     rules->prompt = options->prefix ? text_from_string(options->prefix) : defaults.prompt;
+    rules->is_prompt_given = options->prefix || options->prompt_name;
     if (status == STATUS_OK && options->prompt_name)
         status = embedding_find_prompt(model, options->prompt_name, &embedding->arena, &rules->prompt, error);
     rules->n_longest = model->shape.n_context;

@@ -419,6 +419,26 @@ def a_prompt_is_chosen_by_its_name(test):
 
 
 @case
+def a_model_that_needs_a_prompt_and_gets_none_is_warned_of_once(test):
+    def warnings(folder, *options):
+        return [line for line in folder_vectors(test, folder, TEXTS, *options)[1].splitlines() if "warning" in line and "the texts get n" in line]
+    own = sentence_folder(test, "own", config_sentence_transformers={"prompts": {"query": "find: ", "document": ""}})
+    (line,) = warnings(own)
+    assert "the model has the prompts query, document" in line, line
+    empty = sentence_folder(test, "empty", config_sentence_transformers={"prompts": {"query": "", "document": ""}})
+    default = sentence_folder(test, "default", config_sentence_transformers={"prompts": {"query": "find: "}, "default_prompt_name": "query"})
+    assert not warnings(own, "--prompt-name", "document") and not warnings(own, "--prefix", "") and not warnings(empty) and not warnings(default)
+    assert 'prompt      "find: " before each text' in test.run("inspect", default).out
+    for name, words in (("multilingual-e5-small", '"query: " before queries and "passage: "'), ("nomic_embed_text-v1.5", '"search_query: "'),
+                        ("ModernBERT-embed-base", '"search_document: " before documents'), ("EmbeddingGemma-300m", '"task: search result | query: "')):
+        known = sentence_folder(test, name)
+        (line,) = warnings(known)
+        assert words in line and not warnings(known, "--prefix", "query: ") and not warnings(known, "--prefix", ""), line
+    for name in ("e5-mistral-7b-instruct", "type5-small", "e55"):
+        assert not warnings(sentence_folder(test, name)), name
+
+
+@case
 def a_roberta_folder_and_its_linear_layer_give_vectors(test):
     width, heads = tiny_model.WIDTH, tiny_model.N_HEADS
     listed = [("embeddings.word_embeddings.weight", [tiny_model.N_VOCAB, width]), ("embeddings.position_embeddings.weight", [50, width]),
