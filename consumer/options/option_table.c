@@ -1,5 +1,7 @@
 #include "consumer/options/option_table.h"
 
+#include "schemas/job.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -150,6 +152,9 @@ static const struct option options[] = {
      "SQLite file (OUT.csv.db, or IN.csv.db where OUT is no file of its own)"},
     {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK_ALONE | DATASET | REPORT,
      AT(dataset), 1, ONCE, "NAME", "dataset"},
+    {"split", 0, INTEGER, SUBMIT, AT(split), 1, JOB_INPUTS_MAX, "N",
+     "divide /v1/embeddings jobs of more than N inputs, so that each result fits a record of the topic; collect joins "
+     "their results"},
     {"dataset", 'd', TEXT_VALUE, RUN, AT(dataset), 1, ONCE, "NAME", "dataset (default run)"},
     {"dataset", 'd', TEXT_VALUE, ANNOTATE, AT(dataset), 1, ONCE, "NAME", "dataset (default annotate)"},
     {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | EMBED | CLASSIFY | RERANK | REPORT,

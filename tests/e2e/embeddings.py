@@ -211,6 +211,72 @@ def equal_jobs_are_computed_once(test):
     assert test.query("SELECT sum(is_duplicate) FROM jobs", "out.jsonl.db") == [(1,)], test.query("SELECT custom_id, is_duplicate FROM jobs", "out.jsonl.db")
 
 
+def lines_to_split():
+    """Jobs of which --split 3 divides some."""
+    texts = [text_of(i, 1 + i % 5) for i in range(8)]
+    bad = texts[:4] + ["", "the"] + texts[:2]
+    return [line("eight", texts), line("base64", texts, encoding_format="base64", dimensions=4), line("bad", bad), line("partial", bad, partial=True),
+            line("one", "the"), line("three", texts[:3]), line("ids", [[3, 4]] * 7), line("tokens", [3, 4, 5, 6, 7]),
+            {"method": "POST", "url": "/v1/embeddings", "body": {"input": texts[:4]}}, {"input": "the winter"}]
+
+
+def same_answers(test, split, whole):
+    """But for the parts of ids that name the job, not the request."""
+    def answers(name):
+        found = test.answers(name)
+        return [(answer["custom_id"], answer["error"], answer["response"] and {**answer["response"], "request_id": None}) for answer in found]
+    assert answers(split) == answers(whole), (answers(split), answers(whole))
+
+
+@case
+def divided_jobs_are_joined_by_collect_with_the_index_of_each_input(test):
+    embeds(test)
+    test.write("in.jsonl", lines_to_split())
+    test.run("submit", "in.jsonl", "--dataset", "d", "--store", "whole.db")
+    test.run("submit", "in.jsonl", "--dataset", "d", "--split", "3", "--store", "split.db")
+    ids = [row[0] for row in test.query("SELECT custom_id FROM jobs ORDER BY id", "split.db")]
+    assert ids[:3] == ["eight#inputs=0-2/8", "eight#inputs=3-5/8", "eight#inputs=6-7/8"] and len(ids) == 3 * 5 + 4 + 2, ids
+    for name in ("whole", "split"):
+        test.run("work", test.model, "--exit-when-idle", "0", "--store", f"{name}.db", status=3)
+        test.run("collect", "--dataset", "d", "--store", f"{name}.db", "-o", f"{name}.jsonl")
+    same_answers(test, "split.jsonl", "whole.jsonl")
+    found = {answer["custom_id"]: answer for answer in test.answers("split.jsonl")}
+    assert len(found) == 10 and error_of(found["bad"])["message"].startswith("input[4]: "), found.keys()
+    partial = found["partial"]["response"]["body"]["data"]
+    assert [item["index"] for item in partial] == list(range(8)) and partial[4]["error"]["message"].startswith("input[4]: "), partial
+    assert "d-9" in found and "d-10" in found
+    assert "0 jobs queued" in test.run("submit", "in.jsonl", "--dataset", "d", "--split", "3", "--store", "split.db").err
+    refused = test.run("submit", "in.jsonl", "--dataset", "d", "--split", "4", "--store", "split.db", status=1)
+    assert "in.jsonl" in refused.err and "not the one submitted before" in refused.err, refused
+    test.write("bad.jsonl", [line("a", TEXTS), "[1]"])
+    assert "line 2: --split: expected a JSON object" in test.run("submit", "bad.jsonl", "--dataset", "b", "--split", "3", status=1).err
+
+
+@case
+def parts_without_the_others_are_collected_alone(test):
+    embeds(test)
+    test.write("in.jsonl", [line("a", TEXTS), line("b", TEXTS), line("a#inputs=5-6/7", ["the", "the"]), line("c#inputs=0-1/2", "the")])
+    test.run("submit", "in.jsonl", "--dataset", "d", "--split", "2")
+    test.run("work", test.model, "--exit-when-idle", "0")
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    found = bodies(test)
+    assert sorted(found) == ["a", "a#inputs=5-6/7", "b", "c#inputs=0-1/2"], found.keys()
+    assert vectors(found["a"]) == vectors(found["b"]) == [item["embedding"] for item in embedded(test, TEXTS)]
+
+
+@case
+def divided_jobs_go_over_kafka_in_records_that_the_topic_takes(test):
+    topics = kafka.Topics(test)
+    embeds(test)
+    test.write("in.jsonl", lines_to_split())
+    test.run("submit", "in.jsonl", "--dataset", "run", "--split", "3", *topics.options)
+    topics.work_to_the_end()
+    test.run("collect", "--dataset", "run", "-o", "out.jsonl", *topics.options)
+    test.run_file(output="expected.jsonl", status=3)
+    same_answers(test, "out.jsonl", "expected.jsonl")
+    assert len(topics.results()) == 21, topics.results().keys()
+
+
 @case
 def over_kafka_killed_workers_publish_each_result_once_to_the_same_bytes(test):
     topics = kafka.Topics(test)

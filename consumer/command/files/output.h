@@ -1,7 +1,8 @@
-// Writes results as OpenAI batch output lines, to one file or two (consumer/command/files/output_file.h). Thread:
-// main.
+// Writes results as OpenAI batch output lines, to one file or two (consumer/command/files/output_file.h). Parts of a
+// divided job are one line (joined_job.h). Thread: main.
 #pragma once
 
+#include "consumer/command/files/joined_job.h"
 #include "consumer/command/files/output_file.h"
 #include "schemas/job.h"
 
@@ -10,7 +11,8 @@
 struct output {
     struct output_file results, errors; // errors.file NULL: failed jobs are written to the results
     struct buffer line;
-    int64_t n_results, n_failed;     // n_failed includes cancelled jobs
+    struct joined_job joined;        // parts of a job whose others are to come
+    int64_t n_results, n_failed;     // parts count one each; n_failed includes cancelled jobs
     int64_t n_cancelled, n_may_pass; // of n_failed; n_may_pass may succeed if retried
 };
 
@@ -18,6 +20,6 @@ enum status output_open(struct output *output, const char *path, const char *err
                         struct error *error) WARN_UNUSED;
 // Writes one encoded result (schemas/job.h), JSON or msgpack.
 enum status output_add(struct output *output, struct text record, struct error *error) WARN_UNUSED;
-// Gives the complete files their names. Without it output_close removes them.
+// Writes parts whose others have no result, and gives the complete files their names. Without it output_close removes them.
 enum status output_complete(struct output *output, struct error *error) WARN_UNUSED;
 void output_close(struct output *output);
