@@ -217,7 +217,7 @@ static void add_sample(const struct embed_sample *sample, const struct embed_cou
         return;
     double tokens_per_s = (double)n_tokens / sample->seconds;
     buffer_add_format(out, "\n%-16s %14.1f\n", "tokens/s", tokens_per_s);
-    buffer_add_format(out, "%-16s %14.1f\n\n", "seconds", (double)counts->n_tokens / tokens_per_s);
+    buffer_add_format(out, "%-16s %14.1f\n\n", "seconds for all", (double)counts->n_tokens / tokens_per_s);
 }
 
 static enum status take_sample(struct embed_source *source, struct embed_group *group,

@@ -13,6 +13,8 @@ import struct
 import tiny_model
 from session import case, text_of
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
 WIDTH = tiny_model.WIDTH
 
 
@@ -269,7 +271,27 @@ def a_sample_computes_its_rows_alone(test):
     done = test.run("embed", test.model, "in.csv", "--column", "text", "--sample", "6")
     assert done.out.startswith("row 1: the winter\n    -> ") and "cosine 1.0000 to row 3\nrow 2: another thing\n" in done.out, done
     found = figures(done)
-    assert found["rows"] == 6 and found["different texts"] == 3 and found["tokens/s"] > 0 and "seconds" in found, (found, done)
+    assert found["rows"] == 6 and found["different texts"] == 3 and found["tokens/s"] > 0 and "seconds for all" in found, (found, done)
     two = [test.run("embed", test.model, "in.csv", "--column", "text", "--sample", "2", "--seed", "3").out.split("\n\n")[0] for _ in range(2)]
     assert two[0].count("    -> ") == 2 and two[0] == two[1], two
     assert sorted(os.listdir(test.folder)) == before
+
+
+@case
+def the_demo_finds_the_nearest_vectors_with_sql(test):
+    rows = [(f"review-{i:04}", text_of(i, 3 + i % 7)) for i in range(12)]
+    with open(test.path("in.csv"), "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "review"), *rows])
+    test.run("embed", test.model, "in.csv", "--column", "review", "--no-normalize", "-o", "vectors.db", "--into", "reviews")
+    database = sqlite3.connect(test.path("vectors.db"))
+    with open(os.path.join(ROOT, "ops", "demo-nearest.sql"), encoding="utf-8") as file:
+        create, select = "".join(line for line in file if not line.startswith(".")).rsplit(";\n\n", 1)
+    database.executescript(create + ";")
+    vectors = {name: struct.unpack(f"<{WIDTH}f", blob) for name, blob in database.execute("SELECT id, embedding FROM reviews")}
+    items = database.execute("SELECT id, i, x FROM items").fetchall()
+    assert len(items) == 12 * WIDTH and all(vectors[name][i] == x for name, i, x in items), items[:3]
+    for name, other, cosine in database.execute("SELECT id, other, cosine FROM cosines"):
+        left, right = vectors[name], vectors[other]
+        expected = sum(map(lambda a, b: a * b, left, right)) / math.hypot(*left) / math.hypot(*right)
+        assert abs(cosine - expected) < 1e-9, (name, other, cosine, expected)
+    assert len(database.execute(select).fetchall()) == 6
