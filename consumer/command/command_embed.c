@@ -218,9 +218,14 @@ static enum status embed_stream(const struct settings *settings, struct error *e
     return status;
 }
 
-// The two positionals may be given in either order: a table has the ending of one, or is named by its options.
+// The two positionals may be given in either order: a table has the ending of one, or is named by its options. Over
+// Kafka there is no model.
 static void find_table(struct settings *settings, const char **table)
 {
+    if (settings->kafka.brokers && settings->line.n_positionals == 1) {
+        *table = settings->line.positionals[0];
+        return;
+    }
     *table = settings->line.n_positionals > 1 ? settings->line.positionals[1] : NULL;
     bool is_first = *table && table_format_of(settings->line.positionals[0]) != TABLE_UNKNOWN &&
                     table_format_of(*table) == TABLE_UNKNOWN;
@@ -237,6 +242,9 @@ enum status command_embed(const struct settings *given, struct error *error)
     const struct annotate_options *options = &given->annotate;
     const char *table;
     find_table(&settings, &table);
+    if (table && settings.kafka.brokers && settings.line.n_positionals > 1)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf embed TABLE --brokers: no model, the workers have it (sheaf work)");
     if (table)
         return embed_table(&settings, table, error);
     if (options->prompt.file)

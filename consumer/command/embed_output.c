@@ -142,35 +142,11 @@ static enum status open_output(struct embed_output *output, struct error *error)
                : status;
 }
 
-// Why the row has no vector, computed again from its text: the vectors alone survive an interruption.
-static enum status find_fault(struct embed_rows *rows, const struct table_row *row, struct error *fault,
-                              struct error *error)
-{
-    struct embed_group *group = &rows->group;
-    int64_t n_cut = group->n_cut; // counted before
-    struct text text;
-    enum status status = embed_source_text(rows->source, row, &text, fault);
-    if (status == STATUS_REJECT)
-        return STATUS_OK;
-    if (status == STATUS_OK)
-        status = embed_group_add(group, text, fault);
-    if (status == STATUS_OK)
-        *fault = group->items[0].error;
-    embed_group_clear(group);
-    group->n_cut = n_cut;
-    if (status != STATUS_OK)
-        *error = *fault;
-    else if (fault->status == STATUS_OK)
-        (void)error_set(fault, STATUS_REJECT, ERROR_LOGITS_NAN,
-                        "the model's hidden state has a NaN or an infinity");
-    return status;
-}
-
 static enum status write_error(struct embed_output *output, const struct table_row *row, int64_t number,
                                struct error *error)
 {
     struct error fault;
-    enum status status = find_fault(output->rows, row, &fault, error);
+    enum status status = embed_rows_fault(output->rows, row, number, &fault, error);
     if (status != STATUS_OK)
         return status;
     if (!output->errors.file) {

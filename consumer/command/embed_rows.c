@@ -4,6 +4,7 @@
 #include "consumer/observe/log.h"
 #include "schemas/base/hash.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -229,6 +230,65 @@ enum status embed_rows_compute(struct embed_rows *rows, struct error *error)
     return status == STATUS_OK && rows->n_waiting ? complete_group(rows, error) : status;
 }
 
+// ---- rows without a vector ----
+
+enum status embed_rows_add_fault(struct embed_rows *rows, int64_t row, const struct error *fault,
+                                 struct error *error)
+{
+    if (rows->n_faults == rows->faults_capacity) {
+        size_t capacity = rows->faults_capacity ? 2 * rows->faults_capacity : 16;
+        struct embed_fault *faults = realloc(rows->faults, capacity * sizeof *faults);
+        if (!faults)
+            return error_memory(error, STATUS_REFUSE, "errors of rows");
+        rows->faults = faults;
+        rows->faults_capacity = capacity;
+    }
+    rows->faults[rows->n_faults++] = (struct embed_fault){row, *fault};
+    return STATUS_OK;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    int64_t left = ((const struct embed_fault *)a)->row, right = ((const struct embed_fault *)b)->row;
+    return (left > right) - (left < right);
+}
+
+// Computed again from the row's text: the vectors alone survive an interruption.
+static enum status compute_fault(struct embed_rows *rows, const struct table_row *row, struct error *fault,
+                                 struct error *error)
+{
+    struct embed_group *group = &rows->group;
+    int64_t n_cut = group->n_cut; // counted before
+    struct text text;
+    enum status status = embed_source_text(rows->source, row, &text, fault);
+    if (status == STATUS_REJECT)
+        return STATUS_OK;
+    if (status == STATUS_OK)
+        status = embed_group_add(group, text, fault);
+    if (status == STATUS_OK)
+        *fault = group->items[0].error;
+    embed_group_clear(group);
+    group->n_cut = n_cut;
+    if (status != STATUS_OK)
+        *error = *fault;
+    else if (fault->status == STATUS_OK)
+        (void)error_set(fault, STATUS_REJECT, ERROR_LOGITS_NAN,
+                        "the model's hidden state has a NaN or an infinity");
+    return status;
+}
+
+enum status embed_rows_fault(struct embed_rows *rows, const struct table_row *row, int64_t number,
+                             struct error *fault, struct error *error)
+{
+    if (!rows->keeps_faults)
+        return compute_fault(rows, row, fault, error);
+    const struct embed_fault key = {.row = number};
+    const struct embed_fault *found = bsearch(&key, rows->faults, rows->n_faults, sizeof key, compare_rows);
+    assert(found);
+    *fault = found->error;
+    return STATUS_OK;
+}
+
 void embed_rows_close(struct embed_rows *rows)
 {
     vector_file_close(&rows->file);
@@ -237,4 +297,5 @@ void embed_rows_close(struct embed_rows *rows)
     free(rows->items);
     free(rows->earlier);
     free(rows->vectors);
+    free(rows->faults);
 }

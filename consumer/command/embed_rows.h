@@ -18,6 +18,11 @@ struct embed_source {
     struct row_prompt prompt;
 };
 
+struct embed_fault {
+    int64_t row;
+    struct error error;
+};
+
 struct embed_rows {
     struct embed_source *source;
     struct embed_group group;
@@ -29,6 +34,10 @@ struct embed_rows {
     int32_t n_waiting; // rows
     struct output_part_state done;
     int64_t n_copied; // rows with the text of an earlier one
+    // Faults of rows without a vector, ascending; of vectors computed here they are computed again from the text.
+    struct embed_fault *faults;
+    size_t n_faults, faults_capacity;
+    bool keeps_faults;
 };
 
 // Opens the table, and the column or the template of the options. needs_columns: the rows' other columns are read
@@ -45,4 +54,9 @@ enum status embed_source_next(struct embed_source *source, struct table_row *row
 
 // The group must be open, and the file taken up.
 enum status embed_rows_compute(struct embed_rows *rows, struct error *error) WARN_UNUSED;
+enum status embed_rows_add_fault(struct embed_rows *rows, int64_t row, const struct error *fault,
+                                 struct error *error) WARN_UNUSED;
+// Why a row has no vector. Errors: of embed_source_text.
+enum status embed_rows_fault(struct embed_rows *rows, const struct table_row *row, int64_t number,
+                             struct error *fault, struct error *error) WARN_UNUSED;
 void embed_rows_close(struct embed_rows *rows);

@@ -2,6 +2,7 @@
 
 #include "consumer/command/embed_estimate.h"
 #include "consumer/command/embed_output.h"
+#include "consumer/command/embed_topics.h"
 #include "consumer/observe/log.h"
 #include "schemas/base/clock.h"
 #include "schemas/base/file.h"
@@ -42,7 +43,8 @@ static enum status open_source(struct embed_table *table, const char *path, stru
     const struct settings *settings = table->settings;
     const struct file_use uses[] = {{"the table", path},
                                     {"--prompt", settings->annotate.prompt.file},
-                                    {"the model", settings->model.path, .is_model = true},
+                                    {"the model", settings->kafka.brokers ? NULL : settings->model.path,
+                                     .is_model = true},
                                     {"-o", settings->output.file, true},
                                     {"--errors", settings->output.errors, true}};
     struct embedding_cut cut;
@@ -59,16 +61,22 @@ static enum status open_source(struct embed_table *table, const char *path, stru
     return status == STATUS_OK ? check_names(table, error) : status;
 }
 
+static enum status name_vectors(struct embed_table *table, struct error *error)
+{
+    int length =
+        asprintf(&table->vectors_path, "%s%s", table->target.path, table->target.is_own ? "" : ".vectors");
+    if (length >= 0)
+        return STATUS_OK;
+    table->vectors_path = NULL;
+    return error_memory(error, STATUS_REFUSE, "%s", table->target.path);
+}
+
 static enum status open_vectors(struct embed_table *table, struct error *error)
 {
     struct vector_file *file = &table->rows.file;
-    int length =
-        asprintf(&table->vectors_path, "%s%s", table->target.path, table->target.is_own ? "" : ".vectors");
-    if (length < 0) {
-        table->vectors_path = NULL;
-        return error_memory(error, STATUS_REFUSE, "%s", table->target.path);
-    }
-    enum status status = embed_group_name(&table->rows.group, table->settings, &table->made_by, error);
+    enum status status = name_vectors(table, error);
+    if (status == STATUS_OK)
+        status = embed_group_name(&table->rows.group, table->settings, &table->made_by, error);
     buffer_add_byte(&table->made_by, '\0');
     if (status == STATUS_OK && table->made_by.failed)
         status = error_memory(error, STATUS_REFUSE, "%s", table->target.path);
@@ -82,7 +90,6 @@ static enum status open_vectors(struct embed_table *table, struct error *error)
 static enum status open_rows(struct embed_table *table, struct runtime *runtime, struct error *error)
 {
     struct embed_group *group = &table->rows.group;
-    table->rows.source = &table->source;
     enum status status = embed_group_plan(group, runtime, table->settings, error);
     if (status == STATUS_OK && table->target.type == VECTOR_INT8 && !group->embedding.normalize)
         status =
@@ -109,12 +116,41 @@ static enum status report(const struct embed_table *table, double start_s, struc
                      errors ? errors : "");
 }
 
-static enum status embed(struct embed_table *table, struct runtime *runtime, struct error *error)
+// Options of the model: the workers have it.
+static enum status check_fleet(const struct settings *settings, struct error *error)
+{
+    const struct embed_options *options = &settings->embed;
+    const char *name = is_estimate(settings)   ? "--estimate and --sample"
+                       : options->pooling      ? "--pooling"
+                       : options->max_length   ? "--max-length"
+                       : options->normalize    ? "--normalize"
+                       : options->no_normalize ? "--no-normalize"
+                                               : NULL;
+    return name ? error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                            "sheaf embed: %s: over Kafka the workers have the model (sheaf work)", name)
+                : STATUS_OK;
+}
+
+static enum status compute_here(struct embed_table *table, struct runtime *runtime, struct error *error)
 {
     enum status status = open_rows(table, runtime, error);
+    return status == STATUS_OK ? embed_rows_compute(&table->rows, error) : status;
+}
+
+static enum status compute_by_fleet(struct embed_table *table, struct error *error)
+{
+    enum status status = name_vectors(table, error);
+    return status == STATUS_OK
+               ? embed_topics_compute(&table->rows, table->settings, table->vectors_path, error)
+               : status;
+}
+
+// `runtime`: NULL: over Kafka.
+static enum status embed(struct embed_table *table, struct runtime *runtime, struct error *error)
+{
     double start_s = clock_s();
-    if (status == STATUS_OK)
-        status = embed_rows_compute(&table->rows, error);
+    table->rows.source = &table->source;
+    enum status status = runtime ? compute_here(table, runtime, error) : compute_by_fleet(table, error);
     if (status == STATUS_OK)
         status = embed_output_write(&table->rows, &table->target, error);
     return status == STATUS_OK ? report(table, start_s, error) : status;
@@ -124,12 +160,15 @@ enum status embed_table(const struct settings *settings, const char *path, struc
 {
     struct runtime runtime = {0};
     struct embed_table table = {.settings = settings};
-    enum status status = open_source(&table, path, error);
+    bool is_fleets = settings->kafka.brokers != NULL;
+    enum status status = is_fleets ? check_fleet(settings, error) : STATUS_OK;
     if (status == STATUS_OK)
+        status = open_source(&table, path, error);
+    if (status == STATUS_OK && !is_fleets)
         status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)
         status = is_estimate(settings) ? embed_estimate(&table.source, &runtime, settings, error)
-                                       : embed(&table, &runtime, error);
+                                       : embed(&table, is_fleets ? NULL : &runtime, error);
     embed_source_close(&table.source);
     embed_rows_close(&table.rows);
     buffer_finish(&table.made_by);

@@ -80,7 +80,9 @@ static const struct command commands[] = {
      "Of a TABLE (CSV, TSV, JSON lines, Parquet, SQLite) each row has a vector, equal texts are computed once. OUT.npy: an "
      "array of NumPy whose row i\nis the table's row i. Any other OUT is the table with a column embedding: base64 of "
      "the items in CSV, TSV and Parquet, a list in\nJSON lines, a BLOB in SQLite (--into). A row without a vector is "
-     "NaN, empty or NULL, and has a line in the file of --errors.\n"},
+     "NaN, empty or NULL, and has a line in the file of --errors.\n"
+     "With --brokers a fleet of workers (sheaf work) computes a table's vectors: sheaf embed TABLE --column NAME -o OUT "
+     "--brokers HOSTS.\n"},
     {"classify", CLASSIFY, 1, 1, 0, "MODEL [--activation HOW] [-o OUT.jsonl]",
      "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
      "label and the probabilities of all.",
@@ -129,9 +131,9 @@ static const struct option options[] = {
     {"membership-timeout", 0, DURATION, WORK, AT(kafka.group.membership_timeout_s), 0, 0, "TIME",
      "the worker ends after this time without confirmed membership in the group (three times "
      "max.poll.interval.ms: 3m)"},
-    {"create-topics", 0, FLAG, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.create), 0, 0, NULL,
+    {"create-topics", 0, FLAG, WORK | SUBMIT | ANNOTATE | EMBED, AT(kafka.topics.create), 0, 0, NULL,
      "create missing topics"},
-    {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.n_partitions), 1, 65536, "N",
+    {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE | EMBED, AT(kafka.topics.n_partitions), 1, 65536, "N",
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
     {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
      "end if retention deleted jobs before the group had read them, or was there; default: a warning"},
@@ -157,6 +159,8 @@ static const struct option options[] = {
      "their results"},
     {"dataset", 'd', TEXT_VALUE, RUN, AT(dataset), 1, ONCE, "NAME", "dataset (default run)"},
     {"dataset", 'd', TEXT_VALUE, ANNOTATE, AT(dataset), 1, ONCE, "NAME", "dataset (default annotate)"},
+    {"dataset", 'd', TEXT_VALUE, EMBED, AT(dataset), 1, ONCE, "NAME",
+     "dataset of the jobs over Kafka (default embed)"},
     {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | EMBED | CLASSIFY | RERANK | REPORT,
      AT(output.file), 1, 0, "FILE", "where to write (- is standard output)"},
     {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(output.errors), 1, 0, "FILE",

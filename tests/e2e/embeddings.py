@@ -278,6 +278,37 @@ def divided_jobs_go_over_kafka_in_records_that_the_topic_takes(test):
 
 
 @case
+def a_fleet_gives_a_table_the_vectors_that_one_process_gives_it(test):
+    topics = kafka.Topics(test)
+    embeds(test)
+    texts = ["" if i % 50 == 7 else text_of(i % 150, 1 + i % 9) for i in range(400)]
+    texts[33] = "inner " * 400
+    test.write("in.jsonl", [{"id": i, "text": text} for i, text in enumerate(texts)] + [{"id": 400, "text": None}])
+    table = ["in.jsonl", "--column", "text", "--errors", "errors.jsonl", "--prefix", "the "]
+    test.run("embed", test.model, *table, "-o", "expected.npy", status=3)
+    errors = test.read("errors.jsonl")
+    command = ["embed", *table, "-o", "out.npy", *topics.options]
+    killed = test.start(*command)
+    test.wait_until("the jobs are written", lambda: topics.read("jobs"))
+    killed.send_signal(signal.SIGKILL)
+    test.wait(killed)
+    worker = topics.work("--exit-when-idle", "5")
+    done = test.run(*command, status=3)
+    assert test.read("out.npy") == test.read("expected.npy") and test.read("errors.jsonl") == errors
+    assert "0 jobs written" in done.err or "were there already" in done.err, done
+    again = test.run("embed", *table, "-o", "out.jsonl", *topics.options, status=3)  # in another format, from the results that there are
+    found = [json.loads(line) for line in test.read("out.jsonl").splitlines()]
+    assert [line["id"] for line in found] == list(range(401)) and not [line for line in found if "embedding" not in line and line["id"] % 50 not in (7, 33, 0)], again
+    assert test.wait(worker).status == 0
+    n_jobs = len(topics.read("jobs"))
+    assert n_jobs == -(-len({text for text in texts}) // 32), n_jobs
+    for options, words in ((["--pooling", "mean"], "--pooling: over Kafka the workers have the model"), (["--estimate"], "--estimate"),
+                           ([test.model], "no model, the workers have it")):
+        refused = test.run("embed", *table, "-o", "x.npy", *topics.options, *options, status=2)
+        assert words in refused.err, refused
+
+
+@case
 def over_kafka_killed_workers_publish_each_result_once_to_the_same_bytes(test):
     topics = kafka.Topics(test)
     embeds(test)
