@@ -40,7 +40,7 @@ static enum status open_template(struct embed_source *source, const char *path, 
     return status;
 }
 
-// Of Parquet only the columns of texts, and those that another format's output needs, are decoded.
+// Decodes only the columns of a Parquet file that the texts or the output need.
 static enum status choose_columns(struct embed_source *source, bool needs_columns, struct error *error)
 {
     const struct table_columns *columns = table_reader_columns(source->reader);

@@ -399,7 +399,7 @@ static enum status write_rows(struct embed_topics *topics, struct error *error)
     return status;
 }
 
-// What an earlier process wrote of the rows is written again: the results are there.
+// Writes all rows again, also those that an earlier process wrote.
 static enum status complete_rows(struct embed_topics *topics, const char *vectors_path, struct error *error)
 {
     struct embed_rows *rows = topics->rows;

@@ -187,7 +187,7 @@ struct log_options {
 // Each command gets the values of its options (option_table.c) in the groups that they belong to.
 struct settings {
     char *store, *dataset;
-    int64_t split; // submit: inputs of an embedding job; 0: as many as it has
+    int64_t split; // submit: limit of an embedding job's inputs; 0: none
     struct command_line line;
     struct output_options output;
     struct kafka_options kafka;
