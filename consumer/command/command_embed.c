@@ -222,8 +222,10 @@ static enum status embed_stream(const struct settings *settings, struct error *e
 // Kafka there is no model.
 static void find_table(struct settings *settings, const char **table)
 {
-    if (settings->kafka.brokers && settings->line.n_positionals == 1) {
-        *table = settings->line.positionals[0];
+    const char *first = settings->line.positionals[0];
+    bool has_texts = settings->embed.column || settings->annotate.prompt.file;
+    if (settings->kafka.brokers && settings->line.n_positionals == 1) { // else lines, which no fleet computes
+        *table = has_texts || table_format_of(first) != TABLE_UNKNOWN ? first : NULL;
         return;
     }
     *table = settings->line.n_positionals > 1 ? settings->line.positionals[1] : NULL;
