@@ -15,6 +15,7 @@ struct embedding_rules {
     int32_t n_longest;        // tokens of a text, special ones included
     const char *limited_by;   // what sets n_longest, for errors
     struct text prompt;       // put before each text that names no other
+    bool is_prompt_given;     // by an option, maybe as empty; else by the model
     struct value prompts;     // the model's, by their names
     int32_t n_dimensions_max; // the model's width
 };

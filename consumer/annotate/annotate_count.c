@@ -3,6 +3,7 @@
 // but with their fields in the order of the columns: a run with --reorder may order the fields of `row`
 // differently.
 #include "consumer/annotate/annotate.h"
+#include "consumer/annotate/sample_rows.h"
 #include "schemas/base/digest.h"
 #include "schemas/base/hash.h"
 
@@ -130,12 +131,9 @@ enum status annotate_choose_sample(struct annotate *annotate, struct error *erro
     annotate->chosen.rows = calloc(n ? (size_t)n : 1, sizeof *annotate->chosen.rows);
     if (!annotate->chosen.rows)
         return error_memory(error, STATUS_REFUSE, "the sample");
-    for (int64_t i = 0; i < n; i++) {
-        int64_t begin = (int64_t)((__int128)annotate->rows.n * i / n);
-        int64_t end = (int64_t)((__int128)annotate->rows.n * (i + 1) / n);
-        uint64_t draw = hash_bytes(&i, sizeof i, (uint64_t)annotate->settings->annotate.estimate.seed);
-        annotate->chosen.rows[i] = begin + 1 + (int64_t)(draw % (uint64_t)(end - begin));
-    }
+    for (int64_t i = 0; i < n; i++)
+        annotate->chosen.rows[i] =
+            sample_row(i, n, annotate->rows.n, annotate->settings->annotate.estimate.seed);
     annotate->chosen.n = n;
     return STATUS_OK;
 }

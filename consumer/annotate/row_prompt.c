@@ -609,6 +609,20 @@ enum status row_prompt_render(struct row_prompt *prompt, const struct table_row 
     return status;
 }
 
+enum status row_prompt_render_text(struct row_prompt *prompt, const struct table_row *row, struct text *text,
+                                   struct error *error)
+{
+    enum status status = take_fields(prompt, row, error);
+    buffer_clear(&prompt->text);
+    if (status == STATUS_OK)
+        status = render_template(prompt, prompt->prompt, error);
+    if (status == STATUS_OK && prompt->text.failed)
+        status = error_memory(error, STATUS_REFUSE, "prompts");
+    if (status == STATUS_OK)
+        *text = (struct text){prompt->text.data ? prompt->text.data : "", prompt->text.size};
+    return status;
+}
+
 void row_prompt_end(const struct row_prompt *prompt, int64_t seed, struct buffer *record)
 {
     if (prompt->seeding.is_added) {

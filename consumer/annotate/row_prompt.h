@@ -86,5 +86,8 @@ enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **jo
 // Appends the record without its seed and its closing brace. STATUS_REJECT: the row can't be rendered.
 enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
                               struct error *error) WARN_UNUSED;
+// The text of options.prompt alone, valid until the next call. STATUS_REJECT: as of row_prompt_render.
+enum status row_prompt_render_text(struct row_prompt *prompt, const struct table_row *row, struct text *text,
+                                   struct error *error) WARN_UNUSED;
 // Ends the record: appends the seed if seeding.is_added, and the closing brace.
 void row_prompt_end(const struct row_prompt *prompt, int64_t seed, struct buffer *record);

@@ -2,10 +2,9 @@
 // submits, works and collects in one process, with an embedded queue beside the output
 // (consumer/annotate/annotate.h).
 #include "consumer/annotate/annotate.h"
-#include "consumer/annotate/parquet_inputs.h"
+#include "consumer/annotate/table_choice.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
-#include "consumer/command/files/input_source.h"
 #include "consumer/command/files/named_store.h"
 #include "consumer/command/files/own_output.h"
 #include "consumer/observe/log.h"
@@ -107,87 +106,6 @@ static enum status check_answers(const struct settings *settings, struct error *
     return check_target(settings, error);
 }
 
-// Checks the file before its format: --input-format does not help with a file that is missing or compressed.
-static enum status check_source(const struct table_source *source, struct error *error)
-{
-    struct input_source opened;
-    if (file_is_stream(source->path) || parquet_inputs_is_folder(source->path))
-        return STATUS_OK; // table_reader_open says what a folder lacks
-    enum status status = source->format == TABLE_PARQUET
-                             ? input_source_open_bytes(&opened, source->path, error)
-                             : input_source_open(&opened, source->path, error);
-    if (status == STATUS_OK)
-        input_source_close(&opened);
-    return status;
-}
-
-static enum table_format format_of_path(const char *path)
-{
-    return parquet_inputs_is_folder(path) ? TABLE_PARQUET : table_format_of(path);
-}
-
-// Checks each of several files. All have one format.
-static enum status check_sources(const struct table_source *source, bool is_given, struct error *error)
-{
-    enum status status = check_source(source, error);
-    for (size_t i = 1; status == STATUS_OK && i < source->n_paths; i++) {
-        struct table_source one = {.path = source->paths[i], .format = source->format};
-        if (file_is_stream(one.path) || file_is_stream(source->path) || source->format == TABLE_SQLITE)
-            return refuse_options(error, "several tables: expected files, not a stream or a database");
-        if (!is_given && format_of_path(one.path) != source->format)
-            return error_set(
-                error, STATUS_REFUSE, ERROR_USAGE,
-                "%s: has another format than %s: give --input-format, or annotate them one by one", one.path,
-                source->path);
-        status = check_source(&one, error);
-    }
-    return status;
-}
-
-static enum status choose_format(struct table_source *source, const struct annotate_options *options,
-                                 struct error *error)
-{
-    const char *given = options->input.format;
-    source->format = format_of_path(source->path);
-    if (given && !table_format_parse(given, &source->format))
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "sheaf annotate: --input-format: expected csv, tsv, jsonl, parquet or sqlite, got \"%s\"", given);
-    if (source->table && source->query)
-        return refuse_options(error, "--table or --sql, not both");
-    if (source->table || source->query)
-        source->format = TABLE_SQLITE;
-    enum status status = check_sources(source, given != NULL, error);
-    if (status != STATUS_OK)
-        return status;
-    if (source->format == TABLE_UNKNOWN && file_is_stream(source->path))
-        source->format = TABLE_CSV;
-    if (source->format == TABLE_UNKNOWN)
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "%s: the format of the table is not known: give --input-format csv, tsv, jsonl, parquet or sqlite",
-            source->path);
-    source->no_quotes = source->no_quotes && source->format == TABLE_TSV;
-    if (source->format == TABLE_SQLITE && !source->table && !source->query)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "%s: a SQLite database: give --table NAME or --sql QUERY", source->path);
-    return STATUS_OK;
-}
-
-// The format of a pipe is guessed, because it has no name; an error then says so.
-static enum status open_reader(struct annotate *annotate, struct error *error)
-{
-    const struct table_source *source = &annotate->source;
-    enum status status = table_reader_open(&annotate->reader, source, error);
-    bool is_guessed = !annotate->settings->annotate.input.format && source->format == TABLE_CSV &&
-                      table_format_of(source->path) == TABLE_UNKNOWN;
-    struct error fault = *error;
-    if (status == STATUS_OK || !is_guessed)
-        return status;
-    return error_set(error, status, fault.code, "%s (it is read as CSV; --input-format names another format)",
-                     fault.text);
-}
-
 static const char *prompt_name(const struct settings *settings)
 {
     const char *prompt = settings->annotate.prompt.file;
@@ -202,25 +120,6 @@ static void warn_of_table(const struct annotate *annotate)
     else if (!annotate->prompts[0].read.n_mentioned && !annotate->prompts[0].read.all)
         log_write(LOG_WARNING, "%s reads no column of the table: all rows ask the same",
                   prompt_name(annotate->settings));
-}
-
-static enum status choose_delimiter(struct table_source *source, const char *given, struct error *error)
-{
-    source->delimiter = source->format == TABLE_TSV ? '\t' : ',';
-    if (!given)
-        return STATUS_OK;
-    if (strcmp(given, "\\t") == 0)
-        given = "\t";
-    if (strlen(given) != 1 || strchr("\"\r\n", *given))
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "sheaf annotate: --delimiter: expected one byte that is no quote and no end of a line,"
-            " got \"%s\"",
-            given);
-    source->delimiter = *given;
-    if (source->no_quotes && *given != '\t')
-        return refuse_options(error, "--no-quotes: the delimiter is a tab");
-    return STATUS_OK;
 }
 
 // ---- opening ----
@@ -442,9 +341,7 @@ static enum status check_text(struct annotate *annotate, struct error *error)
 static enum status open_all(struct annotate *annotate, struct error *error)
 {
     const struct settings *settings = annotate->settings;
-    enum status status = choose_format(&annotate->source, &settings->annotate, error);
-    if (status == STATUS_OK)
-        status = choose_delimiter(&annotate->source, settings->annotate.input.delimiter, error);
+    enum status status = table_choose_source(&annotate->source, &settings->annotate, "sheaf annotate", error);
     if (status == STATUS_OK)
         status = choose_store(annotate, error);
     if (status == STATUS_OK)
@@ -452,7 +349,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && settings->model.path)
         status = runtime_check(settings, error);
     if (status == STATUS_OK)
-        status = open_reader(annotate, error);
+        status = table_open_chosen(&annotate->reader, &annotate->source, &settings->annotate, error);
     if (status == STATUS_OK)
         status = open_prompts(annotate, error);
     if (status == STATUS_OK && !settings->annotate.input.skip_bad_rows)
@@ -625,7 +522,7 @@ static size_t count_tables(const struct settings *settings)
     int n = settings->line.n_positionals;
     const char *last = settings->line.positionals[n - 1];
     bool is_model = n > 1 && settings->model.path && strcmp(last, settings->model.path) == 0;
-    bool is_table = settings->kafka.brokers && format_of_path(last) != TABLE_UNKNOWN;
+    bool is_table = settings->kafka.brokers && table_format_of_path(last) != TABLE_UNKNOWN;
     return (size_t)(n - (is_model && !is_table));
 }
 
@@ -637,13 +534,7 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                 .source = {.path = settings->line.positionals[0],
                                            .paths = settings->line.positionals,
                                            .n_paths = count_tables(settings),
-                                           .no_header = settings->annotate.input.no_header,
-                                           .no_quotes = settings->annotate.input.no_quotes,
-                                           .skips_bad_rows = settings->annotate.input.skip_bad_rows,
-                                           .table = settings->annotate.input.table,
-                                           .query = settings->annotate.input.sql,
-                                           .encoding = settings->annotate.input.encoding,
-                                           .skip_lines = settings->annotate.input.skip_lines},
+                                           .skips_bad_rows = settings->annotate.input.skip_bad_rows},
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
     enum status status = check_answers(settings, error);

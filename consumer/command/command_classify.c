@@ -288,7 +288,7 @@ static enum status open_lines(struct command_scores *scores, const struct settin
     if (status != STATUS_OK)
         return status;
     return line_part_open(&scores->part, settings->output.file ? settings->output.file : "-",
-                          scores->plain_text, error);
+                          scores->plain_text, &(struct input_text){0}, error);
 }
 
 static enum status run(struct command_scores *scores, const struct settings *settings, struct error *error)

@@ -187,6 +187,11 @@ static void print_embedding(const struct model *model)
            longest_text(&facts, model));
     if (shown.size)
         printf("prompts     %.*s\n", (int)shown.size, shown.data);
+    if (facts.defaults.prompt.size) {
+        buffer_clear(&shown);
+        buffer_add_printable(&shown, facts.defaults.prompt, 0);
+        printf("prompt      \"%.*s\" before each text\n", (int)shown.size, shown.data);
+    }
     buffer_finish(&shown);
 }
 

@@ -5,6 +5,7 @@
 #include "consumer/queue/kafka/client/kafka_client.h"
 #include "consumer/options/kafka_settings.h"
 #include "consumer/observe/log.h"
+#include "consumer/command/files/split_job.h"
 #include "consumer/command/files/topic_submit.h"
 #include "consumer/command/files/named_store.h"
 
@@ -59,6 +60,36 @@ static enum status submit_to_topic(struct input *input, const struct settings *s
     return status;
 }
 
+// `path`: of the input, or of a file with its divided jobs.
+static enum status submit_file(const struct settings *settings, const char *path, struct error *error)
+{
+    struct input input;
+    enum status status = input_open(&input, path, text_from_string(settings->dataset), error);
+    if (status != STATUS_OK)
+        return status;
+    if (settings->split)
+        input.name = settings->line.positionals[0];
+    status = settings->kafka.brokers ? submit_to_topic(&input, settings, error)
+                                     : submit_to_store(&input, settings, error);
+    input_close(&input);
+    return status;
+}
+
+// The divided jobs are the dataset's lines: submitted again with another --split, it is another input.
+static enum status submit_parts(const struct settings *settings, struct error *error)
+{
+    FILE *lines;
+    char path[32];
+    enum status status = split_jobs(&lines, settings->line.positionals[0],
+                                    text_from_string(settings->dataset), settings->split, error);
+    if (status != STATUS_OK)
+        return status;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fileno(lines));
+    status = submit_file(settings, path, error);
+    fclose(lines);
+    return status;
+}
+
 enum status command_submit(const struct settings *settings, struct error *error)
 {
     if (!settings->dataset)
@@ -73,12 +104,6 @@ enum status command_submit(const struct settings *settings, struct error *error)
         status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     if (status != STATUS_OK)
         return status;
-    struct input input;
-    status = input_open(&input, settings->line.positionals[0], dataset, error);
-    if (status != STATUS_OK)
-        return status;
-    status = settings->kafka.brokers ? submit_to_topic(&input, settings, error)
-                                     : submit_to_store(&input, settings, error);
-    input_close(&input);
-    return status;
+    return settings->split ? submit_parts(settings, error)
+                           : submit_file(settings, settings->line.positionals[0], error);
 }

@@ -1,5 +1,7 @@
 #include "consumer/options/option_table.h"
 
+#include "schemas/job.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -74,18 +76,20 @@ static const struct command commands[] = {
      "divergence, same most likely token.",
      "As llama-perplexity: the text is divided into windows of N tokens, and the second half of each is scored.\n"
      "A shorter text is one window, scored from its second token on.\n"},
-    {"embed", EMBED, 1, 2, 0, "MODEL [-o OUT.jsonl] | MODEL TABLE --column NAME -o OUT",
+    {"embed", EMBED, 1, 2, 0, "MODEL [-o OUT.jsonl] | MODEL TABLE --column NAME|--prompt FILE.jinja -o OUT",
      "Vectors of texts. Standard input: texts, a line each, or lines {\"text\": ...}; standard output: a JSON line "
-     "with each one's vector. Or of the texts of a table's column.",
+     "with each one's vector. Or of the rows of a table.",
      "The lines are JSON if the first is an object with a string text, or if all are strings; else each line is a text.\n"
      "An object's id or custom_id, a string or a number, stands beside its vector.\n"
      "A text without a vector, one that is too long say, has a line with its error, and the exit status is 3.\n"
      "Vectors are written as some thousand texts are computed, and at the end of the input. The file of -o appears when "
      "it is complete;\nuntil then it is OUT.jsonl.part, which the same command continues after an interruption.\n"
-     "Of a TABLE (CSV, TSV, JSON lines, SQLite) each row has a vector, equal texts are computed once. OUT.npy: an "
+     "Of a TABLE (CSV, TSV, JSON lines, Parquet, SQLite) each row has a vector, equal texts are computed once. OUT.npy: an "
      "array of NumPy whose row i\nis the table's row i. Any other OUT is the table with a column embedding: base64 of "
-     "the items in CSV and TSV, a list in JSON lines,\na BLOB in SQLite (--into). A row without a vector is NaN, "
-     "empty or NULL, and has a line in the file of --errors.\n"},
+     "the items in CSV, TSV and Parquet, a list in\nJSON lines, a BLOB in SQLite (--into). A row without a vector is "
+     "NaN, empty or NULL, and has a line in the file of --errors.\n"
+     "With --brokers a fleet of workers (sheaf work) computes a table's vectors: sheaf embed TABLE --column NAME -o OUT "
+     "--brokers HOSTS.\n"},
     {"classify", CLASSIFY, 1, 1, 0, "MODEL [--activation HOW] [-o OUT.jsonl]",
      "Standard input: texts, a line each, or lines {\"text\": ...}. Standard output: a JSON line with each one's "
      "label and the probabilities of all.",
@@ -134,9 +138,9 @@ static const struct option options[] = {
     {"membership-timeout", 0, DURATION, WORK, AT(kafka.group.membership_timeout_s), 0, 0, "TIME",
      "the worker ends after this time without confirmed membership in the group (three times "
      "max.poll.interval.ms: 3m)"},
-    {"create-topics", 0, FLAG, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.create), 0, 0, NULL,
+    {"create-topics", 0, FLAG, WORK | SUBMIT | ANNOTATE | EMBED, AT(kafka.topics.create), 0, 0, NULL,
      "create missing topics"},
-    {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.n_partitions), 1, 65536, "N",
+    {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE | EMBED, AT(kafka.topics.n_partitions), 1, 65536, "N",
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
     {"pass-headers", 0, TEXT_VALUE, WORK, AT(kafka.pass_headers), 1, 0, "A,B",
      "headers of a job that its result repeats, besides those of traces, correlation and tenants; x-* names all "
@@ -163,8 +167,13 @@ static const struct option options[] = {
      "SQLite file (OUT.csv.db, or IN.csv.db where OUT is no file of its own)"},
     {"dataset", 'd', TEXT_VALUE, SUBMIT | COLLECT | STATUS | CANCEL | WORK_ALONE | DATASET | REPORT,
      AT(dataset), 1, ONCE, "NAME", "dataset"},
+    {"split", 0, INTEGER, SUBMIT, AT(split), 1, JOB_INPUTS_MAX, "N",
+     "divide /v1/embeddings jobs of more than N inputs, so that each result fits a record of the topic; collect joins "
+     "their results"},
     {"dataset", 'd', TEXT_VALUE, RUN, AT(dataset), 1, ONCE, "NAME", "dataset (default run)"},
     {"dataset", 'd', TEXT_VALUE, ANNOTATE, AT(dataset), 1, ONCE, "NAME", "dataset (default annotate)"},
+    {"dataset", 'd', TEXT_VALUE, EMBED, AT(dataset), 1, ONCE, "NAME",
+     "dataset of the jobs over Kafka (default embed)"},
     {"output", 'o', TEXT_VALUE, COLLECT | RUN | ANNOTATE | LOGITS | EMBED | CLASSIFY | RERANK | REPORT,
      AT(output.file), 1, 0, "FILE", "where to write (- is standard output)"},
     {"errors", 0, TEXT_VALUE, COLLECT | RUN, AT(output.errors), 1, 0, "FILE",
@@ -365,8 +374,8 @@ static const struct option options[] = {
      "mean_sqrt_len or weightedmean (model: its own, else an encoder's mean, a decoder's last)"},
     {"dimensions", 0, INTEGER, EMBED, AT(embed.dimensions), 1, 1 << 20, "N",
      "the vector's first N items (the model's width)"},
-    {"prompt", 0, TEXT_VALUE, EMBED, AT(embed.prefix), 0, 0, "TEXT",
-     "text before each one (the model's default prompt, else none)"},
+    {"prefix", 0, TEXT_VALUE, EMBED, AT(embed.prefix), 0, 0, "TEXT",
+     "text before each one, empty for none (the model's default prompt, else none)"},
     {"prompt-name", 0, TEXT_VALUE, EMBED, AT(embed.prompt_name), 1, 0, "NAME",
      "the model's prompt of that name before each text (sheaf inspect lists them)"},
     {"max-length", 0, INTEGER, EMBED | WORK | RUN, AT(embed.max_length), 2, INT32_MAX, "N",
@@ -381,7 +390,8 @@ static const struct option options[] = {
     {"instruct", 0, TEXT_VALUE, RERANK, AT(score.instruct), 1, 0, "TEXT",
      "the instruction in a Qwen3-Reranker's template (web search)"},
     {"top-n", 0, INTEGER, RERANK, AT(score.top_n), 1, 1 << 20, "N", "the N most relevant documents (all)"},
-    {"column", 0, TEXT_VALUE, EMBED, AT(embed.column), 1, ONCE, "NAME", "the table's column of texts"},
+    {"column", 0, TEXT_VALUE, EMBED, AT(embed.column), 1, ONCE, "NAME",
+     "the table's column of texts (or --prompt)"},
     {"vector-type", 0, TEXT_VALUE, EMBED, AT(embed.vector_type), 1, 0, "TYPE",
      "of a table's vectors: f32, f16, int8 (127 times the item) or binary (a bit an item: above 0) (f32)"},
     {"truncate-prompt", 0, INTEGER, ANNOTATE, AT(annotate.prompt.truncate), 1, 1 << 24, "N",
@@ -409,8 +419,8 @@ static const struct option options[] = {
     {"batch", 0, TEXT_VALUE, BENCH, AT(bench.batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
     {"repeat", 'r', INTEGER, BENCH, AT(bench.repeat), 1, 1000, "N",
      "runs per size; the median is reported (3)"},
-    {"prompt", 'p', TEXT_VALUE, ANNOTATE, AT(annotate.prompt.file), 1, ONCE, "FILE.jinja",
-     "template of the prompt: the columns are its variables, row has all of them"},
+    {"prompt", 'p', TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.prompt.file), 1, ONCE, "FILE.jinja",
+     "template of the prompt, or of a row's text: the columns are its variables, row has all of them"},
     {"system", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.system), 1, ONCE, "FILE.jinja",
      "template of a system message before it"},
     {"messages", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.messages), 1, ONCE, "FILE.jsonl.jinja",
@@ -479,16 +489,16 @@ static const struct option options[] = {
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 1, ONCE, "COLUMN[=PROPERTY]",
      "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
      "a schema the property named, else the one of the column's name, else the first"},
-    {"estimate", 0, FLAG, ANNOTATE, AT(annotate.estimate.wanted), 0, 0, NULL,
+    {"estimate", 0, FLAG, ANNOTATE | EMBED, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
-    {"price-in", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_in), 0, 0, "X",
+    {"price-in", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.estimate.price_in), 0, 0, "X",
      "of a million prompt tokens, for the estimate"},
     {"price-out", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_out), 0, 0, "X",
      "of a million tokens of answers, for the estimate"},
-    {"seed", 0, INTEGER, ANNOTATE, AT(annotate.estimate.seed), 0, INT64_MAX, "N",
+    {"seed", 0, INTEGER, ANNOTATE | EMBED, AT(annotate.estimate.seed), 0, INT64_MAX, "N",
      "seed of the sample's rows (0)"},
-    {"sample", 0, INTEGER, ANNOTATE, AT(annotate.estimate.n_rows), 1, 1 << 20, "N",
-     "answer N rows drawn evenly over the table, print them and an estimate for all, and end"},
+    {"sample", 0, INTEGER, ANNOTATE | EMBED, AT(annotate.estimate.n_rows), 1, 1 << 20, "N",
+     "answer N rows drawn evenly over the table (embed: their vectors), print them and an estimate for all, and end"},
     {"config", 0, TEXT_VALUE, ALL, AT(line.config), 1, ONCE, "FILE", "options as \"name = value\" lines"},
     {"log", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(log.file), 1, 0, "FILE",
      "append messages to a file; standard error gets only the reason of a failure; SIGHUP reopens the file"},

@@ -480,7 +480,8 @@ static enum status check_output_name(const char *option, const char *path, bool 
                  {".xz", "write to - and compress that"},
                  {".zst", "write to - and compress that"},
                  {".zip", "write to - and compress that"},
-                 {".parquet", "sheaf annotate writes it, as -o; other outputs are JSON lines"},
+                 {".parquet",
+                  "sheaf annotate and a table of sheaf embed write it, as -o; other outputs are JSON lines"},
                  {".feather", "write CSV or JSON lines and convert that"},
                  {".arrow", "write CSV or JSON lines and convert that"},
                  {".xlsx", "write CSV, which spreadsheets open"},
@@ -543,7 +544,7 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
     if (status == STATUS_OK)
         status =
-            check_output_name("-o", settings->output.file, strcmp(command->name, "annotate") == 0, error);
+            check_output_name("-o", settings->output.file, (command->mask & (ANNOTATE | EMBED)) != 0, error);
     return status == STATUS_OK ? check_output_name("--errors", settings->output.errors, false, error)
                                : status;
 }

@@ -190,6 +190,7 @@ struct log_options {
 // Each command gets the values of its options (option_table.c) in the groups that they belong to.
 struct settings {
     char *store, *dataset;
+    int64_t split;        // submit: limit of an embedding job's inputs; 0: none
     char **redrive_where; // NAME=VALUE (topic_redrive.h), NULL-terminated
     struct command_line line;
     struct output_options output;

@@ -48,11 +48,12 @@ static enum status choose_defaults(struct embedding_runtime *embedding, const st
     if (options->normalize && options->no_normalize)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--normalize and --no-normalize: expected one");
     if (options->prefix && options->prompt_name)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prompt and --prompt-name: expected one");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--prefix and --prompt-name: expected one");
     enum status status = embedding_read_defaults(&defaults, model, error);
     if (status == STATUS_OK)
         status = embedding_read_prompts(model, &embedding->arena, &rules->prompts, error);
     rules->prompt = options->prefix ? text_from_string(options->prefix) : defaults.prompt;
+    rules->is_prompt_given = options->prefix || options->prompt_name;
     if (status == STATUS_OK && options->prompt_name)
         status = embedding_find_prompt(model, options->prompt_name, &embedding->arena, &rules->prompt, error);
     rules->n_longest = model->shape.n_context;

@@ -2,6 +2,7 @@
 
 #include "consumer/observe/log.h"
 #include "consumer/worker/arithmetic.h"
+#include "consumer/worker/embedding_prompts.h"
 #include "consumer/worker/required_arithmetic.h"
 #include "engine/file/gguf.h"
 #include "engine/file/interrupt.h"
@@ -64,6 +65,7 @@ static void say_jobs(const struct task_runtime *tasks)
                   "the model's prompt %.*s (input_type, prompt_name) is put before a text only if its job "
                   "asks for it",
                   (int)prompts->object.members[i].key.size, prompts->object.members[i].key.data);
+    embedding_prompts_warn(&tasks->embedding.rules, tasks->runtime.model, true);
     log_write(LOG_INFO, "system_fingerprint of results: %s", tasks->runtime.arithmetic);
 }
 

@@ -296,9 +296,9 @@ def a_folder_of_sentence_transformers_says_how_its_vectors_are_made(test):
     assert expected == folder_vectors(test, plain, TEXTS, "--pooling", "mean")[0] != folder_vectors(test, plain, TEXTS, "--pooling", "last")[0]
     assert folder_vectors(test, old, TEXTS)[0] == folder_vectors(test, plain, TEXTS, "--pooling", "cls")[0]
     got, err = folder_vectors(test, whole, TEXTS, "--truncate", "right")
-    assert got == folder_vectors(test, plain, TEXTS, "--prompt", "find: ", "--max-length", "7", "--truncate", "right")[0] != expected
+    assert got == folder_vectors(test, plain, TEXTS, "--prefix", "find: ", "--max-length", "7", "--truncate", "right")[0] != expected
     assert "4 texts were cut to 7 tokens, the model's max_seq_length" in err and 'after the prompt "find: "' in err, err
-    assert folder_vectors(test, whole, TEXTS, "--prompt", "", "--max-length", "256")[0] == expected
+    assert folder_vectors(test, whole, TEXTS, "--prefix", "", "--max-length", "256")[0] == expected
     raw, err = folder_vectors(test, bare, TEXTS)
     assert raw == folder_vectors(test, plain, TEXTS, "--no-normalize")[0] != expected and "not normalized" in err, err
     assert folder_vectors(test, bare, TEXTS, "--normalize")[0] == expected
@@ -409,12 +409,32 @@ def a_prompt_is_chosen_by_its_name(test):
     prompts = {"prompts": {"query": "find: ", "document": ""}, "default_prompt_name": None}
     folder = sentence_folder(test, "named", config_sentence_transformers=prompts)
     plain, _ = folder_vectors(test, folder, TEXTS)
-    assert folder_vectors(test, folder, TEXTS, "--prompt-name", "query")[0] == folder_vectors(test, folder, TEXTS, "--prompt", "find: ")[0] != plain
+    assert folder_vectors(test, folder, TEXTS, "--prompt-name", "query")[0] == folder_vectors(test, folder, TEXTS, "--prefix", "find: ")[0] != plain
     assert folder_vectors(test, folder, TEXTS, "--prompt-name", "document")[0] == plain
     assert "the model has the prompts query, document" in test.run("embed", folder, "--prompt-name", "q", stdin="the\n", status=2).err
-    assert "expected one" in test.run("embed", folder, "--prompt-name", "query", "--prompt", "q", stdin="the\n", status=2).err
+    assert "expected one" in test.run("embed", folder, "--prompt-name", "query", "--prefix", "q", stdin="the\n", status=2).err
     assert "the model has no prompts" in test.run("embed", test.model, "--prompt-name", "q", stdin="the\n", status=2).err
     assert 'prompts     {"query":"find: ","document":""}' in test.run("inspect", folder).out
+
+
+@case
+def a_model_that_needs_a_prompt_and_gets_none_is_warned_of_once(test):
+    def warnings(folder, *options):
+        return [line for line in folder_vectors(test, folder, TEXTS, *options)[1].splitlines() if "warning" in line and "the texts get n" in line]
+    own = sentence_folder(test, "own", config_sentence_transformers={"prompts": {"query": "find: ", "document": ""}})
+    (line,) = warnings(own)
+    assert "the model has the prompts query, document" in line, line
+    empty = sentence_folder(test, "empty", config_sentence_transformers={"prompts": {"query": "", "document": ""}})
+    default = sentence_folder(test, "default", config_sentence_transformers={"prompts": {"query": "find: "}, "default_prompt_name": "query"})
+    assert not warnings(own, "--prompt-name", "document") and not warnings(own, "--prefix", "") and not warnings(empty) and not warnings(default)
+    assert 'prompt      "find: " before each text' in test.run("inspect", default).out
+    for name, words in (("multilingual-e5-small", '"query: " before queries and "passage: "'), ("nomic_embed_text-v1.5", '"search_query: "'),
+                        ("ModernBERT-embed-base", '"search_document: " before documents'), ("EmbeddingGemma-300m", '"task: search result | query: "')):
+        known = sentence_folder(test, name)
+        (line,) = warnings(known)
+        assert words in line and not warnings(known, "--prefix", "query: ") and not warnings(known, "--prefix", ""), line
+    for name in ("e5-mistral-7b-instruct", "type5-small", "e55"):
+        assert not warnings(sentence_folder(test, name)), name
 
 
 @case

@@ -13,6 +13,8 @@ import struct
 import tiny_model
 from session import case, text_of
 
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
 WIDTH = tiny_model.WIDTH
 
 
@@ -183,19 +185,113 @@ def rows_without_a_text_and_wrong_options_are_named(test):
     assert [(line["index"], line["line"], line["error"]["message"]) for line in listed] == [
         (1, 2, "column text: expected a text, got 5"), (2, 3, "column text: expected a text, got null")], listed
     write_csv(test, "in.csv", rows_of(3))
+    test.write("bad.jinja", ["{{ txt }}"])
     for arguments, words in ((["in.csv", "-o", "x.npy"], "--column: expected one of id, text"),
                              (["in.csv", "--column", "body", "-o", "x.npy"], '--column: expected one of id, text, got "body"'),
                              (["in.csv", "--column", "text"], "give -o OUT.npy"),
-                             (["in.csv", "--column", "text", "-o", "x.bin"], "expected .npy, .csv, .tsv, .jsonl or .db at its end"),
+                             (["in.csv", "--column", "text", "-o", "x.bin"], "expected .npy, .csv, .tsv, .jsonl, .parquet or .db at its end"),
                              (["in.csv", "--column", "text", "-o", "x.npy", "--vector-type", "f64"], 'expected f32, f16, int8 or binary, got "f64"'),
                              (["in.csv", "--column", "text", "-o", "x.npy", "--vector-type", "int8", "--no-normalize"], "expected vectors of length 1"),
                              (["in.csv", "--column", "text", "-o", "x.db"], "-o OUT.db and --into TABLE"),
                              (["in.csv", "--column", "text", "-o", "in.csv", "--overwrite"], "in.csv"),
                              (["in.csv", "--column", "text", "-o", "out.npy"], "out.npy exists: --overwrite replaces it"),
+                             (["in.csv", "--column", "text", "--prompt", "p.jinja", "-o", "x.npy"], "--column or --prompt, not both"),
+                             (["in.csv", "--prompt", "bad.jinja", "-o", "x.npy"], 'there is no column "txt"; the nearest is "text"'),
+                             (["in.csv", "--column", "text", "--sample", "5000"], "--sample: expected at most 4096 rows, got 5000"),
+                             (["in.csv", "--column", "text", "--estimate", "--price-in", "x"], "--price-in: expected a number"),
                              (["no.csv", "--column", "text", "-o", "x.npy"], "no.csv")):
         refused = test.run("embed", test.model, *arguments, status=None)
         assert refused.status in (1, 2) and words in refused.err and not test.exists("x.npy"), refused
-    assert "sheaf embed MODEL TABLE" in test.run("embed", test.model, "--column", "text", stdin="the\n", status=2).err
+    assert "JSON lines" in test.run("embed", test.model, "-o", "x.parquet", stdin="the\n", status=2).err
+    for options in (["--column", "text"], ["--prompt", "bad.jinja"], ["--sample", "3"]):
+        assert "sheaf embed MODEL TABLE" in test.run("embed", test.model, *options, stdin="the\n", status=2).err
     write_csv(test, "empty.csv", [])
     test.run("embed", test.model, "empty.csv", "--column", "text", "-o", "empty.npy")
     assert load(test, "empty.npy")[0]["shape"] == (0, WIDTH)
+
+
+@case
+def a_template_over_the_columns_makes_the_texts(test):
+    rows = [row for row in rows_of(80) if row[1]]
+    write_csv(test, "in.csv", rows)
+    test.write("p.jinja", ["{{ id }}: {{ text | upper }}"])
+    expected = lines_of(test, [f"{name}: {text.upper()}" for name, text in rows])[0]
+    test.run("embed", test.model, "in.csv", "--prompt", "p.jinja", "-o", "out.npy")
+    assert load(test, "out.npy")[1] == list(map(packed, expected))
+    test.write("in.jsonl", ['{"text": "the", "tags": ["a", "b"]}'])
+    test.write("t.jinja", ["{{ text }}{% for tag in row.tags or [] %} {{ tag }}{% endfor %}"])
+    test.run("embed", test.model, "in.jsonl", "--prompt", "t.jinja", "-o", "tags.npy")
+    assert load(test, "tags.npy")[1][0] == packed(lines_of(test, ["the a b"])[0][0])
+    test.write("equal.jinja", ["the winter"])
+    done = test.run("embed", test.model, "in.csv", "--prompt", "equal.jinja", "-o", "equal.npy")
+    assert f"{len(rows) - 1} of them with the text of another" in done.err and "reads no column" in done.err, done
+    assert set(load(test, "equal.npy")[1]) == {packed(lines_of(test, ["the winter"])[0][0])}
+
+
+@case
+def parquet_is_read_and_written(test):
+    rows = rows_of(60)
+    write_csv(test, "in.csv", rows)
+    test.run("embed", test.model, "in.csv", "--column", "text", "-o", "in.parquet", status=3)
+    expected = [vector and packed(vector) for vector in lines_of(test, [text for _, text in rows])[0]]
+    test.write("p.jinja", ["{{ row.text }}"])
+    for options in (["--column", "text"], ["--prompt", "p.jinja"]):
+        test.run("embed", test.model, "in.parquet", *options, "-o", "out.npy", "--overwrite", status=3)
+        found = [row if not math.isnan(struct.unpack("<f", row[:4])[0]) else None for row in load(test, "out.npy")[1]]
+        assert found == expected, options
+    refused = test.run("embed", test.model, "in.parquet", "--column", "text", "-o", "out.jsonl", status=None)
+    assert refused.status in (1, 2) and "embedding" in refused.err, refused  # the column exists
+    sheaf_rows = test.run("embed", test.model, "in.parquet", "--column", "id", "-o", "ids.npy")
+    assert "60 rows, 0 of them" in sheaf_rows.err, sheaf_rows
+
+
+def figures(finished):
+    return {line[:16].strip(): float(line[16:]) for line in finished.out.splitlines() if line[16:].strip().replace(".", "").isdigit()}
+
+
+@case
+def an_estimate_counts_what_a_run_computes_and_writes_nothing(test):
+    rows = rows_of(400)
+    write_csv(test, "in.csv", rows)
+    before = sorted(os.listdir(test.folder))
+    done = test.run("embed", test.model, "in.csv", "--column", "text", "--estimate", "--price-in", "2000000")
+    found = figures(done)
+    assert sorted(os.listdir(test.folder)) == before
+    run = test.run("embed", test.model, "in.csv", "--column", "text", "-o", "out.npy", status=3)
+    n_tokens = int(run.err.split(" tokens, ")[0].split()[-1])
+    assert found["rows"] == 400 and found["tokens of these"] == n_tokens and found["price"] == 2 * n_tokens, (found, run)
+    assert found["different texts"] == len({text for _, text in rows}) and found["refused texts"] == 1, found
+
+
+@case
+def a_sample_computes_its_rows_alone(test):
+    rows = [("0", "the winter"), ("1", "another thing"), ("2", "the winter")] + [("x", 'inner "')] * 3
+    write_csv(test, "in.csv", rows)
+    before = sorted(os.listdir(test.folder))
+    done = test.run("embed", test.model, "in.csv", "--column", "text", "--sample", "6")
+    assert done.out.startswith("row 1: the winter\n    -> ") and "cosine 1.0000 to row 3\nrow 2: another thing\n" in done.out, done
+    found = figures(done)
+    assert found["rows"] == 6 and found["different texts"] == 3 and found["tokens/s"] > 0 and "seconds for all" in found, (found, done)
+    two = [test.run("embed", test.model, "in.csv", "--column", "text", "--sample", "2", "--seed", "3").out.split("\n\n")[0] for _ in range(2)]
+    assert two[0].count("    -> ") == 2 and two[0] == two[1], two
+    assert sorted(os.listdir(test.folder)) == before
+
+
+@case
+def the_demo_finds_the_nearest_vectors_with_sql(test):
+    rows = [(f"review-{i:04}", text_of(i, 3 + i % 7)) for i in range(12)]
+    with open(test.path("in.csv"), "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "review"), *rows])
+    test.run("embed", test.model, "in.csv", "--column", "review", "--no-normalize", "-o", "vectors.db", "--into", "reviews")
+    database = sqlite3.connect(test.path("vectors.db"))
+    with open(os.path.join(ROOT, "ops", "demo-nearest.sql"), encoding="utf-8") as file:
+        create, select = "".join(line for line in file if not line.startswith(".")).rsplit(";\n\n", 1)
+    database.executescript(create + ";")
+    vectors = {name: struct.unpack(f"<{WIDTH}f", blob) for name, blob in database.execute("SELECT id, embedding FROM reviews")}
+    items = database.execute("SELECT id, i, x FROM items").fetchall()
+    assert len(items) == 12 * WIDTH and all(vectors[name][i] == x for name, i, x in items), items[:3]
+    for name, other, cosine in database.execute("SELECT id, other, cosine FROM cosines"):
+        left, right = vectors[name], vectors[other]
+        expected = sum(map(lambda a, b: a * b, left, right)) / math.hypot(*left) / math.hypot(*right)
+        assert abs(cosine - expected) < 1e-9, (name, other, cosine, expected)
+    assert len(database.execute(select).fetchall()) == 6

@@ -155,7 +155,7 @@ def input_type_chooses_the_models_prompt(test):
                             line("name", "the", prompt_name="query"), line("wrong", "the", prompt_name="q"), line("ids", [1, 2], input_type="query")])
     test.run_file(status=3)
     found = bodies(test)
-    expected = [embedded(test, ["the"], "--prompt", prompt)[0]["embedding"] for prompt in ("", "find: ", "inner ")]
+    expected = [embedded(test, ["the"], "--prefix", prompt)[0]["embedding"] for prompt in ("", "find: ", "inner ")]
     assert [vectors(found[name])[0] for name in ("none", "query", "document", "name")] == expected + [expected[1]]
     assert "expected one of the model's prompts query, passage" in found["wrong"]["error"]["message"], found["wrong"]
     assert found["ids"]["usage"]["total_tokens"] == 2, found["ids"]  # token ids are computed as they stand
@@ -209,6 +209,105 @@ def equal_jobs_are_computed_once(test):
     found = bodies(test)
     assert found["first"] == found["second"] != found["other"]
     assert test.query("SELECT sum(is_duplicate) FROM jobs", "out.jsonl.db") == [(1,)], test.query("SELECT custom_id, is_duplicate FROM jobs", "out.jsonl.db")
+
+
+def lines_to_split():
+    """Jobs of which --split 3 divides some."""
+    texts = [text_of(i, 1 + i % 5) for i in range(8)]
+    bad = texts[:4] + ["", "the"] + texts[:2]
+    return [line("eight", texts), line("base64", texts, encoding_format="base64", dimensions=4), line("bad", bad), line("partial", bad, partial=True),
+            line("one", "the"), line("three", texts[:3]), line("ids", [[3, 4]] * 7), line("tokens", [3, 4, 5, 6, 7]),
+            {"method": "POST", "url": "/v1/embeddings", "body": {"input": texts[:4]}}, {"input": "the winter"}]
+
+
+def same_answers(test, split, whole):
+    """But for the parts of ids that name the job, not the request."""
+    def answers(name):
+        found = test.answers(name)
+        return [(answer["custom_id"], answer["error"], answer["response"] and {**answer["response"], "request_id": None}) for answer in found]
+    assert answers(split) == answers(whole), (answers(split), answers(whole))
+
+
+@case
+def divided_jobs_are_joined_by_collect_with_the_index_of_each_input(test):
+    embeds(test)
+    test.write("in.jsonl", lines_to_split())
+    test.run("submit", "in.jsonl", "--dataset", "d", "--store", "whole.db")
+    test.run("submit", "in.jsonl", "--dataset", "d", "--split", "3", "--store", "split.db")
+    ids = [row[0] for row in test.query("SELECT custom_id FROM jobs ORDER BY id", "split.db")]
+    assert ids[:3] == ["eight#inputs=0-2/8", "eight#inputs=3-5/8", "eight#inputs=6-7/8"] and len(ids) == 3 * 5 + 4 + 2, ids
+    for name in ("whole", "split"):
+        test.run("work", test.model, "--exit-when-idle", "0", "--store", f"{name}.db", status=3)
+        test.run("collect", "--dataset", "d", "--store", f"{name}.db", "-o", f"{name}.jsonl")
+    same_answers(test, "split.jsonl", "whole.jsonl")
+    found = {answer["custom_id"]: answer for answer in test.answers("split.jsonl")}
+    assert len(found) == 10 and error_of(found["bad"])["message"].startswith("input[4]: "), found.keys()
+    partial = found["partial"]["response"]["body"]["data"]
+    assert [item["index"] for item in partial] == list(range(8)) and partial[4]["error"]["message"].startswith("input[4]: "), partial
+    assert "d-9" in found and "d-10" in found
+    assert "0 jobs queued" in test.run("submit", "in.jsonl", "--dataset", "d", "--split", "3", "--store", "split.db").err
+    refused = test.run("submit", "in.jsonl", "--dataset", "d", "--split", "4", "--store", "split.db", status=1)
+    assert "in.jsonl" in refused.err and "not the one submitted before" in refused.err, refused
+    test.write("bad.jsonl", [line("a", TEXTS), "[1]"])
+    assert "line 2: --split: expected a JSON object" in test.run("submit", "bad.jsonl", "--dataset", "b", "--split", "3", status=1).err
+
+
+@case
+def parts_without_the_others_are_collected_alone(test):
+    embeds(test)
+    test.write("in.jsonl", [line("a", TEXTS), line("b", TEXTS), line("a#inputs=5-6/7", ["the", "the"]), line("c#inputs=0-1/2", "the")])
+    test.run("submit", "in.jsonl", "--dataset", "d", "--split", "2")
+    test.run("work", test.model, "--exit-when-idle", "0")
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    found = bodies(test)
+    assert sorted(found) == ["a", "a#inputs=5-6/7", "b", "c#inputs=0-1/2"], found.keys()
+    assert vectors(found["a"]) == vectors(found["b"]) == [item["embedding"] for item in embedded(test, TEXTS)]
+
+
+@case
+def divided_jobs_go_over_kafka_in_records_that_the_topic_takes(test):
+    topics = kafka.Topics(test)
+    embeds(test)
+    test.write("in.jsonl", lines_to_split())
+    test.run("submit", "in.jsonl", "--dataset", "run", "--split", "3", *topics.options)
+    topics.work_to_the_end()
+    test.run("collect", "--dataset", "run", "-o", "out.jsonl", *topics.options)
+    test.run_file(output="expected.jsonl", status=3)
+    same_answers(test, "out.jsonl", "expected.jsonl")
+    assert len(topics.results()) == 21, topics.results().keys()
+
+
+@case
+def a_fleet_gives_a_table_the_vectors_that_one_process_gives_it(test):
+    topics = kafka.Topics(test)
+    embeds(test)
+    texts = ["" if i % 50 == 7 else text_of(i % 150, 1 + i % 9) for i in range(400)]
+    texts[33] = "inner " * 400
+    test.write("in.jsonl", [{"id": i, "text": text} for i, text in enumerate(texts)] + [{"id": 400, "text": None}])
+    table = ["in.jsonl", "--column", "text", "--errors", "errors.jsonl", "--prefix", "the "]
+    test.run("embed", test.model, *table, "-o", "expected.npy", status=3)
+    errors = test.read("errors.jsonl")
+    command = ["embed", *table, "-o", "out.npy", *topics.options]
+    killed = test.start(*command)
+    test.wait_until("the jobs are written", lambda: topics.read("jobs"))
+    killed.send_signal(signal.SIGKILL)
+    test.wait(killed)
+    worker = topics.work("--exit-when-idle", "5")
+    done = test.run(*command, status=3)
+    assert test.read("out.npy") == test.read("expected.npy") and test.read("errors.jsonl") == errors
+    assert "0 jobs written" in done.err or "were there already" in done.err, done
+    again = test.run("embed", *table, "-o", "out.jsonl", *topics.options, status=3)  # in another format, from the results that there are
+    found = [json.loads(line) for line in test.read("out.jsonl").splitlines()]
+    assert [line["id"] for line in found] == list(range(401)) and not [line for line in found if "embedding" not in line and line["id"] % 50 not in (7, 33, 0)], again
+    assert test.wait(worker).status == 0
+    n_jobs = len(topics.read("jobs"))
+    assert n_jobs == -(-len({text for text in texts}) // 32), n_jobs
+    test.environment["SHEAF_BROKERS"] = topics.options[topics.options.index("--brokers") + 1]
+    assert len(test.run("embed", test.model, stdin="the\n").out.splitlines()) == 1  # lines are of this process
+    for options, words in ((["--pooling", "mean"], "--pooling: over Kafka the workers have the model"), (["--estimate"], "--estimate"),
+                           ([test.model], "no model, the workers have it")):
+        refused = test.run("embed", *table, "-o", "x.npy", *topics.options, *options, status=2)
+        assert words in refused.err, refused
 
 
 @case

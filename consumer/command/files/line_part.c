@@ -6,11 +6,11 @@
 #include <errno.h>
 #include <string.h>
 
-enum status line_part_open(struct line_part *part, const char *path, bool plain_text, struct error *error)
+enum status line_part_open(struct line_part *part, const char *path, bool plain_text,
+                           const struct input_text *text, struct error *error)
 {
     enum status status = output_part_open(&part->output, path, error);
-    return status == STATUS_OK ? embed_input_open(&part->input, plain_text, &(struct input_text){0}, error)
-                               : status;
+    return status == STATUS_OK ? embed_input_open(&part->input, plain_text, text, error) : status;
 }
 
 enum status line_part_take_up(struct line_part *part, const char *made_by, struct error *error)

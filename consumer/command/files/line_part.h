@@ -17,9 +17,9 @@ struct line_part {
     struct output_part_state done; // lines given so far, in n_lines and input; n_failed: the caller's
 };
 
-// `path`: of -o. Errors: of output_part_open and embed_input_open.
+// `path`: of -o; the others: of embed_input_open. Errors: of output_part_open and embed_input_open.
 enum status line_part_open(struct line_part *part, const char *path, bool plain_text,
-                           struct error *error) WARN_UNUSED;
+                           const struct input_text *text, struct error *error) WARN_UNUSED;
 // Errors: of output_part_take_up. `made_by` must outlive the part.
 enum status line_part_take_up(struct line_part *part, const char *made_by, struct error *error) WARN_UNUSED;
 // The next line without a result; data NULL: the end. STATUS_REFUSE, ERROR_FILE: the lines before it are not those

@@ -66,6 +66,15 @@ enum status vector_file_take_up(struct vector_file *file, const char *made_by, i
     return STATUS_OK;
 }
 
+enum status vector_file_restart(struct vector_file *file, struct error *error)
+{
+    file->n_rows = 0;
+    file->part.state = (struct output_part_state){0};
+    if (ftruncate(fileno(file->part.file.file), 0) != 0 || !write_header(file))
+        return fail_writing(file, error);
+    return STATUS_OK;
+}
+
 enum status vector_file_add(struct vector_file *file, const float *vectors, int64_t n,
                             const struct output_part_state *state, struct error *error)
 {

@@ -28,6 +28,8 @@ enum status vector_file_open(struct vector_file *file, const char *path, struct 
 // Resumes: file->part.state has the rows of an earlier process. Errors: of output_part_take_up.
 enum status vector_file_take_up(struct vector_file *file, const char *made_by, int32_t n_dimensions,
                                 struct error *error) WARN_UNUSED;
+// Removes the rows of an earlier process.
+enum status vector_file_restart(struct vector_file *file, struct error *error) WARN_UNUSED;
 // Appends rows and makes them durable; state->n_lines is the number of rows after them.
 enum status vector_file_add(struct vector_file *file, const float *vectors, int64_t n,
                             const struct output_part_state *state, struct error *error) WARN_UNUSED;
