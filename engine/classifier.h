@@ -22,6 +22,7 @@ struct classifier_options {
     struct forward *forward;              // created with limits.hidden_only
     struct forward_limits limits;
     int32_t n_longest; // texts are at most this long
+    void (*before_step)(const struct step *step); // as of an embedder; NULL: none
 };
 
 struct classifier;

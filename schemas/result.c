@@ -1,7 +1,8 @@
 // The result map. Members in this order, empty ones left out:
 //   job_id, dataset, custom_id, index   which job; dataset and custom_id are always present
 //   status                              "done", "failed", "cancelled"
-//   object                              "chat.completion", "text_completion" or "embeddings", by the job's request
+//   object                              by the job's request: "chat.completion", "text_completion", "embeddings",
+//                                       "classifications", "rerank", "scores"
 //   model                               the worker's name for its model
 //   system_fingerprint                  name of the arithmetic: model's content, backend, options
 //   created                             the job's time of submission
@@ -10,8 +11,10 @@
 //   prompt_logprobs                     done: as a choice's "logprobs"
 //   choice_logprobs                     done: [{"choice", "logprob", "probability"}]
 //   data, dimensions, encoding_format   done, embeddings: schemas/embedding_result.h
+//   data, results, errors               done, classifications, rerank, scores: schemas/ranking_result.h
 //   usage                               done: {"prompt_tokens", "completion_tokens", "total_tokens",
-//                                       "reasoning_tokens", "cached_tokens", "cut_tokens"}
+//                                       "reasoning_tokens", "cached_tokens", "cut_tokens"}; the last one has the
+//                                       tokens that truncate_prompt_tokens removed, if there are any
 //   error                               else: {"code", "message"}
 //   warnings                            [string]
 //
@@ -24,6 +27,7 @@
 #include "schemas/base/base64.h"
 #include "schemas/embedding_result.h"
 #include "schemas/job.h"
+#include "schemas/ranking_result.h"
 #include "schemas/scores.h"
 #include "schemas/task.h"
 
@@ -32,7 +36,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 18, FIRST_BYTES = 2048 /* one choice's tree */ };
+enum { ITEMS_PER_ALTERNATIVE = 3, RESULT_MEMBERS_MAX = 19, FIRST_BYTES = 2048 /* one choice's tree */ };
 
 static const float LOGPROB_LOWEST = -9999.0f; // written for minus infinity, as OpenAI does
 
@@ -77,7 +81,15 @@ enum status result_check(const struct job *job, struct error *error)
     // about a dozen members with their keys, the usage and the error; eight values per choice
     size_t n_values =
         64 + JOB_WARNINGS_MAX + scores_n_values(&job->result) + embeddings_n_values(&job->result);
-    uint64_t n_bytes = embeddings_bytes(&job->result);
+    uint64_t n_bytes = embeddings_bytes(&job->result), n_ranking_bytes = 0;
+    rankings_measure(&job->result, &n_values, &n_ranking_bytes);
+    if (job->request.task != TASK_GENERATE && job->request.task != TASK_EMBED &&
+        (n_values > VALUE_COUNT_MAX || n_ranking_bytes > VALUE_INPUT_BYTES_MAX / 2))
+        return error_set(error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+                         "%s: the scores of %d inputs have %zu values and about %llu bytes, expected at most %d "
+                         "and %d: give each job fewer inputs",
+                         job_input_name(job), job->request.embedding.n_inputs, n_values,
+                         (unsigned long long)n_ranking_bytes, VALUE_COUNT_MAX, VALUE_INPUT_BYTES_MAX / 2);
     if (n_bytes > VALUE_INPUT_BYTES_MAX / 2)
         return error_set(
             error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
@@ -204,9 +216,13 @@ static bool build_done(struct arena *arena, const struct job *job, bool chat, st
 {
     const struct result *result = &job->result;
     struct value choices, usage, logprobs;
-    bool embeds = job->request.task == TASK_EMBED;
-    if (embeds ? !embeddings_build(arena, result, object) : !build_choices(arena, result, chat, &choices))
+    bool generates = job->request.task == TASK_GENERATE;
+    if (job->request.task == TASK_EMBED && !embeddings_build(arena, result, object))
         return false;
+    if (generates && !build_choices(arena, result, chat, &choices))
+        return false;
+    if (!generates && job->request.task != TASK_EMBED)
+        rankings_build(job, object);
     if (!value_object_create(arena, 6, &usage))
         return false;
     value_put(&usage, "prompt_tokens", value_integer(result->prompt_tokens));
@@ -217,9 +233,9 @@ static bool build_done(struct arena *arena, const struct job *job, bool chat, st
         value_put(&usage, "reasoning_tokens", value_integer(result->reasoning_tokens));
     if (result->reports_cached_tokens)
         value_put(&usage, "cached_tokens", value_integer(job->figures.cached_tokens));
-    if (result->embeddings.n_cut_tokens)
-        value_put(&usage, "cut_tokens", value_integer(result->embeddings.n_cut_tokens));
-    if (!embeds)
+    if (result->cut_tokens)
+        value_put(&usage, "cut_tokens", value_integer(result->cut_tokens));
+    if (generates)
         value_put(object, "choices", choices);
     if (result->n_prompt_logprobs &&
         !build_logprobs(arena, result->prompt_logprobs, result->n_prompt_logprobs, &logprobs))
@@ -256,6 +272,46 @@ static bool build_warnings(struct arena *arena, const struct result *result, str
     return true;
 }
 
+// The names of what results hold, and the requests that they answer.
+static const struct {
+    const char *name;
+    enum task task;
+    enum prompt_kind kind; // of TASK_GENERATE; other requests have no chat
+    bool scores;           // of TASK_RERANK
+} objects[] = {
+    {"chat.completion", TASK_GENERATE, PROMPT_MESSAGES, false},
+    {"text_completion", TASK_GENERATE, PROMPT_TEXT, false},
+    {"embeddings", TASK_EMBED, PROMPT_TEXT, false},
+    {"classifications", TASK_CLASSIFY, PROMPT_TEXT, false},
+    {"rerank", TASK_RERANK, PROMPT_TEXT, false},
+    {"scores", TASK_RERANK, PROMPT_TEXT, true},
+};
+enum { N_OBJECTS = sizeof objects / sizeof *objects };
+
+static const char *object_of(const struct request *request)
+{
+    bool is_chat = request->prompt.kind == PROMPT_MESSAGES;
+    for (int i = 0; i < N_OBJECTS; i++)
+        if (objects[i].task == request->task && objects[i].scores == request->ranking.scores &&
+            (request->task != TASK_GENERATE || is_chat == (objects[i].kind == PROMPT_MESSAGES)))
+            return objects[i].name;
+    assert(!"each request has an object");
+    return "";
+}
+
+// Sets what the object's name says about the request. False: the name is unknown.
+static bool find_object(struct text name, struct request *request)
+{
+    for (int i = 0; i < N_OBJECTS; i++)
+        if (text_equals_string(name, objects[i].name)) {
+            request->task = objects[i].task;
+            request->prompt.kind = objects[i].kind;
+            request->ranking.scores = objects[i].scores;
+            return true;
+        }
+    return false;
+}
+
 static bool build_result(struct arena *arena, const struct job *job, struct value *object)
 {
     const struct result *result = &job->result;
@@ -269,10 +325,7 @@ static bool build_result(struct arena *arena, const struct job *job, struct valu
     if (job->index >= 0)
         value_put(object, "index", value_integer(job->index));
     value_put(object, "status", value_string(text_from_string(result_status_name(result->status))));
-    const char *of_task = task_traits(job->request.task)->object;
-    value_put(object, "object",
-              of_task ? value_string(text_from_string(of_task))
-                      : value_string(chat ? TEXT("chat.completion") : TEXT("text_completion")));
+    value_put(object, "object", value_string(text_from_string(object_of(&job->request))));
     if (model.size)
         value_put(object, "model", value_string(model));
     if (result->system_fingerprint.size)
@@ -371,16 +424,11 @@ static enum status read_identity(struct job *job, const struct value *root, stru
         status = read_text(root, "object", true, 32, &object, error);
     if (status != STATUS_OK)
         return status;
-    if (text_equals_string(object, "chat.completion"))
-        job->request.prompt.kind = PROMPT_MESSAGES;
-    else if (text_equals_string(object, "text_completion"))
-        job->request.prompt.kind = PROMPT_TEXT;
-    else if (text_equals_string(object, task_traits(TASK_EMBED)->object))
-        job->request.task = TASK_EMBED;
-    else
-        return refuse_member(error, "object", "chat.completion, text_completion or embeddings",
-                             value_get(root, "object"));
-    return STATUS_OK;
+    return find_object(object, &job->request)
+               ? STATUS_OK
+               : refuse_member(error, "object",
+                               "chat.completion, text_completion, embeddings, classifications, rerank or scores",
+                               value_get(root, "object"));
 }
 
 // Reads bytes: bin in msgpack, base64 text in JSON.
@@ -630,6 +678,23 @@ static enum status read_warnings(struct job *job, const struct value *root, stru
     return STATUS_OK;
 }
 
+// The usage of a job of inputs.
+static enum status read_input_usage(struct job *job, const struct value *root, struct error *error)
+{
+    static const char *const names[] = {"prompt_tokens", "cut_tokens"};
+    int32_t *const targets[] = {&job->result.prompt_tokens, &job->result.cut_tokens};
+    const struct value *usage = value_get(root, "usage");
+    for (int i = 0; i < 2; i++) {
+        const struct value *value = value_get(usage ? usage : root, names[i]);
+        if (!value && i == 1)
+            continue;
+        if (!value || value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > INT32_MAX)
+            return refuse_member(error, "usage", "numbers of tokens", value);
+        *targets[i] = (int32_t)value->integer;
+    }
+    return STATUS_OK;
+}
+
 static enum status read_outcome(struct job *job, const struct value *root, struct error *error)
 {
     struct text name = {0};
@@ -646,7 +711,10 @@ static enum status read_outcome(struct job *job, const struct value *root, struc
         return refuse_member(error, "status", "done, failed or cancelled", value_get(root, "status"));
     if (job->result.status != RESULT_DONE)
         return read_failed(job, root, error);
-    return job->request.task == TASK_EMBED ? embeddings_read(job, root, error) : read_done(job, root, error);
+    if (job->request.task == TASK_GENERATE)
+        return read_done(job, root, error);
+    status = job->request.task == TASK_EMBED ? embeddings_read(job, root, error) : rankings_read(job, root, error);
+    return status == STATUS_OK ? read_input_usage(job, root, error) : status;
 }
 
 enum status result_decode(struct job *job, struct text record, enum encoding encoding, struct error *error)

@@ -142,7 +142,7 @@ struct embed_options {
     bool normalize, no_normalize;
 };
 
-// Options of sheaf classify and rerank.
+// Options of sheaf classify and rerank; activation, answers and instruct of workers and annotate too.
 struct score_options {
     char *activation, *answers, *instruct;
     int64_t max_length; // tokens of a text or a pair; 0: the model's context, which an input must fit
