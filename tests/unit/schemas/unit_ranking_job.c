@@ -67,7 +67,7 @@ TEST(a_bad_field_is_named_with_what_was_expected)
     assert_refused("{'query':'q','documents':[]}", ERROR_MISSING_FIELD,
                    "documents: expected 1 to 2048 documents, got 0");
     assert_refused("{'query':['q'],'documents':['a']}", ERROR_INVALID_FIELD,
-                   "query: expected a string, got an array of 1");
+                   "query: expected a string, got [\"q\"]");
     assert_refused("{'query':'q'}", ERROR_MISSING_FIELD, "documents: missing; query needs it");
     assert_refused("{'text_1':'q'}", ERROR_MISSING_FIELD, "text_2: missing; text_1 needs it");
     assert_refused("{'text_2':'q'}", ERROR_MISSING_FIELD, "text_1: missing; text_2 needs it");
