@@ -14,6 +14,7 @@
 #include "consumer/annotate/row_map.h"
 #include "consumer/annotate/row_order.h"
 #include "consumer/annotate/row_prompt.h"
+#include "consumer/annotate/row_scores.h"
 #include "consumer/annotate/table_reader.h"
 #include "consumer/worker/worker.h"
 #include "store/hashed_jobs.h"
@@ -67,6 +68,7 @@ struct annotate {
     char *store_path;
     struct store *store;
     struct table_reader *reader;
+    struct row_scores scores;
     struct row_prompt prompt;
     struct row_answer answer;
     struct row_map map;        // jobs of each row that was submitted; 0: the row was left out

@@ -114,7 +114,7 @@ enum status annotate_check_constraint(const struct annotate *annotate, struct er
     enum status status = row_prompt_make_job(&annotate->prompt, &job, error);
     if (status == STATUS_OK)
         status = check_request(annotate->settings, &job->request, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && job->request.task == TASK_GENERATE)
         status = check_templates(annotate->settings, &job->request, error);
     job_destroy(job);
     return status;

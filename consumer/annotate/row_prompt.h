@@ -3,6 +3,7 @@
 // records have equal answers. Thread: main.
 #pragma once
 
+#include "consumer/annotate/row_scores.h"
 #include "consumer/annotate/table.h"
 #include "consumer/options/choice_list.h"
 #include "engine/template/template.h"
@@ -26,6 +27,7 @@ struct row_prompt_options {
     bool has_seed;
     int64_t seed;
     bool scores_choices; // asks for choice_logprobs
+    const struct row_scores *scores; // must outlive the prompt; NULL, or task TASK_GENERATE: the rows are chats
 };
 
 // Columns that the templates read.
@@ -45,6 +47,8 @@ struct row_seed {
 
 struct row_prompt {
     const struct table_columns *columns;
+    const struct row_scores *scores; // of the options
+    size_t score_columns[2];         // places of its columns
     struct template *prompt, *system, *messages;
     struct row_columns read;
     bool has_lists;             // of the options
@@ -58,7 +62,7 @@ struct row_prompt {
     bool has_temperature;       // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
-    struct buffer text;        // being rendered
+    struct buffer text;        // being rendered; of two columns, both texts after one another
     struct text_spans content; // parts of `text` from the table; only with --messages
 };
 

@@ -76,15 +76,16 @@ static enum status check_answers(const struct settings *settings, struct error *
                                       : settings->annotate.output.into ? "-o OUT.db"
                                                                        : "-o OUT",
                                       error);
-    if (settings->annotate.prompt.file && settings->annotate.prompt.messages)
+    bool is_scored = settings->annotate.scores.rerank || settings->annotate.scores.classify; // row_scores_open
+    if (!is_scored && settings->annotate.prompt.file && settings->annotate.prompt.messages)
         return refuse_options(error, "--prompt or --messages, not both");
-    if (!settings->annotate.prompt.file && !settings->annotate.prompt.messages)
+    if (!is_scored && !settings->annotate.prompt.file && !settings->annotate.prompt.messages)
         return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
-    if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
+    if (!is_scored && settings->annotate.prompt.messages && settings->annotate.prompt.system)
         return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
     if (settings->annotate.schema && settings->grammar.choices)
         return refuse_options(error, "--schema or --choice, not both");
-    if (settings->annotate.output.probabilities && !settings->grammar.choices)
+    if (!is_scored && settings->annotate.output.probabilities && !settings->grammar.choices)
         return refuse_options(error, "--probabilities needs --choice");
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
@@ -241,7 +242,7 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .messages = settings->annotate.prompt.messages,
         .parameters = settings->annotate.prompt.parameters,
         .schema = settings->annotate.schema,
-        .choices = settings->grammar.choices,
+        .choices = annotate->scores.task == TASK_GENERATE ? settings->grammar.choices : NULL,
         .given = {{"max_tokens", "max-tokens", settings->sampling.max_tokens_default ? max_tokens : NULL},
                   {"temperature", "temperature", settings->sampling.temperature},
                   {"top_p", "top-p", settings->sampling.top_p},
@@ -256,7 +257,8 @@ static enum status open_prompt(struct annotate *annotate, struct error *error)
         .needs_seeds = annotate->n_votes > 1,
         .has_objects = annotate->source.format == TABLE_JSONL,
         .has_lists = annotate->source.format == TABLE_PARQUET,
-        .scores_choices = settings->annotate.output.probabilities};
+        .scores_choices = settings->annotate.output.probabilities,
+        .scores = &annotate->scores};
     enum status status =
         row_prompt_open(&annotate->prompt, &options, table_reader_columns(annotate->reader), error);
     if (status == STATUS_OK && annotate->n_votes > 1 && !annotate->prompt.seeding.is_added)
@@ -275,14 +277,17 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
     job_destroy(job);
     if (status != STATUS_OK)
         return status;
+    const struct row_scores *scores = &annotate->scores;
+    bool classifies = scores->task == TASK_CLASSIFY;
     const struct row_answer_options options = {.prefix = settings->annotate.output.prefix,
-                                               .schema = settings->annotate.schema ? &annotate->prompt.schema
-                                                                                   : NULL,
-                                               .choices = annotate->prompt.choices.items,
-                                               .n_choices = annotate->prompt.choices.n,
+                                               .schema = scores->task == TASK_RERANK ? &scores->schema
+                                                         : settings->annotate.schema ? &annotate->prompt.schema
+                                                                                     : NULL,
+                                               .choices = classifies ? scores->labels : annotate->prompt.choices.items,
+                                               .n_choices = classifies ? scores->n_labels : annotate->prompt.choices.n,
                                                .is_constrained = is_constrained,
                                                .n_votes = annotate->n_votes,
-                                               .probabilities = settings->annotate.output.probabilities,
+                                               .probabilities = classifies || settings->annotate.output.probabilities,
                                                .figures = settings->annotate.output.figures,
                                                .thoughts = settings->annotate.output.thoughts,
                                                .logprobs = has_logprobs};
@@ -307,6 +312,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = check_files(annotate, error);
     if (status == STATUS_OK && settings->model.path)
         status = runtime_check(settings, error);
+    if (status == STATUS_OK)
+        status = row_scores_open(&annotate->scores, settings, error);
     if (status == STATUS_OK)
         status = open_reader(annotate, error);
     if (status == STATUS_OK)
@@ -344,6 +351,7 @@ static void close_all(struct annotate *annotate)
 {
     table_reader_close(annotate->reader);
     row_prompt_close(&annotate->prompt);
+    row_scores_close(&annotate->scores);
     row_answer_close(&annotate->answer);
     evaluation_close(&annotate->gold.evaluation);
     row_map_close(&annotate->map);
@@ -359,7 +367,10 @@ static void close_all(struct annotate *annotate)
 // Each record contains all parameters, so the worker applies no defaults of its own.
 static struct settings worker_settings(const struct annotate *annotate)
 {
+    static char names[][16] = {[TASK_CLASSIFY] = "classify", [TASK_RERANK] = "rerank"};
     struct settings settings = *annotate->settings;
+    if (annotate->scores.task != TASK_GENERATE)
+        settings.worker.task = names[annotate->scores.task];
     settings.sampling.max_tokens_default = 0;
     settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
     settings.sampling.min_p = settings.sampling.presence_penalty = NULL;

@@ -366,7 +366,7 @@ static const struct option options[] = {
     {"instruct", 0, TEXT_VALUE, RERANK | WORK | RUN | ANNOTATE, AT(score.instruct), 1, 0, "TEXT",
      "the instruction in a Qwen3-Reranker's template (web search)"},
     {"top-n", 0, INTEGER, RERANK, AT(score.top_n), 1, 1 << 20, "N", "the N most relevant documents (all)"},
-    {"column", 0, TEXT_VALUE, EMBED, AT(embed.column), 1, ONCE, "NAME", "the table's column of texts"},
+    {"column", 0, TEXT_VALUE, EMBED | ANNOTATE, AT(embed.column), 1, ONCE, "NAME", "the table's column of texts"},
     {"vector-type", 0, TEXT_VALUE, EMBED, AT(embed.vector_type), 1, 0, "TYPE",
      "of a table's vectors: f32, f16, int8 (127 times the item) or binary (a bit an item: above 0) (f32)"},
     {"truncate", 0, TEXT_VALUE, EMBED, AT(embed.truncate), 1, 0, "SIDE",
@@ -396,6 +396,12 @@ static const struct option options[] = {
      " {{ text | tojson }}"},
     {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.parameters), 1, ONCE, "FILE.json",
      "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
+    {"rerank", 0, TEXT_VALUE, ANNOTATE, AT(annotate.scores.rerank), 1, ONCE, "QUERY,DOCUMENT",
+     "instead of a prompt: a column score, how relevant the text of the column DOCUMENT is to the text of QUERY, by a "
+     "reranker or with --answers"},
+    {"classify", 0, FLAG, ANNOTATE, AT(annotate.scores.classify), 0, 0, NULL,
+     "instead of an answer: the label of a classifier for the text of --column or --prompt, and a column with the "
+     "probability of each label"},
     {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 1, ONCE, "FILE.json",
      "JSON Schema of the answers, or a response_format of OpenAI's with it: each property is a column; where "
      "there may be others, or none are named, the column answer has the whole"},

@@ -174,6 +174,10 @@ struct annotate_options {
         int64_t n_rows, seed; // of the sample; 0 rows: none
         char *price_in, *price_out;
     } estimate;
+    struct {
+        char *rerank; // QUERY,DOCUMENT: names of columns
+        bool classify;
+    } scores;
     char *schema, *evaluate;
     int64_t votes;
     bool reorder;
