@@ -47,7 +47,7 @@ struct input_task_impl {
 
 // All that is pointed to must outlive the task. Only jobs of the worker's task may be planned (schemas/task.h).
 struct input_task input_task_embedding(struct embedder *embedder, const struct embedding_rules *rules);
-// Of TASK_CLASSIFY and TASK_RERANK; `labels` needs a relevant label for TASK_RERANK.
+// For TASK_CLASSIFY and TASK_RERANK; the latter needs a relevant label. `classifier` NULL: inputs are only encoded.
 struct input_task input_task_scores(struct classifier *classifier, const struct classifier_reader *reader,
                                     const struct ranking_labels *labels);
 int32_t input_task_width(const struct input_task *task); // the most dimensions of a vector

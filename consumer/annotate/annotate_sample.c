@@ -1,6 +1,5 @@
 // --sample: computes some rows, prints their answers, and estimates the cost of all rows from them.
 // --estimate: counts the tokens of all prompts without running the model.
-#include "batching/embedding/input_task.h"
 #include "batching/sequence.h"
 #include "consumer/annotate/annotate.h"
 #include "consumer/annotate/sample_total.h"
@@ -249,28 +248,11 @@ struct counting {
     struct runtime runtime;
     struct prompt_environment environment;
     struct classifier_runtime scores; // --rerank, --classify
-    struct input_task inputs;         // of these, without a classifier
     struct request_count count;
     struct buffer record;
     int64_t n_tokens, n_tokens_different; // of prompts that are not refused
     int64_t n_refused, n_refused_different;
 };
-
-// Of a text or a pair that a classification head scores.
-static enum status count_inputs(const struct counting *counting, const struct job *job, int64_t *n_tokens,
-                                struct error *error)
-{
-    const struct request_embedding *request = &job->request.embedding;
-    struct input_plan plan = {.cut = {request->truncate_tokens, request->truncates_left}};
-    struct input_tokens tokens = {.n_cut = 0};
-    enum status status = counting->inputs.impl->plan(&counting->inputs, job, &plan, error);
-    for (int32_t i = 0; i < request->n_inputs && status == STATUS_OK; i++)
-        status = counting->inputs.impl->encode(&counting->inputs, job, &plan, i, &tokens, error);
-    *n_tokens = (int64_t)tokens.ids.n_ids;
-    token_array_finish(&tokens.ids);
-    token_array_finish(&tokens.types);
-    return status;
-}
 
 // *n_tokens: -1 if the prompt is refused.
 static enum status count_tokens(struct counting *counting, int64_t *n_tokens, struct error *error)
@@ -285,7 +267,7 @@ static enum status count_tokens(struct counting *counting, int64_t *n_tokens, st
     if (is_chat && !(prompt = prompt_create(job)))
         status = STATUS_RETRY;
     if (status == STATUS_OK && !is_chat) {
-        status = count_inputs(counting, job, n_tokens, error);
+        status = classifier_runtime_count(&counting->scores, job, n_tokens, error);
     } else if (status == STATUS_OK) {
         status = prompt_prepare(prompt, &counting->environment);
         *error = prompt->error;
@@ -366,20 +348,15 @@ static enum status print_counts(const struct counting *counting, struct error *e
     return status;
 }
 
-static enum status open_inputs(struct counting *counting, struct error *error)
+static enum status open_scores(struct counting *counting, struct error *error)
 {
     const struct settings *settings = counting->annotate->settings;
     enum task task = counting->annotate->scores.task;
-    const struct ranking_labels none = {.n_labels = 1};
     if (task == TASK_GENERATE)
         return STATUS_OK;
     enum status status = classifier_runtime_choose(&counting->scores, &counting->runtime, &settings->score,
                                                    task == TASK_RERANK, error);
-    int32_t n_context = counting->runtime.model->shape.n_context;
-    counting->scores.reader.n_longest = settings->embed.max_length && settings->embed.max_length < n_context
-                                            ? (int32_t)settings->embed.max_length
-                                            : n_context;
-    counting->inputs = input_task_scores(NULL, &counting->scores.reader, &none);
+    classifier_runtime_limit(&counting->scores, settings->embed.max_length);
     return status;
 }
 
@@ -404,7 +381,7 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
                                                    .page_bytes = 1,
                                                    .page_positions = 16}};
     if (status == STATUS_OK)
-        status = open_inputs(&counting, error);
+        status = open_scores(&counting, error);
     if (status == STATUS_OK)
         status = annotate_rewind(annotate, error);
     do {

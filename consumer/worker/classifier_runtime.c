@@ -1,5 +1,6 @@
 #include "consumer/worker/classifier_runtime.h"
 
+#include "batching/embedding/input_task.h"
 #include "consumer/observe/log.h"
 #include "consumer/queue/fault.h"
 #include "consumer/worker/runtime.h"
@@ -79,6 +80,32 @@ void classifier_runtime_name(const struct classifier_runtime *scores, struct buf
                                            instruct.size ? hash_bytes(instruct.data, instruct.size, 0) : 0));
 }
 
+// ---- lengths ----
+
+void classifier_runtime_limit(struct classifier_runtime *scores, int64_t n_longest_wanted)
+{
+    int32_t n_context = scores->reader.model->shape.n_context;
+    scores->reader.n_longest =
+        n_longest_wanted && n_longest_wanted < n_context ? (int32_t)n_longest_wanted : n_context;
+}
+
+enum status classifier_runtime_count(const struct classifier_runtime *scores, const struct job *job,
+                                     int64_t *n_tokens, struct error *error)
+{
+    const struct request_embedding *request = &job->request.embedding;
+    const struct ranking_labels labels = {.n_labels = scores->facts.n_labels};
+    const struct input_task task = input_task_scores(NULL, &scores->reader, &labels);
+    struct input_plan plan = {.cut = {request->truncate_tokens, request->truncates_left}};
+    struct input_tokens tokens = {.n_cut = 0};
+    enum status status = task.impl->plan(&task, job, &plan, error);
+    for (int32_t i = 0; i < request->n_inputs && status == STATUS_OK; i++)
+        status = task.impl->encode(&task, job, &plan, i, &tokens, error);
+    *n_tokens = (int64_t)tokens.ids.n_ids;
+    token_array_finish(&tokens.ids);
+    token_array_finish(&tokens.types);
+    return status;
+}
+
 // ---- memory ----
 
 enum status classifier_runtime_plan(struct classifier_runtime *scores, struct runtime *runtime,
@@ -86,8 +113,8 @@ enum status classifier_runtime_plan(struct classifier_runtime *scores, struct ru
                                     struct error *error)
 {
     const struct model_shape *shape = &runtime->model->shape;
-    int32_t n_longest = n_longest_wanted && n_longest_wanted < shape->n_context ? (int32_t)n_longest_wanted
-                                                                                : shape->n_context;
+    classifier_runtime_limit(scores, n_longest_wanted);
+    int32_t n_longest = scores->reader.n_longest;
     enum kv_type kv_type;
     struct limits_wanted wanted = {.n_tokens_max = (int32_t)options->n_tokens_max,
                                    .n_jobs_max = (int32_t)options->window,

@@ -28,7 +28,12 @@ bool classifier_runtime_has_head(const struct model *model);
 enum status classifier_runtime_choose(struct classifier_runtime *scores, const struct runtime *runtime,
                                       const struct score_options *options, bool ranks,
                                       struct error *error) WARN_UNUSED;
-// The memory plan, in runtime->plan; n_longest_wanted: tokens of a text or a pair, 0: the model's context.
+// Sets the longest text or pair, reader.n_longest: n_longest_wanted if the context has room for it; 0: the context.
+void classifier_runtime_limit(struct classifier_runtime *scores, int64_t n_longest_wanted);
+// The tokens of a job's inputs. STATUS_REJECT: the job or an input is at fault.
+enum status classifier_runtime_count(const struct classifier_runtime *scores, const struct job *job,
+                                     int64_t *n_tokens, struct error *error) WARN_UNUSED;
+// The memory plan, in runtime->plan; n_longest_wanted: as above; a smaller --kv-memory lowers it.
 enum status classifier_runtime_plan(struct classifier_runtime *scores, struct runtime *runtime,
                                     const struct engine_options *options, int64_t n_longest_wanted,
                                     struct error *error) WARN_UNUSED;
