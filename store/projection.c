@@ -19,6 +19,29 @@ static void bind_identity(sqlite3_stmt *statement, int first, const struct publi
     bind_text(statement, first + 9, published->made_by);
 }
 
+// Makes the row of a failed job a queued one: the job was sent again as a dead letter and has a new result.
+static enum status reopen_redriven(struct store *store, const struct job *job, struct dataset_totals *totals,
+                                   struct error *error)
+{
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE jobs SET status = 'queued', error_code = NULL, error = NULL, finished_at_us = NULL"
+        " WHERE dataset = ?1 AND job_id = ?2 AND status = 'failed'",
+        error);
+    if (!update)
+        return error->status;
+    bind_text(update, 1, job->dataset);
+    bind_text(update, 2, job->job_id);
+    enum status status = database_run(&store->database, update, error);
+    if (status != STATUS_OK || sqlite3_changes(store->database.sqlite) == 0)
+        return status;
+    struct dataset_total *total = totals_of(totals, job->dataset, error);
+    if (!total)
+        return error->status;
+    total->n_failed--;
+    return STATUS_OK;
+}
+
 // Finishes a job that already has a row, because it was mirrored before it ended.
 static enum status end_job(struct store *store, const struct published_job *published,
                            struct dataset_totals *totals, struct error *error)
@@ -38,7 +61,11 @@ static enum status end_job(struct store *store, const struct published_job *publ
         return error->status;
     bind_identity(update, 1, published);
     bind_outcome(update, 11, store, published->job, published->finished_at_us);
-    enum status status = database_run(&store->database, update, error);
+    enum status status = STATUS_OK;
+    if (published->job->source.redriven)
+        status = reopen_redriven(store, published->job, totals, error);
+    if (status == STATUS_OK)
+        status = database_run(&store->database, update, error);
     if (status != STATUS_OK || sqlite3_changes(store->database.sqlite) == 0)
         return status;
     return totals_add(totals, published->job, false, published->finished_at_us, error);

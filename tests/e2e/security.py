@@ -303,6 +303,26 @@ def a_submitter_needs_the_rights_of_the_runbook_and_names_a_missing_one(test):
 
 
 @case
+def a_redrive_needs_the_rights_of_the_runbook(test):
+    client = Client(test, "scram", *with_password(user="clerk"))
+    letter = ["-H", f"__sheaf.errors.topic={client.prefix}jobs", "-H", "__sheaf.errors.code=crashed"]
+    for name, headers in (("dead", letter), ("control", [])):  # a topic without records is not read
+        subprocess.run(["kcat", "-b", broker()["plain"], "-P", "-k", "x", "-t", client.prefix + name, *headers], input="{}\n", text=True,
+                       check=True, timeout=DEADLINE_S)
+    rights = [(TOPIC, f"{client.prefix}{name}", right) for name, right in (("dead", READ), ("control", READ), ("control", WRITE), ("jobs", WRITE))]
+    grant(test, *rights)
+    refused = client.run("redrive", status=1)
+    assert f"sheaf-redrive/{client.prefix}jobs/" in refused.err and "uthoriz" in refused.err, refused
+    grant(test, (TRANSACTIONAL_ID, f"sheaf-redrive/{client.prefix}jobs/*", WRITE))
+    for right in rights:
+        deny(test, right)
+        refused = client.run("redrive", status=1)
+        assert right[1] in refused.err and "uthoriz" in refused.err, refused
+        allow_again(test, right)
+    assert "1 dead letters" in client.run("redrive").err
+
+
+@case
 def a_worker_works_with_the_rights_of_the_runbook_and_names_its_transactional_id_without_that_one(test):
     client = Client(test, "scram", *with_password(user="clerk"))
     test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])

@@ -211,7 +211,7 @@ struct kafka_hindrance {
 struct kafka_scratch {
     struct buffer value, map;
     struct record_headers headers;
-    struct header record_headers[KAFKA_HEADERS_MAX];
+    struct header record_headers[KAFKA_HEADERS_MAX], passed_headers[KAFKA_HEADERS_MAX];
 };
 
 struct kafka_clients {

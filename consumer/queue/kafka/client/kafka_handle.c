@@ -537,6 +537,7 @@ struct record kafka_message_record(const rd_kafka_message_t *message, struct tex
     record.written_s = written_ms > 0 ? written_ms / 1000 : 0;
     take_headers(&record, message, headers);
     record.identity = headers_identity(record.headers, record.n_headers);
+    (void)headers_read_integer(record.headers, record.n_headers, HEADER_REDRIVEN, &record.redriven);
     record.cut = headers_find(record.headers, record.n_headers, HEADER_CUT);
     record.content_type = headers_find(record.headers, record.n_headers, "content-type");
     return record;
