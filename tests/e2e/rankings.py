@@ -3,6 +3,7 @@ once, and one bad input harms no other."""
 import json
 import os
 import random
+import re
 import signal
 
 import kafka
@@ -12,6 +13,7 @@ from classify import LABELS, TEXTS, head_folder, lines_of, llama_config
 from session import case, error_of, text_of
 
 DOCUMENTS = [" " + text for text in TEXTS]
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 finish = kafka.finish
@@ -229,6 +231,17 @@ def a_job_of_many_documents_does_not_delay_others(test):
     test.run("work", test.model, "--exit-when-idle", "0", "--threads", "1")
     order = test.query("SELECT custom_id FROM jobs ORDER BY finished_at_us, id")
     assert order == [("short",), ("long",)], order
+
+
+@case
+def a_question_to_the_store_has_the_documents_in_their_order(test):
+    reranker(test)
+    with open(os.path.join(ROOT, "store", "QUERIES.md"), encoding="utf-8") as file:
+        (question,) = re.findall(r"^## \d+\. How relevant is each document.*?```sql\n(.*?)```", file.read(), re.S | re.M)
+    test.write("in.jsonl", [{"custom_id": f"q{i}", "query": "water", "documents": DOCUMENTS[i:], "top_n": 3} for i in range(3)])
+    test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--dataset", "search")
+    expected = [(f"q{i}", item["index"], item["relevance_score"]) for i in range(3) for item in bodies(test)[f"q{i}"]["results"]]
+    assert test.query(question, "out.jsonl.db") == expected and len(expected) == 9, expected
 
 
 @case
