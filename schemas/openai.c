@@ -46,8 +46,8 @@ static enum path path_of_fields(const struct decoding *decoding)
     static const struct {
         const char *field;
         enum path path;
-    } fields[] = {{"query", PATH_RERANK},         {"text_1", PATH_SCORE}, {"text_2", PATH_SCORE},
-                  {"input", PATH_EMBEDDING},      {"messages", PATH_CHAT}, {"prompt", PATH_COMPLETION},
+    } fields[] = {{"query", PATH_RERANK},     {"text_1", PATH_SCORE},  {"text_2", PATH_SCORE},
+                  {"input", PATH_EMBEDDING},  {"messages", PATH_CHAT}, {"prompt", PATH_COMPLETION},
                   {"tokens", PATH_COMPLETION}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (decoding_given(decoding, fields[i].field))

@@ -63,9 +63,10 @@ static enum status decode_documents(struct decoding *decoding, const char *name,
         char path[48];
         snprintf(path, sizeof path, embedding->is_list ? "%s[%zu]" : "%s", name, i);
         if (!read_document(&items[i], allows_object, &embedding->inputs[i].text))
-            return decoding_expected(
-                decoding, path, allows_object ? "a string or an object with a string \"text\"" : "a string",
-                &items[i]);
+            return decoding_expected(decoding, path,
+                                     allows_object ? "a string or an object with a string \"text\""
+                                                   : "a string",
+                                     &items[i]);
     }
     return STATUS_OK;
 }
@@ -98,9 +99,9 @@ enum status ranking_decode_text_1(struct decoding *decoding, struct value *value
         if (ranking->queries_are_list)
             snprintf(path, sizeof path, "text_1[%zu]", i);
         if (!read_document(&items[i], false, &ranking->queries[i]))
-            return decoding_expected(
-                decoding, path, ranking->queries_are_list ? "a string" : "a string or a list of strings",
-                &items[i]);
+            return decoding_expected(decoding, path,
+                                     ranking->queries_are_list ? "a string" : "a string or a list of strings",
+                                     &items[i]);
     }
     return STATUS_OK;
 }
@@ -134,7 +135,7 @@ enum status ranking_finish(struct decoding *decoding)
         if (decoding_given(decoding, alone[i]))
             return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                              "%s: given beside %s, which is for %s", alone[i],
-                             has_query                          ? "query"
+                             has_query                            ? "query"
                              : decoding_given(decoding, "text_1") ? "text_1"
                                                                   : "text_2",
                              has_query ? "/v1/rerank" : "/v1/score");

@@ -135,7 +135,8 @@ bool rankings_fill(struct job *job, const struct embedding *rows, const struct r
 static void measure(const struct value *value, size_t *n_values, uint64_t *n_bytes)
 {
     ++*n_values;
-    *n_bytes += value->kind == VALUE_STRING ? value->text.size + 8 : 24; // a number's digits, a brace, a comma
+    *n_bytes +=
+        value->kind == VALUE_STRING ? value->text.size + 8 : 24; // a number's digits, a brace, a comma
     for (size_t i = 0; value->kind == VALUE_ARRAY && i < value->array.n_items; i++)
         measure(&value->array.items[i], n_values, n_bytes);
     for (size_t i = 0; value->kind == VALUE_OBJECT && i < value->object.n_members; i++) {

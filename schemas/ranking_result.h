@@ -23,7 +23,8 @@ struct ranking_labels {
 
 // Fills job->result.rankings from the rows [request.embedding.n_inputs] of the job's inputs. Names are not copied.
 // Thread: any. False: out of memory.
-bool rankings_fill(struct job *job, const struct embedding *rows, const struct ranking_labels *labels) WARN_UNUSED;
+bool rankings_fill(struct job *job, const struct embedding *rows,
+                   const struct ranking_labels *labels) WARN_UNUSED;
 
 // Internal to schemas/: result.c and openai.c use the rest.
 void rankings_measure(const struct result *result, size_t *n_values, uint64_t *n_bytes);

@@ -50,7 +50,8 @@ static const struct field fields[] = {
     {TEXT("tools"), FIELD_OTHER, .decode = tools_decode, .encode = tools_encode},
     {TEXT("tool_choice"), FIELD_OTHER, OWN(tools, choice)},
     {TEXT("parallel_tool_calls"), FIELD_OTHER, OWN(tools, parallel)},
-    {TEXT("documents"), FIELD_OTHER, .tasks = 1u << TASK_GENERATE | 1u << TASK_RERANK, OWN(ranking, documents)},
+    {TEXT("documents"), FIELD_OTHER, .tasks = 1u << TASK_GENERATE | 1u << TASK_RERANK,
+     OWN(ranking, documents)},
     {TEXT("add_generation_prompt"), FIELD_OTHER, OWN(prompt, add_generation_prompt)},
     {TEXT("continue_final_message"), FIELD_BOOL, REQUEST(prompt.continues_message)},
     {TEXT("chat_template_kwargs"), FIELD_OTHER, OWN(prompt, kwargs)},
@@ -454,7 +455,8 @@ static enum task task_of(const struct value *input, const struct value *query, c
 enum status request_collect(struct decoding *decoding, struct value *object, enum collect collect)
 {
     struct job *job = decoding->job;
-    enum task task = task_of(value_get(object, "input"), value_get(object, "query"), value_get(object, "text_1"));
+    enum task task =
+        task_of(value_get(object, "input"), value_get(object, "query"), value_get(object, "text_1"));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < object->object.n_members; i++) {
         struct value_member *member = &object->object.members[i];

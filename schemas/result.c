@@ -85,11 +85,12 @@ enum status result_check(const struct job *job, struct error *error)
     rankings_measure(&job->result, &n_values, &n_ranking_bytes);
     if (job->request.task != TASK_GENERATE && job->request.task != TASK_EMBED &&
         (n_values > VALUE_COUNT_MAX || n_ranking_bytes > VALUE_INPUT_BYTES_MAX / 2))
-        return error_set(error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
-                         "%s: the scores of %d inputs have %zu values and about %llu bytes, expected at most %d "
-                         "and %d: give each job fewer inputs",
-                         job_input_name(job), job->request.embedding.n_inputs, n_values,
-                         (unsigned long long)n_ranking_bytes, VALUE_COUNT_MAX, VALUE_INPUT_BYTES_MAX / 2);
+        return error_set(
+            error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
+            "%s: the scores of %d inputs have %zu values and about %llu bytes, expected at most %d "
+            "and %d: give each job fewer inputs",
+            job_input_name(job), job->request.embedding.n_inputs, n_values,
+            (unsigned long long)n_ranking_bytes, VALUE_COUNT_MAX, VALUE_INPUT_BYTES_MAX / 2);
     if (n_bytes > VALUE_INPUT_BYTES_MAX / 2)
         return error_set(
             error, STATUS_REJECT, ERROR_RESULT_TOO_LARGE,
@@ -426,9 +427,10 @@ static enum status read_identity(struct job *job, const struct value *root, stru
         return status;
     return find_object(object, &job->request)
                ? STATUS_OK
-               : refuse_member(error, "object",
-                               "chat.completion, text_completion, embeddings, classifications, rerank or scores",
-                               value_get(root, "object"));
+               : refuse_member(
+                     error, "object",
+                     "chat.completion, text_completion, embeddings, classifications, rerank or scores",
+                     value_get(root, "object"));
 }
 
 // Reads bytes: bin in msgpack, base64 text in JSON.
@@ -713,7 +715,8 @@ static enum status read_outcome(struct job *job, const struct value *root, struc
         return read_failed(job, root, error);
     if (job->request.task == TASK_GENERATE)
         return read_done(job, root, error);
-    status = job->request.task == TASK_EMBED ? embeddings_read(job, root, error) : rankings_read(job, root, error);
+    status =
+        job->request.task == TASK_EMBED ? embeddings_read(job, root, error) : rankings_read(job, root, error);
     return status == STATUS_OK ? read_input_usage(job, root, error) : status;
 }
 

@@ -25,11 +25,16 @@ static const struct {
     const char *url;
     enum path path;
 } urls[] = {
-    {"/v1/chat/completions", PATH_CHAT}, {"/v1/completions", PATH_COMPLETION},
-    {"/v1/embeddings", PATH_EMBEDDING},  {"/v1/classify", PATH_CLASSIFY},
-    {"/classify", PATH_CLASSIFY},        {"/v1/rerank", PATH_RERANK},
-    {"/rerank", PATH_RERANK},            {"/v2/rerank", PATH_RERANK},
-    {"/v1/score", PATH_SCORE},           {"/score", PATH_SCORE},
+    {"/v1/chat/completions", PATH_CHAT},
+    {"/v1/completions", PATH_COMPLETION},
+    {"/v1/embeddings", PATH_EMBEDDING},
+    {"/v1/classify", PATH_CLASSIFY},
+    {"/classify", PATH_CLASSIFY},
+    {"/v1/rerank", PATH_RERANK},
+    {"/rerank", PATH_RERANK},
+    {"/v2/rerank", PATH_RERANK},
+    {"/v1/score", PATH_SCORE},
+    {"/score", PATH_SCORE},
 };
 
 const struct task_traits *task_traits(enum task task)

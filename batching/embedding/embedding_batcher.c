@@ -168,7 +168,8 @@ static bool is_empty(const struct job_batcher *base)
 static bool allocate_vectors(struct embedding_job *entry)
 {
     struct job *job = entry->job;
-    size_t n_inputs = (size_t)job->request.embedding.n_inputs, n_dimensions = (size_t)entry->plan.n_dimensions;
+    size_t n_inputs = (size_t)job->request.embedding.n_inputs,
+           n_dimensions = (size_t)entry->plan.n_dimensions;
     entry->rows = arena_allocate_array(&job->arena, n_inputs, sizeof *entry->rows);
     float *vectors = arena_allocate_array(&job->arena, n_inputs * n_dimensions, sizeof *vectors);
     if (!entry->rows || !vectors)
@@ -452,8 +453,8 @@ static int32_t choose_group(struct embedding_batcher *b, int32_t *n_tokens)
     for (int32_t i = 0; i < b->n_ready; i++) {
         const struct ready_input *input = &b->ready[i];
         const struct token_array *ids = &input->tokens.ids, *types = &input->tokens.types;
-        bool fits = n == 0 ||
-                    (n < b->config.n_texts_max && n_ids + ids->n_ids <= (size_t)b->config.n_tokens_max);
+        bool fits =
+            n == 0 || (n < b->config.n_texts_max && n_ids + ids->n_ids <= (size_t)b->config.n_tokens_max);
         if (!fits) {
             b->ready[n_kept++] = *input;
             continue;

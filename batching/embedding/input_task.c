@@ -57,8 +57,9 @@ static enum status plan_scores(const struct input_task *task, const struct job *
 {
     plan->n_dimensions = task->labels.n_labels;
     if (job->request.task == TASK_RERANK && plan->cut.is_left && task->reader->facts->template.size)
-        return error_set(error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                         "truncation_side: expected \"right\": in the model's template the document's end is cut");
+        return error_set(
+            error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
+            "truncation_side: expected \"right\": in the model's template the document's end is cut");
     return STATUS_OK;
 }
 
@@ -106,8 +107,7 @@ struct input_task input_task_scores(struct classifier *classifier, const struct 
                                     const struct ranking_labels *labels)
 {
     static const struct input_task_impl impl = {plan_scores, encode_scores, compute_scores, finish_scores};
-    return (struct input_task){
-        .impl = &impl, .classifier = classifier, .reader = reader, .labels = *labels};
+    return (struct input_task){.impl = &impl, .classifier = classifier, .reader = reader, .labels = *labels};
 }
 
 int32_t input_task_width(const struct input_task *task)

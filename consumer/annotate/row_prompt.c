@@ -217,9 +217,9 @@ static void add_member(struct row_prompt *prompt, const char *name)
 
 static bool is_of_rows(struct text name)
 {
-    static const char *const names[] = {"messages", "prompt",  "tokens", "custom_id", "job_id", "dataset",
-                                        "index",    "body",    "created", "n",        "best_of", "task",
-                                        "input",    "text_1", "text_2",  "query",    "partial"};
+    static const char *const names[] = {"messages", "prompt", "tokens",  "custom_id", "job_id",  "dataset",
+                                        "index",    "body",   "created", "n",         "best_of", "task",
+                                        "input",    "text_1", "text_2",  "query",     "partial"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (text_equals_string(name, names[i]))
             return true;

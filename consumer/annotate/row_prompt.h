@@ -27,7 +27,8 @@ struct row_prompt_options {
     bool has_seed;
     int64_t seed;
     bool scores_choices; // asks for choice_logprobs
-    const struct row_scores *scores; // must outlive the prompt; NULL, or task TASK_GENERATE: the rows are chats
+    const struct row_scores
+        *scores; // must outlive the prompt; NULL, or task TASK_GENERATE: the rows are chats
 };
 
 // Columns that the templates read.

@@ -18,18 +18,18 @@ static enum status refuse_options(struct error *error, const char *what)
 static enum status refuse_chat_options(const struct settings *settings, struct error *error)
 {
     const struct annotate_options *options = &settings->annotate;
-    const char *name = options->schema                                             ? "--schema"
-                       : options->prompt.system                                    ? "--system"
-                       : options->prompt.messages                                  ? "--messages"
-                       : options->votes > 1                                        ? "--votes"
-                       : options->output.thoughts                                  ? "--thoughts"
-                       : options->reorder                                          ? "--reorder"
-                       : settings->grammar.choices && !settings->kafka.brokers     ? "--choice"
-                       : options->scores.rerank && options->prompt.file            ? "--prompt"
-                       : options->scores.rerank && settings->grammar.choices       ? "--choice"
-                       : options->scores.rerank && options->output.probabilities   ? "--probabilities"
-                       : options->scores.rerank && settings->embed.column          ? "--column"
-                                                                                   : NULL;
+    const char *name = options->schema                                           ? "--schema"
+                       : options->prompt.system                                  ? "--system"
+                       : options->prompt.messages                                ? "--messages"
+                       : options->votes > 1                                      ? "--votes"
+                       : options->output.thoughts                                ? "--thoughts"
+                       : options->reorder                                        ? "--reorder"
+                       : settings->grammar.choices && !settings->kafka.brokers   ? "--choice"
+                       : options->scores.rerank && options->prompt.file          ? "--prompt"
+                       : options->scores.rerank && settings->grammar.choices     ? "--choice"
+                       : options->scores.rerank && options->output.probabilities ? "--probabilities"
+                       : options->scores.rerank && settings->embed.column        ? "--column"
+                                                                                 : NULL;
     if (!name)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: %s or %s, not both", name,
@@ -43,16 +43,18 @@ static enum status choose_columns(struct row_scores *scores, const struct settin
     if (!columns) {
         bool has_column = settings->embed.column != NULL;
         if (has_column == (settings->annotate.prompt.file != NULL))
-            return refuse_options(error, "--classify needs --column NAME or --prompt FILE.jinja, one of them");
+            return refuse_options(error,
+                                  "--classify needs --column NAME or --prompt FILE.jinja, one of them");
         scores->columns[0] = text_from_string(settings->embed.column);
         scores->n_columns = has_column;
         return STATUS_OK;
     }
     const char *comma = strchr(columns, ',');
     if (!comma || comma == columns || !comma[1] || strchr(comma + 1, ','))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "sheaf annotate: --rerank: expected the names of two columns, QUERY,DOCUMENT, got \"%s\"",
-                         columns);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf annotate: --rerank: expected the names of two columns, QUERY,DOCUMENT, got \"%s\"",
+            columns);
     scores->columns[0] = (struct text){columns, (size_t)(comma - columns)};
     scores->columns[1] = text_from_string(comma + 1);
     scores->n_columns = 2;
@@ -84,7 +86,8 @@ static enum status read_model(struct row_scores *scores, const struct settings *
     struct ranking_labels labels;
     enum status status = runtime_open_model(&runtime, settings, settings->model.path, error);
     if (status == STATUS_OK)
-        status = classifier_runtime_choose(&model, &runtime, &settings->score, scores->task == TASK_RERANK, error);
+        status =
+            classifier_runtime_choose(&model, &runtime, &settings->score, scores->task == TASK_RERANK, error);
     if (status == STATUS_OK && scores->task == TASK_CLASSIFY)
         status = classifier_runtime_labels(&model, runtime.model, &labels, error);
     if (status == STATUS_OK && scores->task == TASK_CLASSIFY)
@@ -99,8 +102,9 @@ static enum status read_choices(struct row_scores *scores, const struct settings
 {
     struct choice_list list = {0};
     if (!settings->grammar.choices)
-        return refuse_options(error, "over Kafka --classify needs the labels in the model's order, --choice A,B; or "
-                                     "--model, from which they are read");
+        return refuse_options(error,
+                              "over Kafka --classify needs the labels in the model's order, --choice A,B; or "
+                              "--model, from which they are read");
     enum status status = choice_list_read(&list, settings->grammar.choices, &scores->arena, error);
     scores->labels = list.items;
     scores->n_labels = list.n;
@@ -175,8 +179,8 @@ void row_scores_begin(enum task task, const struct text *texts, struct buffer *r
 static enum status refuse_result(struct job *job, const char *what, size_t expected, size_t got)
 {
     struct error error;
-    (void)error_set(&error, STATUS_REJECT, ERROR_INVALID_FIELD, "the result: expected %zu %s, got %zu", expected,
-                    what, got);
+    (void)error_set(&error, STATUS_REJECT, ERROR_INVALID_FIELD, "the result: expected %zu %s, got %zu",
+                    expected, what, got);
     job_fail(job, &error);
     return STATUS_OK;
 }

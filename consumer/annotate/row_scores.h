@@ -34,4 +34,5 @@ bool row_scores_text(const struct value *field, struct buffer *text) WARN_UNUSED
 // Begins the record of a row's job: everything but its parameters and the closing brace. `texts` [1 or 2].
 void row_scores_begin(enum task task, const struct text *texts, struct buffer *record);
 // Makes the answer of a decoded result; of a failed one its error is kept. STATUS_REFUSE: out of memory.
-enum status row_scores_answer(const struct row_scores *scores, struct job *job, struct error *error) WARN_UNUSED;
+enum status row_scores_answer(const struct row_scores *scores, struct job *job,
+                              struct error *error) WARN_UNUSED;

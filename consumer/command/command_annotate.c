@@ -76,7 +76,8 @@ static enum status check_answers(const struct settings *settings, struct error *
                                       : settings->annotate.output.into ? "-o OUT.db"
                                                                        : "-o OUT",
                                       error);
-    bool is_scored = settings->annotate.scores.rerank || settings->annotate.scores.classify; // row_scores_open
+    bool is_scored =
+        settings->annotate.scores.rerank || settings->annotate.scores.classify; // row_scores_open
     if (!is_scored && settings->annotate.prompt.file && settings->annotate.prompt.messages)
         return refuse_options(error, "--prompt or --messages, not both");
     if (!is_scored && !settings->annotate.prompt.file && !settings->annotate.prompt.messages)
@@ -279,18 +280,19 @@ static enum status open_answer(struct annotate *annotate, struct error *error)
         return status;
     const struct row_scores *scores = &annotate->scores;
     bool classifies = scores->task == TASK_CLASSIFY;
-    const struct row_answer_options options = {.prefix = settings->annotate.output.prefix,
-                                               .schema = scores->task == TASK_RERANK ? &scores->schema
-                                                         : settings->annotate.schema ? &annotate->prompt.schema
-                                                                                     : NULL,
-                                               .choices = classifies ? scores->labels : annotate->prompt.choices.items,
-                                               .n_choices = classifies ? scores->n_labels : annotate->prompt.choices.n,
-                                               .is_constrained = is_constrained,
-                                               .n_votes = annotate->n_votes,
-                                               .probabilities = classifies || settings->annotate.output.probabilities,
-                                               .figures = settings->annotate.output.figures,
-                                               .thoughts = settings->annotate.output.thoughts,
-                                               .logprobs = has_logprobs};
+    const struct row_answer_options options = {
+        .prefix = settings->annotate.output.prefix,
+        .schema = scores->task == TASK_RERANK ? &scores->schema
+                  : settings->annotate.schema ? &annotate->prompt.schema
+                                              : NULL,
+        .choices = classifies ? scores->labels : annotate->prompt.choices.items,
+        .n_choices = classifies ? scores->n_labels : annotate->prompt.choices.n,
+        .is_constrained = is_constrained,
+        .n_votes = annotate->n_votes,
+        .probabilities = classifies || settings->annotate.output.probabilities,
+        .figures = settings->annotate.output.figures,
+        .thoughts = settings->annotate.output.thoughts,
+        .logprobs = has_logprobs};
     status = row_answer_open(&annotate->answer, &options, table_reader_columns(annotate->reader), error);
     if (status == STATUS_OK && annotate->n_votes > 1 && annotate->answer.properties.n &&
         !annotate->answer.n_voted)

@@ -146,7 +146,8 @@ static void write_class(struct command_scores *scores, const struct scored_line 
         best = probabilities[i] > probabilities[best] ? i : best;
     write_start(scores, line, "classification");
     buffer_add_string(&scores->out, "\"label\":");
-    json_encode_string(classifier_label(&scorer->model.facts, scores->runtime->model, best, made), &scores->out);
+    json_encode_string(classifier_label(&scorer->model.facts, scores->runtime->model, best, made),
+                       &scores->out);
     buffer_add_format(&scores->out, ",\"%s\":[", scorer->model.function == SCORE_RAW ? "logits" : "probs");
     for (int32_t i = 0; i < n; i++) {
         buffer_add_string(&scores->out, i ? "," : "");

@@ -19,7 +19,8 @@ enum status scorer_open(struct scorer *scorer, struct runtime *runtime, const st
     if (status == STATUS_OK)
         status = runtime_open_backend(runtime, settings, error);
     if (status == STATUS_OK)
-        status = classifier_runtime_plan(model, runtime, &settings->engine, settings->score.max_length, error);
+        status =
+            classifier_runtime_plan(model, runtime, &settings->engine, settings->score.max_length, error);
     if (status == STATUS_OK)
         status = classifier_runtime_open(model, runtime, NULL, error);
     if (settings->score.max_length) // cut to what is computed
@@ -44,7 +45,8 @@ static enum status reserve(struct scorer *scorer, struct error *error)
 {
     if (scorer->n_inputs < scorer->capacity)
         return STATUS_OK;
-    size_t capacity = scorer->capacity ? 2 * scorer->capacity : 64, n_labels = (size_t)scorer->model.facts.n_labels;
+    size_t capacity = scorer->capacity ? 2 * scorer->capacity : 64,
+           n_labels = (size_t)scorer->model.facts.n_labels;
     void *inputs = realloc(scorer->inputs, capacity * sizeof *scorer->inputs);
     scorer->inputs = inputs ? inputs : scorer->inputs;
     void *texts = realloc(scorer->texts, capacity * sizeof *scorer->texts);
@@ -66,8 +68,8 @@ enum status scorer_add(struct scorer *scorer, const struct text texts[2], size_t
     struct scored_input *input = &scorer->inputs[scorer->n_inputs++];
     *input =
         (struct scored_input){.first_id = scorer->ids.n_ids, .first_type = scorer->types.n_ids, .scores = -1};
-    status = classifier_input_encode(&scorer->model.reader, texts, n_texts, &scorer->ids, &scorer->types, &n_cut,
-                                     &input->error);
+    status = classifier_input_encode(&scorer->model.reader, texts, n_texts, &scorer->ids, &scorer->types,
+                                     &n_cut, &input->error);
     input->n_ids = scorer->ids.n_ids - input->first_id;
     scorer->n_cut += status == STATUS_OK && n_cut > 0;
     if (status == STATUS_OK || status == STATUS_REJECT)

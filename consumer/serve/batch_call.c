@@ -186,8 +186,7 @@ static bool read_wanted(struct call *call, const struct value *object, struct wa
         !read_text(call, object, "completion_window", "\"24h\"", &wanted->window))
         return false;
     if (task_path(wanted->endpoint) == PATH_NONE)
-        return refuse_value(call, "endpoint", TASK_PATHS("or"),
-                            value_get(object, "endpoint"));
+        return refuse_value(call, "endpoint", TASK_PATHS("or"), value_get(object, "endpoint"));
     if (!text_equals_string(wanted->window, "24h"))
         return refuse_value(call, "completion_window", "\"24h\"", value_get(object, "completion_window"));
     return read_metadata(call, object, &wanted->metadata) &&

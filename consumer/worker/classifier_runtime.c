@@ -22,9 +22,9 @@ static enum status choose_head(struct classifier_runtime *scores, const struct r
     const struct model *model = runtime->model;
     const char *activation = options->activation;
     bool judges = options->answers || (!classifier_runtime_has_head(model) && model_has_logits(model));
-    enum status status = judges ? classifier_judge_read(&scores->facts, model, runtime->tokenizer,
-                                                        options->answers, error)
-                                : classifier_facts_read(&scores->facts, model, error);
+    enum status status =
+        judges ? classifier_judge_read(&scores->facts, model, runtime->tokenizer, options->answers, error)
+               : classifier_facts_read(&scores->facts, model, error);
     if (status != STATUS_OK)
         return status;
     status = classifier_choose_function(&scores->facts, model, ranks, &scores->function, error);

@@ -22,8 +22,9 @@ static enum task task_of_model(const struct model *model)
     char key[128];
     snprintf(key, sizeof key, "%s.pooling_type", model_family_name(model));
     if (classifier_runtime_has_head(model))
-        return classifier_facts_read(&facts, model, &error) == STATUS_OK && facts.relevant >= 0 ? TASK_RERANK
-                                                                                                : TASK_CLASSIFY;
+        return classifier_facts_read(&facts, model, &error) == STATUS_OK && facts.relevant >= 0
+                   ? TASK_RERANK
+                   : TASK_CLASSIFY;
     return gguf_has(model->gguf, key) || !model_has_logits(model) ? TASK_EMBED : TASK_GENERATE;
 }
 
@@ -37,8 +38,8 @@ static enum status choose_task(struct task_runtime *tasks, const struct worker_o
     }
     if (task_find(text_from_string(name), &tasks->task))
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--task: expected auto, " TASK_NAMES ", got \"%s\"", name);
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--task: expected auto, " TASK_NAMES ", got \"%s\"",
+                     name);
 }
 
 // ---- tasks of inputs ----

@@ -165,7 +165,8 @@ static uint64_t input_result_bytes(const struct worker *worker, const struct job
         return CLASS_BYTES + n * (is_json ? 2 : sizeof(float));
     if (job->request.task == TASK_RERANK)
         return SCORE_BYTES;
-    return (embedding->n_dimensions ? (uint64_t)embedding->n_dimensions : n) * sizeof(float) * (is_json ? 4 : 3) / 3;
+    return (embedding->n_dimensions ? (uint64_t)embedding->n_dimensions : n) * sizeof(float) *
+           (is_json ? 4 : 3) / 3;
 }
 
 // Fails a job of inputs whose result the queue cannot take, before it is computed.

@@ -138,7 +138,8 @@ TEST(a_job_has_at_most_2048_documents)
 
 TEST(a_worker_refuses_jobs_of_another_task_and_says_what_to_start)
 {
-    static const char *const records[] = {"{'prompt':'p'}", "{'input':'a'}", "{'task':'classify','input':'a'}",
+    static const char *const records[] = {"{'prompt':'p'}", "{'input':'a'}",
+                                          "{'task':'classify','input':'a'}",
                                           "{'query':'q','documents':['a']}"};
     for (enum task own = 0; own < TASK_COUNT; own++)
         for (enum task worker = 0; worker < TASK_COUNT; worker++) {
@@ -165,7 +166,8 @@ static struct job *make_done(const char *record)
     static const float scores[3][2] = {{0.75f, 0.25f}, {0.1f, 0.9f}, {0.75f, 0.25f}};
     struct embedding rows[4] = {{.items = scores[0]},
                                 {.items = scores[1]},
-                                {.code = ERROR_CONTEXT_LENGTH, .message = TEXT("[2]: the pair has 600 tokens")},
+                                {.code = ERROR_CONTEXT_LENGTH,
+                                 .message = TEXT("[2]: the pair has 600 tokens")},
                                 {.items = scores[2]}};
     struct job *job = decode_good(record);
     assert_true(rankings_fill(job, rows, &two));
@@ -273,17 +275,20 @@ TEST(logits_are_not_called_probabilities)
 
 TEST(a_damaged_result_is_refused)
 {
-    static const char *const records[] = {
-        "'object':'rerank','data':[]", "'object':'rerank','results':5", "'object':'rerank','results':[5]",
-        "'object':'scores','data':[{}]", "'object':'scores','data':[],'errors':[{}]",
-        "'object':'classifications','results':[]"};
+    static const char *const records[] = {"'object':'rerank','data':[]",
+                                          "'object':'rerank','results':5",
+                                          "'object':'rerank','results':[5]",
+                                          "'object':'scores','data':[{}]",
+                                          "'object':'scores','data':[],'errors':[{}]",
+                                          "'object':'classifications','results':[]"};
     for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
         char record[256];
         struct error error;
         struct job *job = job_create();
-        snprintf(record, sizeof record,
-                 "{'job_id':'a','dataset':'d','custom_id':'a','status':'done',%s,'usage':{'prompt_tokens':1}}",
-                 records[i]);
+        snprintf(
+            record, sizeof record,
+            "{'job_id':'a','dataset':'d','custom_id':'a','status':'done',%s,'usage':{'prompt_tokens':1}}",
+            records[i]);
         for (char *at = record; *at; at++)
             *at = *at == '\'' ? '"' : *at;
         assert_int_equal(result_decode(job, text_from_string(record), ENCODING_JSON, &error), STATUS_REJECT);

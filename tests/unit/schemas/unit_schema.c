@@ -398,9 +398,13 @@ static struct value decode_golden(const char *name)
 TEST(the_golden_bytes_fit_the_schemas)
 {
     static const char *const jobs[] = {"job.json", "job.msgpack"};
-    static const char *const results[] = {"result.json", "result.msgpack", "result_failed.json",
-                                          "result_completion.json", "result_embeddings.json",
-                                          "result_rerank.json", "result_scores.json",
+    static const char *const results[] = {"result.json",
+                                          "result.msgpack",
+                                          "result_failed.json",
+                                          "result_completion.json",
+                                          "result_embeddings.json",
+                                          "result_rerank.json",
+                                          "result_scores.json",
                                           "result_classifications.json"};
     for (size_t i = 0; i < 2; i++) {
         struct value value = decode_golden(jobs[i]);
