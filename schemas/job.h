@@ -493,6 +493,9 @@ enum status job_decode(struct job *job, struct text record, enum encoding encodi
 // order; defaults are left out. The job must be named and its request decoded.
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 
+// Items of one alternative in the lists "logprobs" of the result map.
+enum { RESULT_ALTERNATIVE_ITEMS = 3 };
+
 // The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created,
 // choices, prompt_logprobs, choice_logprobs, data, dimensions, encoding_format, results, errors, usage, error, warnings.
 // Members are in this order; empty ones are left out.

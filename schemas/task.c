@@ -69,6 +69,44 @@ static const char *input_of(const struct request *request)
     return request->ranking.scores ? "text_1" : tasks[request->task].input;
 }
 
+static const struct {
+    const char *name;
+    enum task task;
+    enum prompt_kind kind; // of TASK_GENERATE; other requests have no chat
+    bool scores;           // of TASK_RERANK
+} objects[] = {
+    {"chat.completion", TASK_GENERATE, PROMPT_MESSAGES, false},
+    {"text_completion", TASK_GENERATE, PROMPT_TEXT, false},
+    {"embeddings", TASK_EMBED, PROMPT_TEXT, false},
+    {"classifications", TASK_CLASSIFY, PROMPT_TEXT, false},
+    {"rerank", TASK_RERANK, PROMPT_TEXT, false},
+    {"scores", TASK_RERANK, PROMPT_TEXT, true},
+};
+enum { N_OBJECTS = sizeof objects / sizeof *objects };
+
+const char *task_object(const struct request *request)
+{
+    bool is_chat = request->prompt.kind == PROMPT_MESSAGES;
+    for (int i = 0; i < N_OBJECTS; i++)
+        if (objects[i].task == request->task && objects[i].scores == request->ranking.scores &&
+            (request->task != TASK_GENERATE || is_chat == (objects[i].kind == PROMPT_MESSAGES)))
+            return objects[i].name;
+    assert(!"each request has an object");
+    return "";
+}
+
+bool task_find_object(struct text name, struct request *request)
+{
+    for (int i = 0; i < N_OBJECTS; i++)
+        if (text_equals_string(name, objects[i].name)) {
+            request->task = objects[i].task;
+            request->prompt.kind = objects[i].kind;
+            request->ranking.scores = objects[i].scores;
+            return true;
+        }
+    return false;
+}
+
 const char *job_input_name(const struct job *job)
 {
     if (job->request.task != TASK_RERANK)

@@ -24,6 +24,11 @@ enum path { PATH_NONE, PATH_CHAT, PATH_COMPLETION, PATH_EMBEDDING, PATH_CLASSIFY
 const struct task_traits *task_traits(enum task task);
 bool task_find(struct text name, enum task *task); // by name
 enum path task_path(struct text url);              // PATH_NONE: unknown
+// The member `object` of the result map: "chat.completion", "text_completion", "embeddings", "classifications", "rerank",
+// "scores".
+const char *task_object(const struct request *request);
+// Sets what the object's name says about the request: its task, a chat or not, scores or a ranking. False: unknown.
+bool task_find_object(struct text name, struct request *request);
 // The field of the job's inputs, for errors: "input", "documents", "text_2".
 const char *job_input_name(const struct job *job);
 // STATUS_REJECT, ERROR_UNSUPPORTED_FIELD: the job's task is not the worker's. The text says what to start.
