@@ -167,7 +167,7 @@ void rankings_build(const struct job *job, struct value *object)
 
 static bool is_list(const struct value *list)
 {
-    if (list->kind != VALUE_ARRAY || list->array.n_items > JOB_INPUTS_MAX)
+    if (list->kind != VALUE_ARRAY || list->array.n_items > JOB_INPUTS_MAX || value_has_bytes(list))
         return false;
     for (size_t i = 0; i < list->array.n_items; i++) {
         const struct value *index = value_get(&list->array.items[i], "index");
