@@ -86,6 +86,11 @@ struct annotate {
 // (annotate_constraint.c).
 enum status annotate_check_constraint(const struct annotate *annotate, struct error *error) WARN_UNUSED;
 
+// Reads the options of scores, and the labels from the model, over Kafka from --choice if there is no model
+// (annotate_scores.c). STATUS_REFUSE: the options contradict each other, or the model has no such head.
+enum status annotate_open_scores(struct row_scores *scores, const struct settings *settings,
+                                 struct error *error) WARN_UNUSED;
+
 // Chooses the columns that are read: columns of prompts and of --evaluate, and all that can be read if the
 // output or --errors has their values. STATUS_REFUSE: table_reader_choose.
 enum status annotate_choose_columns(struct annotate *annotate, struct error *error) WARN_UNUSED;

@@ -8,7 +8,6 @@
 #pragma once
 
 #include "consumer/annotate/table.h"
-#include "consumer/options/options.h"
 #include "schemas/job.h"
 
 struct row_scores {
@@ -22,10 +21,6 @@ struct row_scores {
     struct arena arena;
 };
 
-// Reads the options, and the labels from the model, over Kafka from --choice if there is no model. STATUS_REFUSE: the
-// options contradict each other, or the model has no such head.
-enum status row_scores_open(struct row_scores *scores, const struct settings *settings,
-                            struct error *error) WARN_UNUSED;
 void row_scores_close(struct row_scores *scores);
 
 // Appends the text of a field: strings as they are, NULL as nothing, other values as JSON. False: it has bytes that

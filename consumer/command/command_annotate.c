@@ -77,7 +77,7 @@ static enum status check_answers(const struct settings *settings, struct error *
                                                                        : "-o OUT",
                                       error);
     bool is_scored =
-        settings->annotate.scores.rerank || settings->annotate.scores.classify; // row_scores_open
+        settings->annotate.scores.rerank || settings->annotate.scores.classify; // annotate_open_scores
     if (!is_scored && settings->annotate.prompt.file && settings->annotate.prompt.messages)
         return refuse_options(error, "--prompt or --messages, not both");
     if (!is_scored && !settings->annotate.prompt.file && !settings->annotate.prompt.messages)
@@ -315,7 +315,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK && settings->model.path)
         status = runtime_check(settings, error);
     if (status == STATUS_OK)
-        status = row_scores_open(&annotate->scores, settings, error);
+        status = annotate_open_scores(&annotate->scores, settings, error);
     if (status == STATUS_OK)
         status = open_reader(annotate, error);
     if (status == STATUS_OK)
