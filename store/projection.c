@@ -195,3 +195,24 @@ enum status projection_set_partition(struct store *store, const struct partition
                   now_us, row->deleted);
     return database_run(&store->database, upsert, error);
 }
+
+enum status store_find_finished(struct store *store, const struct job *job, int32_t partition, int64_t offset,
+                                bool *is_finished, struct error *error)
+{
+    sqlite3_stmt *select = database_statement( // the dataset may be called NAME@TOPIC (dataset_name.h)
+        &store->database,
+        "SELECT count(*) FROM jobs WHERE dataset IN (?1, ?1 || '@' || ?3) AND job_id = ?2 AND topic = ?3"
+        " AND finished_at_us IS NOT NULL AND NOT (partition = ?4 AND offset = ?5)",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, job->dataset);
+    bind_text(select, 2, job->job_id);
+    bind_text(select, 3, job->source.topic);
+    BIND_INTEGERS(select, 4, partition, offset);
+    int64_t n = 0;
+    enum status status =
+        database_read_integer(&store->database, select, 0, &n, "looking for an answered job", error);
+    *is_finished = n > 0;
+    return status;
+}

@@ -183,6 +183,9 @@ static const struct option options[] = {
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
      "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
      "same bytes; those of equal requests of the dataset are taken all the same)"},
+    {"unique-jobs", 0, FLAG, WORK_ALONE, AT(worker.unique_jobs), 0, 0, NULL,
+     "with --brokers: of records with one job_id of a dataset answer the first alone; known are the last 65,536 jobs and "
+     "the finished ones of this worker's store, so producers should key their records by job_id"},
     {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 1, 0, "PARTS",
      "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. "
      "\"backend=cuda-sm90 kv-type=f16\""},

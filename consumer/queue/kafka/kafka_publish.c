@@ -391,6 +391,8 @@ enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, si
                               int64_t deadline_ms, struct error *error)
 {
     enum status status = STATUS_OK;
+    if (job->source.is_repeated)
+        return STATUS_OK;
     if (is_dead_letter(job))
         status = publish_dead_letter(kafka, job, index, deadline_ms, error);
     if (status == STATUS_OK && job->job_id.size > 0)
