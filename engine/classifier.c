@@ -31,6 +31,7 @@ enum status classifier_create(struct classifier **out, const struct classifier_o
                                         .pooling = pooling_of_head(options->facts->pooling),
                                         .n_dimensions = options->facts->n_labels,
                                         .n_longest = options->n_longest,
+                                        .before_step = options->before_step,
                                         .classifier = classifier->head};
     if (status == STATUS_OK)
         status = embedder_create(&classifier->embedder, &embedder, error);

@@ -21,7 +21,8 @@ struct classifier_options {
     enum score_function function;         // facts->function, facts->relevance, or the caller's own
     struct forward *forward;              // created with limits.hidden_only
     struct forward_limits limits;
-    int32_t n_longest; // texts are at most this long
+    int32_t n_longest;                            // texts are at most this long
+    void (*before_step)(const struct step *step); // as of an embedder; NULL: none
 };
 
 struct classifier;

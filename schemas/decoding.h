@@ -2,7 +2,7 @@
 // Internal to schemas/.
 #pragma once
 
-#include "schemas/job.h"
+#include "schemas/task.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,6 +52,7 @@ struct decoding {
     uint64_t given[REQUEST_FIELDS_MAX / 64];  // bitmap: bit i is set if row i has a value; most are not
     size_t n_arguments;                       // values parsed from the arguments of tool_calls so far
     int32_t max_tokens_default;               // for a record without max_tokens; 0: no limit
+    enum path path;                           // of the line's url; PATH_NONE: none
     bool is_line;                             // has members of an OpenAI batch line, but no body
 };
 

@@ -108,22 +108,6 @@ static enum status read_error(struct job *job, const struct value *value, struct
     return STATUS_OK;
 }
 
-static enum status read_usage(struct job *job, const struct value *root, struct error *error)
-{
-    static const char *const names[] = {"prompt_tokens", "cut_tokens"};
-    int32_t *const targets[] = {&job->result.prompt_tokens, &job->result.embeddings.n_cut_tokens};
-    const struct value *usage = value_get(root, "usage");
-    for (int i = 0; i < 2; i++) {
-        const struct value *value = value_get(usage ? usage : root, names[i]);
-        if (!value && i == 1)
-            continue;
-        if (!value || value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > INT32_MAX)
-            return refuse_member(error, "usage", "numbers of tokens");
-        *targets[i] = (int32_t)value->integer;
-    }
-    return STATUS_OK;
-}
-
 enum status embeddings_read(struct job *job, const struct value *root, struct error *error)
 {
     struct embeddings *embeddings = &job->result.embeddings;
@@ -145,7 +129,7 @@ enum status embeddings_read(struct job *job, const struct value *root, struct er
         status = (is_vector ? read_vector : read_error)(job, value, &embeddings->items[i], error);
     }
     embeddings->n_items = status == STATUS_OK ? (int32_t)data->array.n_items : 0;
-    return status == STATUS_OK ? read_usage(job, root, error) : status;
+    return status;
 }
 
 // ---- OpenAI's body ----
@@ -192,13 +176,4 @@ void embeddings_encode_openai(const struct job *job, struct buffer *out)
     }
     buffer_add_string(out, "],\"model\":");
     json_encode_string(result->model.size ? result->model : job->request.model, out);
-    buffer_add_format(out, ",\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d", result->prompt_tokens,
-                      result->prompt_tokens);
-    if (result->embeddings.n_cut_tokens)
-        buffer_add_format(out, ",\"cut_tokens\":%d", result->embeddings.n_cut_tokens);
-    buffer_add_byte(out, '}');
-    if (result->system_fingerprint.size) {
-        buffer_add_string(out, ",\"system_fingerprint\":");
-        json_encode_string(result->system_fingerprint, out);
-    }
 }

@@ -6,7 +6,6 @@
 //                     in JSON base64), or {"code", "message"} of an input without a vector
 //   dimensions        items of each vector
 //   encoding_format   "base64" if the job asked for it
-//   usage             has cut_tokens, the tokens that truncate_prompt_tokens removed, if there are any
 #pragma once
 
 #include "schemas/job.h"
@@ -16,6 +15,7 @@ uint64_t embeddings_bytes(const struct result *result);
 size_t embeddings_n_values(const struct result *result);
 // Adds the members but `usage` to the result map. False: out of memory.
 bool embeddings_build(struct arena *arena, const struct result *result, struct value *object);
+// The same from the result map.
 enum status embeddings_read(struct job *job, const struct value *root, struct error *error) WARN_UNUSED;
-// Writes OpenAI's body, an object of type "list".
+// Writes OpenAI's body, an object of type "list", up to its usage.
 void embeddings_encode_openai(const struct job *job, struct buffer *out);

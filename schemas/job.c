@@ -155,7 +155,9 @@ void job_fail(struct job *job, const struct error *error)
     result->choice_logprobs = NULL;
     result->n_choice_logprobs = 0;
     result->embeddings = (struct embeddings){0};
+    result->rankings = (struct rankings){0};
     result->prompt_tokens = 0;
+    result->cut_tokens = 0;
     result->completion_tokens = 0;
     result->reasoning_tokens = 0;
 }

@@ -38,7 +38,7 @@ enum {
     JOB_TOOL_CALLS_MAX = 128, // per answer
     JOB_WARNINGS_MAX = 32,    // the last one says that more were left out
     JOB_PRIORITY_MAX = 100,   // priorities are -100..100
-    JOB_INPUTS_MAX = 2048,    // texts of one embedding job, as in OpenAI
+    JOB_INPUTS_MAX = 2048,    // texts or pairs of one job, as OpenAI's of /v1/embeddings
     JOB_DIMENSIONS_MAX = 1 << 20,
     JOB_PROMPT_NAME_BYTES_MAX = 128,
 };
@@ -46,7 +46,7 @@ enum {
 #define JOB_DEADLINE_S_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
 
 // What a job asks of the model (schemas/task.h).
-enum task { TASK_GENERATE, TASK_EMBED, TASK_COUNT };
+enum task { TASK_GENERATE, TASK_EMBED, TASK_CLASSIFY, TASK_RERANK, TASK_COUNT };
 
 enum prompt_kind { PROMPT_MESSAGES, PROMPT_TEXT, PROMPT_TOKENS };
 
@@ -187,7 +187,7 @@ struct request_scores {
     bool decide;      // the most probable choice is the answer; nothing is generated
 };
 
-// One text of an embedding job.
+// One text of a job: of a pair the second, such as a document.
 struct request_input {
     struct text text;      // data NULL: it is given as token ids
     const int32_t *tokens; // [n_tokens] computed as given, nothing is added
@@ -198,7 +198,7 @@ struct request_input {
 // encode_document.
 enum input_type { INPUT_PLAIN, INPUT_QUERY, INPUT_DOCUMENT };
 
-// TASK_EMBED.
+// TASK_EMBED; the inputs, their truncation and `is_partial` of TASK_CLASSIFY and TASK_RERANK too.
 struct request_embedding {
     struct request_input *inputs; // [n_inputs]
     int32_t n_inputs;
@@ -213,10 +213,22 @@ struct request_embedding {
     bool is_partial;     // a bad input has its own error, the others their vectors
 };
 
+// TASK_RERANK: the inputs of `struct request_embedding` are documents (text_2 of a score), and the pairs are
+// (query, document).
+struct request_ranking {
+    struct text *queries; // [n_queries]: one of all inputs, or one of each
+    int32_t n_queries;
+    bool queries_are_list;  // text_1 is a list
+    bool scores;            // /v1/score: text_1, text_2; else a ranking: query, documents
+    int32_t top_n;          // of a ranking: documents of the result; 0: all
+    bool returns_documents; // of a ranking
+};
+
 // The request.
 struct request {
     enum task task;
-    struct request_embedding embedding; // TASK_EMBED; else zero
+    struct request_embedding embedding; // not TASK_GENERATE; else zero
+    struct request_ranking ranking;     // TASK_RERANK; else zero
     // TASK_GENERATE, except `model`:
     struct request_prompt prompt;
     struct request_stop stop;
@@ -294,9 +306,9 @@ struct choice_logprob {
     float probability; // softmax over the choices' logprobs
 };
 
-// The vector of one input of an embedding job, or its error.
+// What was computed of one input, or its error: a vector, or the scores of a classification head.
 struct embedding {
-    const float *items;   // [n_dimensions]; NULL: `code` and `message` say why
+    const float *items;   // [n_dimensions], or [n_labels]; NULL: `code` and `message` say why
     enum error_code code; // only with request.embedding.is_partial
     struct text message;
 };
@@ -304,8 +316,13 @@ struct embedding {
 struct embeddings {
     struct embedding *items; // [n_items], in the order of the inputs
     int32_t n_items, n_dimensions;
-    bool is_base64;       // the request's encoding_format
-    int32_t n_cut_tokens; // removed by truncate_prompt_tokens
+    bool is_base64; // the request's encoding_format
+};
+
+// Answers of a classification head, as they are in the result map (schemas/ranking_result.h).
+struct rankings {
+    struct value items;  // array of objects; VALUE_NULL: none
+    struct value errors; // array of objects, of a ranking's documents without a score; VALUE_NULL: none
 };
 
 enum result_status { RESULT_NONE, RESULT_DONE, RESULT_FAILED, RESULT_CANCELLED };
@@ -321,7 +338,9 @@ struct result {
     struct choice_logprob *choice_logprobs; // [n_choice_logprobs], in the request's order
     int32_t n_choice_logprobs;
     struct embeddings embeddings;   // TASK_EMBED and RESULT_DONE
-    int32_t prompt_tokens;          // TASK_EMBED: all tokens computed, special tokens included
+    struct rankings rankings;       // TASK_CLASSIFY, TASK_RERANK and RESULT_DONE
+    int32_t prompt_tokens;          // of inputs: all tokens computed, special tokens included
+    int32_t cut_tokens;             // removed by truncate_prompt_tokens
     int32_t completion_tokens;      // over all choices, with end tokens, as OpenAI and vLLM count
     int32_t reasoning_tokens;       // of the choices' reasoning, without its delimiters
     struct error error;             // RESULT_FAILED, RESULT_CANCELLED
@@ -476,8 +495,11 @@ enum status job_decode(struct job *job, struct text record, enum encoding encodi
 // order; defaults are left out. The job must be named and its request decoded.
 void job_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 
+// Items of one alternative in the lists "logprobs" of the result map.
+enum { RESULT_ALTERNATIVE_ITEMS = 3 };
+
 // The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created,
-// choices, prompt_logprobs, choice_logprobs, data, dimensions, encoding_format, usage, error, warnings.
+// choices, prompt_logprobs, choice_logprobs, data, dimensions, encoding_format, results, errors, usage, error, warnings.
 // Members are in this order; empty ones are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);
 // Checks that result_decode can read the result back. STATUS_REJECT, ERROR_RESULT_TOO_LARGE: it has too many
@@ -496,7 +518,7 @@ enum status result_reuse(struct job *job, struct text record, enum encoding enco
 
 // OpenAI batch output (platform.openai.com/docs/api-reference/batch): one line, without the newline
 // (schemas/openai.c draws it). The body is a chat.completion, or a text_completion if `chat` is false; of
-// TASK_EMBED a list of embeddings.
+// the other tasks what their paths answer (schemas/task.h).
 void result_encode_openai(const struct job *job, bool chat, struct buffer *out);
 
 const char *finish_reason_name(enum finish_reason reason); // "stop", "length", "tool_calls", ...

@@ -5,7 +5,7 @@
 //
 // Output, job done:
 //   {"id": "batch_req_ID", "custom_id": "a", "response": {"status_code": 200, "request_id": ID,
-//    "body": {a chat.completion, a text_completion or a list of embeddings}}, "error": null}
+//    "body": {what the path answers, e.g. a chat.completion}}, "error": null}
 //
 // Output, request refused, with the status and body of OpenAI's HTTP errors:
 //   {"id", "custom_id", "response": {"status_code": 400, "request_id": ID,
@@ -20,15 +20,13 @@
 // Warnings, if any, are a list of texts "warnings": the last member of the body, or of the line if there is
 // no body.
 #include "schemas/embedding_result.h"
+#include "schemas/ranking_result.h"
 #include "schemas/request.h"
 #include "schemas/scores.h"
+#include "schemas/task.h"
 
 #include <math.h>
 #include <string.h>
-
-#define CHAT_PATH       "/v1/chat/completions"
-#define COMPLETION_PATH "/v1/completions"
-#define EMBEDDING_PATH  "/v1/embeddings"
 
 // OpenAI writes this value for logprobs of minus infinity.
 static const float LOGPROB_LOWEST = -9999.0f;
@@ -42,44 +40,38 @@ static enum status check_method(struct decoding *decoding, const struct value *l
     return decoding_expected(decoding, "method", "\"POST\"", method);
 }
 
-enum path { PATH_NONE, PATH_CHAT, PATH_COMPLETION, PATH_EMBEDDING };
-
-// A chat needs messages, a completion prompt or tokens, an embedding input.
+// A chat needs messages, a completion prompt or tokens, the other paths the field that tasks have.
 static enum path path_of_fields(const struct decoding *decoding)
 {
-    if (decoding_given(decoding, "input"))
-        return PATH_EMBEDDING;
-    if (decoding_given(decoding, "messages"))
-        return PATH_CHAT;
-    bool is_completion = decoding_given(decoding, "prompt") || decoding_given(decoding, "tokens");
-    return is_completion ? PATH_COMPLETION : PATH_NONE;
-}
-
-static enum path path_of_url(const struct value *url)
-{
-    static const char *const paths[] = {
-        [PATH_CHAT] = CHAT_PATH, [PATH_COMPLETION] = COMPLETION_PATH, [PATH_EMBEDDING] = EMBEDDING_PATH};
-    for (int path = PATH_CHAT; url->kind == VALUE_STRING && path <= PATH_EMBEDDING; path++)
-        if (text_equals_string(url->text, paths[path]))
-            return (enum path)path;
+    static const struct {
+        const char *field;
+        enum path path;
+    } fields[] = {{"query", PATH_RERANK},     {"text_1", PATH_SCORE},  {"text_2", PATH_SCORE},
+                  {"input", PATH_EMBEDDING},  {"messages", PATH_CHAT}, {"prompt", PATH_COMPLETION},
+                  {"tokens", PATH_COMPLETION}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (decoding_given(decoding, fields[i].field))
+            return fields[i].path;
     return PATH_NONE;
 }
 
+// Sets decoding->path.
 static enum status check_url(struct decoding *decoding, const struct value *line)
 {
     static const char *const needs[] = {
-        [PATH_CHAT] = "messages", [PATH_COMPLETION] = "prompt", [PATH_EMBEDDING] = "input"};
+        [PATH_CHAT] = "messages",  [PATH_COMPLETION] = "prompt", [PATH_EMBEDDING] = "input",
+        [PATH_CLASSIFY] = "input", [PATH_RERANK] = "query",      [PATH_SCORE] = "text_1"};
     const struct value *url = value_get(line, "url");
     if (!url || url->kind == VALUE_NULL)
         return STATUS_OK;
-    enum path wanted = path_of_url(url), given = path_of_fields(decoding);
+    enum path wanted = url->kind == VALUE_STRING ? task_path(url->text) : PATH_NONE;
+    enum path given = path_of_fields(decoding);
     char description[VALUE_DESCRIPTION_BYTES];
     value_describe(url, description);
+    decoding->path = wanted;
     if (wanted == PATH_NONE)
         return error_set(decoding->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
-                         "url: only " CHAT_PATH ", " COMPLETION_PATH " and " EMBEDDING_PATH
-                         " are supported, got %s",
-                         description);
+                         "url: only " TASK_PATHS("and") " are supported, got %s", description);
     if (given == PATH_NONE)
         return error_set(decoding->error, STATUS_REJECT, ERROR_MISSING_FIELD, "%s: missing; url %s needs it",
                          needs[wanted], description);
@@ -88,7 +80,7 @@ static enum status check_url(struct decoding *decoding, const struct value *line
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "messages: given beside %s, but url %s takes no messages",
                          decoding_given(decoding, "prompt") ? "prompt" : "tokens", description);
-    if (wanted != given)
+    if (wanted != given && !(wanted == PATH_CLASSIFY && given == PATH_EMBEDDING))
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "url: %s needs %s, which is not given", description, needs[wanted]);
     return STATUS_OK;
@@ -114,8 +106,7 @@ enum status openai_line_decode(struct decoding *decoding, struct value *line)
         status = request_collect(decoding, body, COLLECT_REQUEST);
     if (status == STATUS_OK)
         status = check_url(decoding, line);
-    const struct value *url = value_get(line, "url");
-    if (url && url->kind == VALUE_STRING && text_equals_string(url->text, COMPLETION_PATH))
+    if (decoding->path == PATH_COMPLETION)
         decoding->max_tokens_default = JOB_COMPLETION_TOKENS_DEFAULT;
     return status == STATUS_OK ? request_decode(decoding) : status;
 }
@@ -374,13 +365,45 @@ static void add_warnings(struct buffer *out, const struct result *result)
     buffer_add_string(out, result->n_warnings ? "]" : "");
 }
 
-static void add_body(struct buffer *out, const struct job *job, bool chat)
+// Writes the last members of a body.
+static void end_body(struct buffer *out, const struct result *result)
+{
+    if (result->system_fingerprint.size) {
+        buffer_add_string(out, ",\"system_fingerprint\":");
+        json_encode_string(result->system_fingerprint, out);
+    }
+    add_warnings(out, result);
+    buffer_add_byte(out, '}');
+}
+
+// The body of a job that has inputs and generates nothing.
+static void add_body_of_inputs(struct buffer *out, const struct job *job)
 {
     const struct result *result = &job->result;
     if (job->request.task == TASK_EMBED) {
         embeddings_encode_openai(job, out);
-        add_warnings(out, result);
-        buffer_add_byte(out, '}');
+    } else {
+        buffer_add_string(out, "{\"id\":");
+        add_prefixed_id(out,
+                        job->request.task == TASK_CLASSIFY ? "classify-"
+                        : job->request.ranking.scores      ? "score-"
+                                                           : "rerank-",
+                        job->job_id);
+        rankings_encode_openai(job, out);
+    }
+    buffer_add_format(out, ",\"usage\":{\"prompt_tokens\":%d,\"total_tokens\":%d", result->prompt_tokens,
+                      result->prompt_tokens);
+    if (result->cut_tokens)
+        buffer_add_format(out, ",\"cut_tokens\":%d", result->cut_tokens);
+    buffer_add_byte(out, '}');
+    end_body(out, result);
+}
+
+static void add_body(struct buffer *out, const struct job *job, bool chat)
+{
+    const struct result *result = &job->result;
+    if (job->request.task != TASK_GENERATE) {
+        add_body_of_inputs(out, job);
         return;
     }
     buffer_add_string(out, "{\"id\":");
@@ -407,12 +430,7 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
     buffer_add_format(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%d}",
                       result->reasoning_tokens);
     buffer_add_byte(out, '}');
-    if (result->system_fingerprint.size) {
-        buffer_add_string(out, ",\"system_fingerprint\":");
-        json_encode_string(result->system_fingerprint, out);
-    }
-    add_warnings(out, result);
-    buffer_add_byte(out, '}');
+    end_body(out, result);
 }
 
 // Returns the HTTP status that OpenAI's servers would return for this error; 0: none.
@@ -455,7 +473,7 @@ static struct text param_of(const struct error *error, enum task task, bool chat
     struct text root = {error->text, strcspn(error->text, ".[:")};
     if (strncmp(error->text + size, ": ", 2) == 0 && is_field(root))
         return (struct text){error->text, size};
-    if (task == TASK_EMBED)
+    if (task != TASK_GENERATE)
         return (struct text){0}; // their texts name the input
     if (error->code == ERROR_CONTEXT_LENGTH || error->code == ERROR_EMPTY_PROMPT)
         return chat ? TEXT("messages") : TEXT("prompt");

@@ -29,6 +29,9 @@ static bool encode_custom_id(const struct job *job, struct arena *arena, struct 
 #define ABOVE(low, high)  RANGE(low, high), .above_minimum = true
 #define ANY_TASK          .tasks = ~0u
 #define EMBEDS            .tasks = 1u << TASK_EMBED
+#define HAS_INPUT         .tasks = 1u << TASK_EMBED | 1u << TASK_CLASSIFY
+#define RANKS             .tasks = 1u << TASK_RERANK
+#define HAS_INPUTS        .tasks = 1u << TASK_EMBED | 1u << TASK_CLASSIFY | 1u << TASK_RERANK
 #define OWN(folder, noun) .decode = folder##_decode_##noun, .encode = folder##_encode_##noun
 
 static const struct field fields[] = {
@@ -47,7 +50,8 @@ static const struct field fields[] = {
     {TEXT("tools"), FIELD_OTHER, .decode = tools_decode, .encode = tools_encode},
     {TEXT("tool_choice"), FIELD_OTHER, OWN(tools, choice)},
     {TEXT("parallel_tool_calls"), FIELD_OTHER, OWN(tools, parallel)},
-    {TEXT("documents"), FIELD_OTHER, OWN(prompt, documents)},
+    {TEXT("documents"), FIELD_OTHER, .tasks = 1u << TASK_GENERATE | 1u << TASK_RERANK,
+     OWN(ranking, documents)},
     {TEXT("add_generation_prompt"), FIELD_OTHER, OWN(prompt, add_generation_prompt)},
     {TEXT("continue_final_message"), FIELD_BOOL, REQUEST(prompt.continues_message)},
     {TEXT("chat_template_kwargs"), FIELD_OTHER, OWN(prompt, kwargs)},
@@ -55,17 +59,23 @@ static const struct field fields[] = {
     {TEXT("reasoning_effort"), FIELD_OTHER, .decode = prompt_decode_reasoning_effort},
     {TEXT("add_special_tokens"), FIELD_OTHER, OWN(prompt, add_special_tokens)},
 
-    {TEXT("input"), FIELD_OTHER, EMBEDS, OWN(embedding, input)},
+    {TEXT("task"), FIELD_OTHER, ANY_TASK, OWN(ranking, task)},
+    {TEXT("input"), FIELD_OTHER, HAS_INPUT, OWN(embedding, input)},
+    {TEXT("query"), FIELD_OTHER, RANKS, OWN(ranking, query)},
+    {TEXT("top_n"), FIELD_INTEGER32, RANKS, REQUEST(ranking.top_n), LIMIT(1, JOB_INPUTS_MAX)},
+    {TEXT("return_documents"), FIELD_BOOL, RANKS, REQUEST(ranking.returns_documents)},
+    {TEXT("text_1"), FIELD_OTHER, RANKS, OWN(ranking, text_1)},
+    {TEXT("text_2"), FIELD_OTHER, RANKS, OWN(ranking, text_2)},
     {TEXT("dimensions"), FIELD_INTEGER32, EMBEDS, REQUEST(embedding.n_dimensions),
      LIMIT(1, JOB_DIMENSIONS_MAX)},
     {TEXT("encoding_format"), FIELD_OTHER, EMBEDS, OWN(embedding, encoding_format)},
     {TEXT("input_type"), FIELD_OTHER, EMBEDS, OWN(embedding, input_type)},
     {TEXT("prompt_name"), FIELD_TEXT, EMBEDS, REQUEST(embedding.prompt_name),
      LIMIT(1, JOB_PROMPT_NAME_BYTES_MAX)},
-    {TEXT("truncate_prompt_tokens"), FIELD_INTEGER32, EMBEDS, REQUEST(embedding.truncate_tokens),
+    {TEXT("truncate_prompt_tokens"), FIELD_INTEGER32, HAS_INPUTS, REQUEST(embedding.truncate_tokens),
      LIMIT(-1, JOB_TOKENS_MAX)},
-    {TEXT("truncation_side"), FIELD_OTHER, EMBEDS, OWN(embedding, truncation_side)},
-    {TEXT("partial"), FIELD_BOOL, EMBEDS, REQUEST(embedding.is_partial)},
+    {TEXT("truncation_side"), FIELD_OTHER, HAS_INPUTS, OWN(embedding, truncation_side)},
+    {TEXT("partial"), FIELD_BOOL, HAS_INPUTS, REQUEST(embedding.is_partial)},
 
     {TEXT("max_tokens"), FIELD_OTHER, OWN(parameters, max_tokens)},
     {TEXT("max_completion_tokens"), FIELD_OTHER, .decode = parameters_decode_max_completion_tokens},
@@ -149,6 +159,12 @@ static const struct field fields[] = {
     {TEXT("vllm_xargs"), FIELD_ONLY, .only = "{}"},
     {TEXT("repetition_detection"), FIELD_ONLY},
     {TEXT("structural_tag"), FIELD_ONLY},
+    // Fields of servers of rerankers and classifiers:
+    {TEXT("use_activation"), FIELD_ONLY, .only = "true"},
+    {TEXT("raw_scores"), FIELD_ONLY, .only = "false"},
+    {TEXT("max_tokens_per_doc"), FIELD_ONLY},
+    {TEXT("max_chunks_per_doc"), FIELD_ONLY},
+    {TEXT("rank_fields"), FIELD_ONLY, .only = "[\"text\"]"},
     // Fields of SGLang:
     {TEXT("regex"), FIELD_ONLY},
     {TEXT("ebnf"), FIELD_ONLY},
@@ -430,10 +446,17 @@ static bool warn_of_unknown(struct job *job, struct text name, enum task task, e
                     nearest.found.data);
 }
 
+// The task of a request with these fields, which may be NULL; `input` may be for a classifier too.
+static enum task task_of(const struct value *input, const struct value *query, const struct value *text)
+{
+    return query || text ? TASK_RERANK : input ? TASK_EMBED : TASK_GENERATE;
+}
+
 enum status request_collect(struct decoding *decoding, struct value *object, enum collect collect)
 {
     struct job *job = decoding->job;
-    enum task task = value_get(object, "input") ? TASK_EMBED : TASK_GENERATE; // as choose_task
+    enum task task =
+        task_of(value_get(object, "input"), value_get(object, "query"), value_get(object, "text_1"));
     enum status status = STATUS_OK;
     for (size_t i = 0; i < object->object.n_members; i++) {
         struct value_member *member = &object->object.members[i];
@@ -494,19 +517,55 @@ static enum status resolve_alias(struct decoding *decoding, int row)
                      descriptions[0], name, descriptions[1]);
 }
 
+// The field `task` must name the request's own task. It tells a classifier's input from a text to embed.
+static enum status check_task(struct decoding *decoding, enum task *task)
+{
+    const struct value *value = decoding_given(decoding, "task");
+    enum task named;
+    if (!value)
+        return STATUS_OK;
+    if (value->kind != VALUE_STRING || !task_find(value->text, &named))
+        return decoding_expected(decoding, "task", TASK_NAMES, value);
+    if (named == TASK_CLASSIFY && *task == TASK_EMBED && decoding->path != PATH_EMBEDDING)
+        *task = TASK_CLASSIFY;
+    if (named == *task)
+        return STATUS_OK;
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                     "task: %s is for %s, the request is one for %s", task_traits(named)->name,
+                     task_traits(named)->paths, task_traits(*task)->paths);
+}
+
+static enum status refuse_field(struct decoding *decoding, const struct field *field, enum task task)
+{
+    enum task other = TASK_EMBED; // the first task that has the field
+    const char *input = task_traits(task)->input;
+    while (!(field->tasks & 1u << other) && other + 1 < TASK_COUNT)
+        other++;
+    if (task == TASK_GENERATE)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "%s: needs %s, which is not given: it is a field of %s", field->name.data,
+                         task_traits(other)->input, task_traits(other)->paths);
+    if (task == TASK_RERANK && !decoding_given(decoding, input))
+        input = decoding_given(decoding, "text_1") ? "text_1" : "text_2";
+    return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                     "%s: given beside %s, but it is no field of %s", field->name.data, input,
+                     task_traits(task)->paths);
+}
+
 // Sets the request's task by its input, and refuses fields of other tasks.
 static enum status choose_task(struct decoding *decoding)
 {
-    enum task task = decoding_given(decoding, "input") ? TASK_EMBED : TASK_GENERATE;
+    const struct value *text = decoding_given(decoding, "text_1");
+    enum task task = task_of(decoding_given(decoding, "input"), decoding_given(decoding, "query"),
+                             text ? text : decoding_given(decoding, "text_2"));
+    if (task == TASK_EMBED && decoding->path == PATH_CLASSIFY)
+        task = TASK_CLASSIFY;
+    enum status status = check_task(decoding, &task);
     decoding->job->request.task = task;
-    for (int i = -1; (i = decoding_next(decoding, i)) >= 0;)
+    for (int i = -1; status == STATUS_OK && (i = decoding_next(decoding, i)) >= 0;)
         if (!has_field(task, &fields[i]))
-            return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                             task == TASK_GENERATE
-                                 ? "%s: needs input, which is not given: it is a field of %s"
-                                 : "%s: given beside input, but it is no field of %s",
-                             fields[i].name.data, task_traits(TASK_EMBED)->paths);
-    return STATUS_OK;
+            status = refuse_field(decoding, &fields[i], task);
+    return status;
 }
 
 enum status request_decode(struct decoding *decoding)
@@ -518,8 +577,12 @@ enum status request_decode(struct decoding *decoding)
     for (int i = -1; status == STATUS_OK && (i = decoding_next(decoding, i)) >= 0;)
         if (!fields[i].identity)
             status = decode_field(decoding, &fields[i], decoding->values[i]);
-    if (decoding->job->request.task == TASK_EMBED)
-        return status == STATUS_OK ? embedding_finish(decoding) : status;
+    if (decoding->job->request.task != TASK_GENERATE) {
+        if (status == STATUS_OK)
+            status = embedding_finish(decoding);
+        return status == STATUS_OK && decoding->job->request.task == TASK_RERANK ? ranking_finish(decoding)
+                                                                                 : status;
+    }
     if (status == STATUS_OK)
         status = prompt_finish(decoding);
     if (status == STATUS_OK)

@@ -106,6 +106,20 @@ bool embedding_encode_encoding_format(const struct job *job, struct arena *arena
 bool embedding_encode_input_type(const struct job *job, struct arena *arena, struct value *value);
 bool embedding_encode_truncation_side(const struct job *job, struct arena *arena, struct value *value);
 
+// ranking_request.c
+enum status ranking_decode_task(struct decoding *decoding, struct value *value);
+enum status ranking_decode_query(struct decoding *decoding, struct value *value);
+enum status ranking_decode_documents(struct decoding *decoding, struct value *value);
+enum status ranking_decode_text_1(struct decoding *decoding, struct value *value);
+enum status ranking_decode_text_2(struct decoding *decoding, struct value *value);
+// Called after all fields, after embedding_finish.
+enum status ranking_finish(struct decoding *decoding) WARN_UNUSED;
+bool ranking_encode_task(const struct job *job, struct arena *arena, struct value *value);
+bool ranking_encode_query(const struct job *job, struct arena *arena, struct value *value);
+bool ranking_encode_documents(const struct job *job, struct arena *arena, struct value *value);
+bool ranking_encode_text_1(const struct job *job, struct arena *arena, struct value *value);
+bool ranking_encode_text_2(const struct job *job, struct arena *arena, struct value *value);
+
 // openai.c
 // Decodes an OpenAI batch line: an object with a "body".
 enum status openai_line_decode(struct decoding *decoding, struct value *line) WARN_UNUSED;

@@ -10,8 +10,31 @@ static const struct task_traits tasks[TASK_COUNT] = {
     [TASK_EMBED] = {.name = "embed",
                     .paths = "/v1/embeddings",
                     .input = "input",
-                    .needs = "an embedding model, or any model and --task embed",
-                    .object = "embeddings"},
+                    .needs = "an embedding model, or any model and --task embed"},
+    [TASK_CLASSIFY] = {.name = "classify",
+                       .paths = "/v1/classify",
+                       .input = "input",
+                       .needs = "a classifier, and --task classify if it has one label"},
+    [TASK_RERANK] = {.name = "rerank",
+                     .paths = "/v1/rerank and /v1/score",
+                     .input = "query",
+                     .needs = "a reranker, or a model that answers yes or no and --task rerank"},
+};
+
+static const struct {
+    const char *url;
+    enum path path;
+} urls[] = {
+    {"/v1/chat/completions", PATH_CHAT},
+    {"/v1/completions", PATH_COMPLETION},
+    {"/v1/embeddings", PATH_EMBEDDING},
+    {"/v1/classify", PATH_CLASSIFY},
+    {"/classify", PATH_CLASSIFY},
+    {"/v1/rerank", PATH_RERANK},
+    {"/rerank", PATH_RERANK},
+    {"/v2/rerank", PATH_RERANK},
+    {"/v1/score", PATH_SCORE},
+    {"/score", PATH_SCORE},
 };
 
 const struct task_traits *task_traits(enum task task)
@@ -30,6 +53,67 @@ bool task_find(struct text name, enum task *task)
     return false;
 }
 
+enum path task_path(struct text url)
+{
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++)
+        if (text_equals_string(url, urls[i].url))
+            return urls[i].path;
+    return PATH_NONE;
+}
+
+// The field that made the request one of its task.
+static const char *input_of(const struct request *request)
+{
+    if (request->task == TASK_GENERATE && request->prompt.kind != PROMPT_MESSAGES)
+        return "prompt";
+    return request->ranking.scores ? "text_1" : tasks[request->task].input;
+}
+
+static const struct {
+    const char *name;
+    enum task task;
+    enum prompt_kind kind; // of TASK_GENERATE; other requests have no chat
+    bool scores;           // of TASK_RERANK
+} objects[] = {
+    {"chat.completion", TASK_GENERATE, PROMPT_MESSAGES, false},
+    {"text_completion", TASK_GENERATE, PROMPT_TEXT, false},
+    {"embeddings", TASK_EMBED, PROMPT_TEXT, false},
+    {"classifications", TASK_CLASSIFY, PROMPT_TEXT, false},
+    {"rerank", TASK_RERANK, PROMPT_TEXT, false},
+    {"scores", TASK_RERANK, PROMPT_TEXT, true},
+};
+enum { N_OBJECTS = sizeof objects / sizeof *objects };
+
+const char *task_object(const struct request *request)
+{
+    bool is_chat = request->prompt.kind == PROMPT_MESSAGES;
+    for (int i = 0; i < N_OBJECTS; i++)
+        if (objects[i].task == request->task && objects[i].scores == request->ranking.scores &&
+            (request->task != TASK_GENERATE || is_chat == (objects[i].kind == PROMPT_MESSAGES)))
+            return objects[i].name;
+    assert(!"each request has an object");
+    return "";
+}
+
+bool task_find_object(struct text name, struct request *request)
+{
+    for (int i = 0; i < N_OBJECTS; i++)
+        if (text_equals_string(name, objects[i].name)) {
+            request->task = objects[i].task;
+            request->prompt.kind = objects[i].kind;
+            request->ranking.scores = objects[i].scores;
+            return true;
+        }
+    return false;
+}
+
+const char *job_input_name(const struct job *job)
+{
+    if (job->request.task != TASK_RERANK)
+        return "input";
+    return job->request.ranking.scores ? "text_2" : "documents";
+}
+
 enum status task_check(enum task worker, const struct job *job, struct error *error)
 {
     enum task task = job->request.task;
@@ -37,7 +121,5 @@ enum status task_check(enum task worker, const struct job *job, struct error *er
         return STATUS_OK;
     return error_set(error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                      "%s: the job is for %s, this worker is for %s: start sheaf work with %s",
-                     task == TASK_GENERATE && job->request.prompt.kind != PROMPT_MESSAGES ? "prompt"
-                                                                                          : tasks[task].input,
-                     tasks[task].paths, tasks[worker].paths, tasks[task].needs);
+                     input_of(&job->request), tasks[task].paths, tasks[worker].paths, tasks[task].needs);
 }

@@ -152,7 +152,8 @@ enum status classifier_input_encode(const struct classifier_reader *reader, cons
     *n_cut = 0;
     struct tokenizer_input input = {.texts = {texts[0], n_texts == 2 ? texts[1] : (struct text){0}},
                                     .n_texts = n_texts,
-                                    .n_tokens_max = reader->n_tokens_max};
+                                    .n_tokens_max = reader->n_tokens_max,
+                                    .cuts_left = reader->cuts_left};
     enum status status =
         n_texts == 2 && reader->facts->template.size
             ? encode_template(reader, texts, ids, wanted, n_cut, error)

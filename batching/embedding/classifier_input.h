@@ -13,6 +13,7 @@ struct classifier_reader {
     const struct classifier_facts *facts;
     int32_t n_longest;    // a longer input is rejected
     size_t n_tokens_max;  // an input is cut to this many tokens (tokenizer_encode_input); 0: it is not cut
+    bool cuts_left;       // at the start of its texts; in a template always at the document's end
     struct text instruct; // instruction of a judge's template; empty: its own
 };
 

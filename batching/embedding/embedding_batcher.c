@@ -2,6 +2,7 @@
 
 #include "batching/list.h"
 #include "schemas/base/clock.h"
+#include "schemas/task.h"
 
 #include <assert.h>
 #include <math.h>
@@ -20,9 +21,8 @@ enum {
 struct embedding_job {
     struct list_link link; // in `waiting` while it has inputs left, else in `computing`
     struct job *job;
-    struct text prompt;
-    struct embedding_cut cut;
-    int32_t n_dimensions;
+    struct input_plan plan;
+    struct embedding *rows;   // [n_inputs] of the job's result, once the first input is tokenized
     int32_t next;             // the input whose turn is next
     int32_t n_wanted;         // inputs that are computed: all, or those before the first bad one
     int32_t n_ready;          // inputs that are tokenized and not computed yet
@@ -35,8 +35,7 @@ struct embedding_job {
 struct ready_input {
     struct embedding_job *of;
     int32_t index;
-    size_t n_cut;
-    struct token_array ids;
+    struct input_tokens tokens;
     struct error error;
 };
 
@@ -54,7 +53,8 @@ struct embedding_batcher {
     size_t n_ready_tokens;
     struct ready_input *group;    // [n_texts_max] of the step
     struct embedding_text *texts; // [n_texts_max]
-    float *vectors;               // [n_texts_max, n_dimensions_max]
+    float *vectors;               // [n_texts_max, width]
+    int32_t width;                // input_task_width
     struct error host;            // a fault of the host; unset: none
 };
 
@@ -77,7 +77,8 @@ enum status embedding_batcher_create(struct embedding_batcher **batcher,
         b->ready = calloc(2 * n_texts, sizeof *b->ready);
         b->group = calloc(n_texts, sizeof *b->group);
         b->texts = calloc(n_texts, sizeof *b->texts);
-        b->vectors = calloc(n_texts * (size_t)config->rules->n_dimensions_max, sizeof *b->vectors);
+        b->width = input_task_width(config->task);
+        b->vectors = calloc(n_texts * (size_t)b->width, sizeof *b->vectors);
     }
     if (!b || !b->ready || !b->group || !b->texts || !b->vectors) {
         embedding_batcher_destroy(b);
@@ -153,7 +154,7 @@ static void unqueue_job(struct embedding_batcher *b, struct embedding_job *entry
 static void take(struct job_batcher *base, struct job *job)
 {
     struct embedding_batcher *b = (struct embedding_batcher *)base;
-    assert(b->n_jobs < b->config.n_jobs_max && job->request.task == TASK_EMBED);
+    assert(b->n_jobs < b->config.n_jobs_max && job->request.task != TASK_GENERATE);
     b->n_jobs++;
     job_list_append(&b->arrived, job);
 }
@@ -167,37 +168,27 @@ static bool is_empty(const struct job_batcher *base)
 static bool allocate_vectors(struct embedding_job *entry)
 {
     struct job *job = entry->job;
-    struct embeddings *embeddings = &job->result.embeddings;
-    size_t n_inputs = (size_t)job->request.embedding.n_inputs, n_dimensions = (size_t)entry->n_dimensions;
-    struct embedding *items = arena_allocate_array(&job->arena, n_inputs, sizeof *items);
+    size_t n_inputs = (size_t)job->request.embedding.n_inputs,
+           n_dimensions = (size_t)entry->plan.n_dimensions;
+    entry->rows = arena_allocate_array(&job->arena, n_inputs, sizeof *entry->rows);
     float *vectors = arena_allocate_array(&job->arena, n_inputs * n_dimensions, sizeof *vectors);
-    if (!items || !vectors)
+    if (!entry->rows || !vectors)
         return false;
     for (size_t i = 0; i < n_inputs; i++)
-        items[i].items = vectors + i * n_dimensions;
-    *embeddings = (struct embeddings){.items = items,
-                                      .n_items = (int32_t)n_inputs,
-                                      .n_dimensions = entry->n_dimensions,
-                                      .is_base64 = job->request.embedding.is_base64};
+        entry->rows[i].items = vectors + i * n_dimensions;
     return true;
 }
 
 static void admit_job(struct embedding_batcher *b, struct embedding_job *entry, struct job *job)
 {
     const struct request_embedding *request = &job->request.embedding;
-    int32_t width = b->config.rules->n_dimensions_max;
     *entry = (struct embedding_job){.job = job,
-                                    .cut = {request->truncate_tokens, request->truncates_left},
-                                    .n_dimensions = request->n_dimensions ? request->n_dimensions : width,
+                                    .plan.cut = {request->truncate_tokens, request->truncates_left},
                                     .n_wanted = request->n_inputs,
                                     .taken_us = clock_us()};
     if (job->result.error.code == ERROR_CANCELLED) // before it was admitted
         entry->fault = job->result.error;
-    else if (entry->n_dimensions > width)
-        (void)error_set(&entry->fault, STATUS_REJECT, ERROR_INVALID_FIELD,
-                        "dimensions: expected at most %d, the model's width, got %d", width,
-                        entry->n_dimensions);
-    else if (embedding_input_prompt(b->config.rules, request, &entry->prompt, &entry->fault) != STATUS_OK)
+    else if (b->config.task->impl->plan(b->config.task, job, &entry->plan, &entry->fault) != STATUS_OK)
         assert(entry->fault.status == STATUS_REJECT);
     b->any_fault = b->any_fault || entry->fault.status != STATUS_OK;
     if (job->deadline_s && (!b->next_deadline_s || job->deadline_s < b->next_deadline_s))
@@ -216,6 +207,12 @@ static void admit_jobs(struct embedding_batcher *b)
     }
 }
 
+static void free_tokens(struct ready_input *input)
+{
+    token_array_finish(&input->tokens.ids);
+    token_array_finish(&input->tokens.types);
+}
+
 static void drop_ready(struct embedding_batcher *b, const struct embedding_job *entry)
 {
     int32_t n_kept = 0;
@@ -224,8 +221,8 @@ static void drop_ready(struct embedding_batcher *b, const struct embedding_job *
             b->ready[n_kept++] = b->ready[i];
             continue;
         }
-        b->n_ready_tokens -= b->ready[i].ids.n_ids;
-        token_array_finish(&b->ready[i].ids);
+        b->n_ready_tokens -= b->ready[i].tokens.ids.n_ids;
+        free_tokens(&b->ready[i]);
     }
     b->n_ready = n_kept;
 }
@@ -247,6 +244,11 @@ static void finish_job(struct embedding_batcher *b, struct embedding_job *entry,
     int64_t now_us = clock_us(), started_us = entry->started_us ? entry->started_us : now_us;
     entry->job->figures.queued_us = started_us - entry->taken_us;
     entry->job->figures.prefill_us = now_us - started_us;
+    if (error.status == STATUS_OK &&
+        !b->config.task->impl->finish(b->config.task, entry->job, &entry->plan, entry->rows)) {
+        note_memory(b);
+        return;
+    }
     struct job *job = remove_job(b, entry);
     if (error.status == STATUS_OK && result_check(job, &error) == STATUS_OK)
         job->result.status = RESULT_DONE;
@@ -317,8 +319,7 @@ static void expire_jobs(struct embedding_batcher *b)
 static void release_job(struct embedding_batcher *b, struct embedding_job *entry, struct job_list *released)
 {
     struct job *job = remove_job(b, entry);
-    job->result.embeddings = (struct embeddings){0};
-    job->result.prompt_tokens = 0;
+    job->result.prompt_tokens = job->result.cut_tokens = 0;
     job->figures = (struct job_figures){.attempts = job->figures.attempts};
     job_list_append(released, job);
 }
@@ -366,9 +367,9 @@ static void fail_input(struct embedding_batcher *b, const struct ready_input *in
         return;
     }
     if (job->request.embedding.is_list)
-        (void)error_prefix(&error, "input[%d]", input->index);
+        (void)error_prefix(&error, "%s[%d]", job_input_name(job), input->index);
     else
-        (void)error_prefix(&error, "input");
+        (void)error_prefix(&error, "%s", job_input_name(job));
     if (!job->request.embedding.is_partial) {
         if (input->index >= entry->n_wanted)
             return;
@@ -378,7 +379,7 @@ static void fail_input(struct embedding_batcher *b, const struct ready_input *in
         queue_job(b, entry);
         return;
     }
-    struct embedding *item = &job->result.embeddings.items[input->index];
+    struct embedding *item = &entry->rows[input->index];
     item->items = NULL;
     item->code = error.code;
     if (!job_set_text(job, &item->message, text_from_string(error.text)))
@@ -390,13 +391,9 @@ static void tokenize_one(void *context, int index, int thread)
     struct embedding_batcher *b = context;
     struct ready_input *input = &b->ready[b->n_ready + index];
     const struct embedding_job *entry = input->of;
-    const struct request_input *given = &entry->job->request.embedding.inputs[input->index];
     (void)thread;
-    enum status status = given->text.data
-                             ? embedding_input_encode(b->config.rules, entry->prompt, given->text,
-                                                      &entry->cut, &input->ids, &input->n_cut, &input->error)
-                             : embedding_input_copy(b->config.rules, given->tokens, given->n_tokens,
-                                                    &entry->cut, &input->ids, &input->n_cut, &input->error);
+    enum status status = b->config.task->impl->encode(b->config.task, entry->job, &entry->plan, input->index,
+                                                      &input->tokens, &input->error);
     assert(status == input->error.status);
 }
 
@@ -435,12 +432,12 @@ static void refill_ready(struct embedding_batcher *b)
         for (int i = 0; i < n_picked; i++) {
             struct ready_input *input = &b->ready[first + i];
             if (input->error.status == STATUS_OK) {
-                b->n_ready_tokens += input->ids.n_ids;
+                b->n_ready_tokens += input->tokens.ids.n_ids;
                 b->ready[b->n_ready++] = *input;
                 continue;
             }
             input->of->n_ready--;
-            token_array_finish(&input->ids);
+            free_tokens(input);
             fail_input(b, input);
         }
     }
@@ -455,16 +452,17 @@ static int32_t choose_group(struct embedding_batcher *b, int32_t *n_tokens)
     size_t n_ids = 0;
     for (int32_t i = 0; i < b->n_ready; i++) {
         const struct ready_input *input = &b->ready[i];
-        bool fits = n == 0 ||
-                    (n < b->config.n_texts_max && n_ids + input->ids.n_ids <= (size_t)b->config.n_tokens_max);
+        const struct token_array *ids = &input->tokens.ids, *types = &input->tokens.types;
+        bool fits =
+            n == 0 || (n < b->config.n_texts_max && n_ids + ids->n_ids <= (size_t)b->config.n_tokens_max);
         if (!fits) {
             b->ready[n_kept++] = *input;
             continue;
         }
-        b->texts[n] =
-            (struct embedding_text){input->ids.ids, (int32_t)input->ids.n_ids, NULL, input->of->n_dimensions};
+        b->texts[n] = (struct embedding_text){ids->ids, (int32_t)ids->n_ids, types->n_ids ? types->ids : NULL,
+                                              input->of->plan.n_dimensions};
+        n_ids += ids->n_ids;
         b->group[n++] = *input;
-        n_ids += input->ids.n_ids;
     }
     b->n_ready = n_kept;
     b->n_ready_tokens -= n_ids;
@@ -484,16 +482,16 @@ static void take_vector(struct embedding_batcher *b, struct ready_input *input, 
 {
     struct embedding_job *entry = input->of;
     struct job *job = entry->job;
-    if (!is_finite(vector, entry->n_dimensions)) {
+    if (!is_finite(vector, entry->plan.n_dimensions)) {
         (void)error_set(&input->error, STATUS_REJECT, ERROR_LOGITS_NAN,
                         "the model's hidden state has a NaN or an infinity");
         fail_input(b, input);
         return;
     }
-    float *items = (float *)job->result.embeddings.items[input->index].items;
-    memcpy(items, vector, (size_t)entry->n_dimensions * sizeof *items);
-    job->result.prompt_tokens += (int32_t)input->ids.n_ids;
-    job->result.embeddings.n_cut_tokens += (int32_t)input->n_cut;
+    float *items = (float *)entry->rows[input->index].items;
+    memcpy(items, vector, (size_t)entry->plan.n_dimensions * sizeof *items);
+    job->result.prompt_tokens += (int32_t)input->tokens.ids.n_ids;
+    job->result.cut_tokens += (int32_t)input->tokens.n_cut;
 }
 
 static enum status compute_step(struct embedding_batcher *b, struct step_figures *figures,
@@ -503,13 +501,13 @@ static enum status compute_step(struct embedding_batcher *b, struct step_figures
     if (n_texts == 0)
         return STATUS_OK;
     int64_t start_us = clock_us();
-    enum status status = embedder_compute(b->config.embedder, b->texts, n_texts, b->vectors, error);
+    enum status status = b->config.task->impl->compute(b->config.task, b->texts, n_texts, b->vectors, error);
     int64_t computed_us = clock_us();
     for (int32_t i = 0; i < n_texts; i++) {
         b->group[i].of->n_ready--;
         if (status == STATUS_OK)
-            take_vector(b, &b->group[i], b->vectors + (ptrdiff_t)i * b->config.rules->n_dimensions_max);
-        token_array_finish(&b->group[i].ids);
+            take_vector(b, &b->group[i], b->vectors + (ptrdiff_t)i * b->width);
+        free_tokens(&b->group[i]);
     }
     figures->n_sequences = n_texts;
     figures->n_tokens = figures->prefill_tokens = n_tokens;

@@ -1,4 +1,5 @@
-// The batcher of embedding jobs: the counterpart of batcher.h for a worker that computes vectors.
+// The batcher of jobs of inputs: the counterpart of batcher.h for a worker that computes vectors, or the scores of a
+// classification head (input_task.h).
 //
 //   jobs with inputs left            tokens            one step
 //   level 0   a  b  c   ── in turns ──> ready inputs ──> embedder ──> vectors ──> finished jobs
@@ -13,17 +14,15 @@
 // Thread: engine.
 #pragma once
 
-#include "batching/embedding/embedding_input.h"
+#include "batching/embedding/input_task.h"
 #include "batching/job_batcher.h"
-#include "engine/embedding.h"
 #include "schemas/base/pool.h"
 
 struct embedding_batcher;
 
 struct embedding_batcher_config {
-    struct embedder *embedder;
-    const struct embedding_rules *rules; // must outlive the batcher
-    struct pool *pool;                   // tokenizes; may be the embedder's backend's pool
+    const struct input_task *task; // must outlive the batcher
+    struct pool *pool;             // tokenizes; may be the pool of the embedder's backend
     int32_t n_jobs_max;
     int32_t n_tokens_max, n_texts_max; // of one step
     int64_t (*wall_clock_us)(void);    // since 1970 UTC, for deadlines; NULL: clock_wall_us

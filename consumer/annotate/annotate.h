@@ -14,6 +14,7 @@
 #include "consumer/annotate/row_map.h"
 #include "consumer/annotate/row_order.h"
 #include "consumer/annotate/row_prompt.h"
+#include "consumer/annotate/row_scores.h"
 #include "consumer/annotate/table_writer.h"
 #include "consumer/worker/worker.h"
 #include "store/hashed_jobs.h"
@@ -79,6 +80,7 @@ struct annotate {
     char *store_path, *temporary_folder; // of a store between two streams; NULL: the store stays
     struct store *store;
     struct table_reader *reader;
+    struct row_scores scores;       // --rerank, --classify
     struct question_list questions; // of --questions; n 0: without it
     size_t n_questions;             // 1 without --questions
     struct row_prompt *prompts;     // [n_questions]; prompts[0].read has the columns that any of them reads
@@ -102,6 +104,11 @@ struct annotate {
 // Checks that the answers' constraint compiles and that the model has a chat template; keeps neither
 // (annotate_constraint.c).
 enum status annotate_check_constraint(const struct annotate *annotate, struct error *error) WARN_UNUSED;
+
+// Reads the options of scores, and the labels from the model, over Kafka from --choice if there is no model
+// (annotate_scores.c). STATUS_REFUSE: the options contradict each other, or the model has no such head.
+enum status annotate_open_scores(struct row_scores *scores, const struct settings *settings,
+                                 struct error *error) WARN_UNUSED;
 
 // Chooses the columns that are read: columns of prompts and of --evaluate, and all that can be read if the
 // output or --errors has their values. STATUS_REFUSE: table_reader_choose.

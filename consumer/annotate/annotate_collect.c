@@ -48,6 +48,8 @@ static enum status read_vote(struct annotate *annotate, int64_t id, struct buffe
     if (status == STATUS_OK)
         status = result_decode(*vote, (struct text){record->data, record->size}, ENCODING_JSON, error);
     if (status == STATUS_OK)
+        status = row_scores_answer(&annotate->scores, *vote, error);
+    if (status == STATUS_OK)
         (*vote)->source.offset = id;
     return status;
 }

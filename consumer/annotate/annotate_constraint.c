@@ -118,7 +118,7 @@ static enum status check_prompt(const struct annotate *annotate, const struct ro
     enum status status = row_prompt_make_job(prompt, &job, error);
     if (status == STATUS_OK)
         status = check_request(annotate->settings, prompt->asked, &job->request, error);
-    if (status == STATUS_OK && prompt == annotate->prompts)
+    if (status == STATUS_OK && prompt == annotate->prompts && job->request.task == TASK_GENERATE)
         status = check_templates(annotate->settings, &job->request, error);
     job_destroy(job);
     return status;

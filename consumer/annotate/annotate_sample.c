@@ -3,6 +3,7 @@
 #include "batching/sequence.h"
 #include "consumer/annotate/annotate.h"
 #include "consumer/annotate/sample_total.h"
+#include "consumer/worker/classifier_runtime.h"
 #include "consumer/worker/runtime.h"
 #include "schemas/base/hash.h"
 #include "store/step_cost.h"
@@ -253,6 +254,7 @@ struct counting {
     struct annotate *annotate;
     struct runtime runtime;
     struct prompt_environment environment;
+    struct classifier_runtime scores; // --rerank, --classify
     struct request_count count;
     int64_t n_tokens, n_tokens_different; // of prompts that are not refused
     int64_t n_tokens_computed; // of different ones, with the prefixes that questions about a row share
@@ -293,11 +295,15 @@ static enum status count_tokens(struct counting *counting, const struct buffer *
 {
     struct job *job = job_create();
     struct prompt *prompt = NULL;
+    *tokens = (struct request_tokens){0};
     enum status status =
         job ? job_decode(job, (struct text){record->data, record->size}, ENCODING_JSON, error) : STATUS_RETRY;
-    if (status == STATUS_OK && !(prompt = prompt_create(job)))
+    bool is_chat = status == STATUS_OK && job->request.task == TASK_GENERATE;
+    if (is_chat && !(prompt = prompt_create(job)))
         status = STATUS_RETRY;
-    if (status == STATUS_OK) {
+    if (status == STATUS_OK && !is_chat) {
+        status = classifier_runtime_count(&counting->scores, job, &tokens->prompt, error);
+    } else if (status == STATUS_OK) {
         status = prompt_prepare(prompt, &counting->environment);
         *error = prompt->error;
         *tokens = (struct request_tokens){.prompt = (int64_t)prompt->tokens.n_ids,
@@ -396,6 +402,18 @@ static enum status print_counts(const struct counting *counting, struct error *e
     return status;
 }
 
+static enum status open_scores(struct counting *counting, struct error *error)
+{
+    const struct settings *settings = counting->annotate->settings;
+    enum task task = counting->annotate->scores.task;
+    if (task == TASK_GENERATE)
+        return STATUS_OK;
+    enum status status = classifier_runtime_choose(&counting->scores, &counting->runtime, &settings->score,
+                                                   task == TASK_RERANK, error);
+    classifier_runtime_limit(&counting->scores, settings->embed.max_length);
+    return status;
+}
+
 enum status annotate_estimate(struct annotate *annotate, struct error *error)
 {
     struct counting counting = {.annotate = annotate};
@@ -417,6 +435,8 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
                                                    .page_bytes = 1,
                                                    .page_positions = 16}};
     if (status == STATUS_OK)
+        status = open_scores(&counting, error);
+    if (status == STATUS_OK)
         status = annotate_rewind(annotate, error);
     do {
         status = status == STATUS_OK ? annotate_next_row(annotate, true, &row, error) : status;
@@ -427,6 +447,7 @@ enum status annotate_estimate(struct annotate *annotate, struct error *error)
         status = print_counts(&counting, error);
     request_count_finish(&counting.count);
     free(counting.previous);
+    classifier_runtime_close(&counting.scores);
     runtime_close(runtime);
     return status;
 }

@@ -10,6 +10,7 @@
 #include "schemas/parquet/parquet_text.h"
 #include "schemas/schema_annotations.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,6 +159,31 @@ static enum status open_template(struct row_prompt *prompt, const char *path, st
     return status;
 }
 
+// The columns of --rerank and --column.
+static enum status use_score_columns(struct row_prompt *prompt, struct error *error)
+{
+    const struct table_columns *columns = prompt->columns;
+    const char *option = prompt->scores->task == TASK_RERANK ? "--rerank" : "--column";
+    for (size_t i = 0; i < prompt->scores->n_columns && columns->n; i++) {
+        struct text name = prompt->scores->columns[i];
+        size_t column = table_columns_find(columns, name);
+        struct buffer hint = {0};
+        if (column == columns->n) {
+            add_hint(&hint, columns, name);
+            enum status status =
+                error_set(error, STATUS_REFUSE, ERROR_USAGE, "%s: there is no column \"%.*s\"%s", option,
+                          (int)name.size, name.data, hint.data ? hint.data : "");
+            buffer_finish(&hint);
+            return status;
+        }
+        if (!prompt->read.is_used[column])
+            prompt->read.mentioned[prompt->read.n_mentioned++] = (uint16_t)column;
+        prompt->read.is_used[column] = true;
+        prompt->score_columns[i] = column;
+    }
+    return STATUS_OK;
+}
+
 // `row` with all columns, then the columns themselves: a column named "row" is row['row'].
 static enum status create_variables(struct row_prompt *prompt, struct error *error)
 {
@@ -222,8 +248,9 @@ static void add_member(struct row_prompt *prompt, const char *name)
 
 static bool is_of_rows(struct text name)
 {
-    static const char *const names[] = {"messages", "prompt", "tokens",  "custom_id", "job_id", "dataset",
-                                        "index",    "body",   "created", "n",         "best_of"};
+    static const char *const names[] = {"messages", "prompt", "tokens",  "custom_id", "job_id",  "dataset",
+                                        "index",    "body",   "created", "n",         "best_of", "task",
+                                        "input",    "text_1", "text_2",  "query",     "partial"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (text_equals_string(name, names[i]))
             return true;
@@ -442,7 +469,10 @@ static enum status refuse_parameter(const struct row_prompt *prompt, struct text
 enum status row_prompt_make_job(const struct row_prompt *prompt, struct job **job, struct error *error)
 {
     struct buffer record = {0};
-    buffer_add_string(&record, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]");
+    if (prompt->scores->task == TASK_GENERATE)
+        buffer_add_string(&record, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]");
+    else
+        row_scores_begin(prompt->scores->task, (const struct text[2]){TEXT("a"), TEXT("a")}, &record);
     buffer_add(&record, prompt->parameters.data, prompt->parameters.size);
     row_prompt_end(prompt, prompt->seeding.value, &record);
     *job = job_create();
@@ -469,13 +499,17 @@ static enum status check_parameters(const struct row_prompt *prompt, struct erro
 enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_options *options,
                             const struct table_columns *columns, struct error *error)
 {
+    static const struct row_scores chats = {.task = TASK_GENERATE};
     *prompt = (struct row_prompt){.columns = columns,
+                                  .scores = options->scores ? options->scores : &chats,
                                   .asked = options->question,
                                   .has_objects = options->has_objects,
                                   .has_lists = options->has_lists,
                                   .seeding.is_given = options->has_seed,
                                   .seeding.value = options->seed};
     enum status status = create_variables(prompt, error);
+    if (status == STATUS_OK)
+        status = use_score_columns(prompt, error);
     if (status == STATUS_OK)
         status = open_template(prompt, options->prompt, &prompt->prompt, error);
     if (status == STATUS_OK)
@@ -491,7 +525,7 @@ enum status row_prompt_open(struct row_prompt *prompt, const struct row_prompt_o
         status = add_parameters(prompt, options, error);
     if (!prompt->has_temperature && options->needs_seeds)
         prompt->seeding.is_added = true; // the model's default temperature
-    else if (!prompt->has_temperature)
+    else if (!prompt->has_temperature && prompt->scores->task == TASK_GENERATE)
         buffer_add_string(&prompt->parameters, ",\"temperature\":0");
     if (status == STATUS_OK)
         status = add_constraint(prompt, options, error);
@@ -579,10 +613,37 @@ static void add_message(const char *role, struct text content, struct buffer *re
     buffer_add_byte(record, '}');
 }
 
+// The texts of two columns, or of one, or of the template; prompt->text has them.
+static enum status render_scored(struct row_prompt *prompt, struct buffer *record, struct error *error)
+{
+    size_t first = 0, n_columns = prompt->scores->n_columns;
+    enum status status = STATUS_OK;
+    buffer_clear(&prompt->text);
+    for (size_t i = 0; i < n_columns; i++) { // take_fields has refused bytes that are no text
+        bool is_text = row_scores_text(&prompt->names[prompt->score_columns[i] + 1].value, &prompt->text);
+        assert(is_text);
+        first = i == 0 ? prompt->text.size : first;
+    }
+    if (n_columns == 0)
+        status = render_template(prompt, prompt->prompt, error);
+    const char *data = prompt->text.data ? prompt->text.data : "";
+    first = n_columns == 2 ? first : prompt->text.size;
+    const struct text texts[2] = {{data, first}, {data + first, prompt->text.size - first}};
+    if (status == STATUS_OK)
+        row_scores_begin(prompt->scores->task, texts, record);
+    return status;
+}
+
 enum status row_prompt_render(struct row_prompt *prompt, const struct table_row *row, struct buffer *record,
                               struct error *error)
 {
     enum status status = take_fields(prompt, row, error);
+    if (prompt->scores->task != TASK_GENERATE) {
+        if (status == STATUS_OK)
+            status = render_scored(prompt, record, error);
+        buffer_add(record, prompt->parameters.data, prompt->parameters.size);
+        return status;
+    }
     buffer_add_string(record, "{\"messages\":[");
     buffer_clear(&prompt->text);
     if (status == STATUS_OK && prompt->system) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "consumer/annotate/question_list.h"
+#include "consumer/annotate/row_scores.h"
 #include "consumer/annotate/table.h"
 #include "consumer/options/choice_list.h"
 #include "engine/template/template.h"
@@ -29,6 +30,8 @@ struct row_prompt_options {
     bool has_seed;
     int64_t seed;
     bool scores_choices; // asks for choice_logprobs
+    const struct row_scores
+        *scores; // must outlive the prompt; NULL, or task TASK_GENERATE: the rows are chats
 };
 
 // Columns that the templates read.
@@ -51,6 +54,8 @@ struct row_seed {
 
 struct row_prompt {
     const struct table_columns *columns;
+    const struct row_scores *scores; // of the options
+    size_t score_columns[2];         // places of its columns
     struct template *prompt, *system, *messages, *question;
     const struct question *asked; // of the options
     struct row_columns read;
@@ -68,7 +73,7 @@ struct row_prompt {
     // Shortens the rendered row (--truncate-prompt); NULL: it stays whole. Set by the caller.
     enum status (*cut)(void *context, struct buffer *text, struct error *error);
     void *cut_context;
-    struct buffer text;        // being rendered
+    struct buffer text;        // being rendered; of two columns, both texts after one another
     struct text_spans content; // parts of `text` from the table; only with --messages
 };
 

@@ -80,17 +80,21 @@ static enum status check_answers(const struct settings *settings, struct error *
                                       : settings->annotate.output.into ? "-o OUT.db"
                                                                        : "-o OUT",
                                       error);
-    if (settings->annotate.prompt.file && settings->annotate.prompt.messages)
+    bool is_scored =
+        settings->annotate.scores.rerank || settings->annotate.scores.classify; // annotate_open_scores
+    if (!is_scored && settings->annotate.prompt.file && settings->annotate.prompt.messages)
         return refuse_options(error, "--prompt or --messages, not both");
-    if (!settings->annotate.prompt.file && !settings->annotate.prompt.messages)
+    if (!is_scored && !settings->annotate.prompt.file && !settings->annotate.prompt.messages)
         return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
+    if (is_scored && settings->annotate.questions)
+        return refuse_options(error, "--questions asks chats, not --rerank or --classify");
     if (settings->annotate.prompt.truncate && settings->annotate.prompt.messages)
         return refuse_options(error, "--truncate-prompt needs --prompt: of --messages no part is the row");
     if (settings->annotate.prompt.truncate && !settings->model.path)
         return refuse_options(error, "--truncate-prompt counts tokens: give --model too");
     if (settings->embed.truncate && !settings->annotate.prompt.truncate)
         return refuse_options(error, "--truncate needs --truncate-prompt N");
-    if (settings->annotate.prompt.messages && settings->annotate.prompt.system)
+    if (!is_scored && settings->annotate.prompt.messages && settings->annotate.prompt.system)
         return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
     if (settings->annotate.schema && settings->grammar.choices)
         return refuse_options(error, "--schema or --choice, not both");
@@ -98,7 +102,7 @@ static enum status check_answers(const struct settings *settings, struct error *
         return refuse_options(error, "--questions needs --prompt, which each question follows");
     if (settings->annotate.questions && (settings->annotate.schema || settings->grammar.choices))
         return refuse_options(error, "--questions, or --schema or --choice: each question has its own");
-    if (settings->annotate.output.probabilities && !settings->grammar.choices &&
+    if (!is_scored && settings->annotate.output.probabilities && !settings->grammar.choices &&
         !settings->annotate.questions)
         return refuse_options(error, "--probabilities needs --choice");
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
@@ -232,7 +236,7 @@ static struct row_prompt_options prompt_options(const struct annotate *annotate,
         .messages = settings->annotate.prompt.messages,
         .parameters = settings->annotate.prompt.parameters,
         .schema = settings->annotate.schema,
-        .choices = settings->grammar.choices,
+        .choices = annotate->scores.task == TASK_GENERATE ? settings->grammar.choices : NULL,
         .given = {{"max_tokens", "max-tokens", settings->sampling.max_tokens_default ? max_tokens : NULL},
                   {"temperature", "temperature", settings->sampling.temperature},
                   {"top_p", "top-p", settings->sampling.top_p},
@@ -247,7 +251,8 @@ static struct row_prompt_options prompt_options(const struct annotate *annotate,
         .needs_seeds = annotate->n_votes > 1,
         .has_objects = annotate->source.format == TABLE_JSONL,
         .has_lists = annotate->source.format == TABLE_PARQUET,
-        .scores_choices = settings->annotate.output.probabilities};
+        .scores_choices = settings->annotate.output.probabilities,
+        .scores = &annotate->scores};
 }
 
 static enum status open_cut(struct annotate *annotate, struct error *error)
@@ -297,15 +302,19 @@ static enum status open_answer(struct annotate *annotate, size_t question, struc
     job_destroy(job);
     if (status != STATUS_OK)
         return status;
+    const struct row_scores *scores = &annotate->scores;
+    bool classifies = scores->task == TASK_CLASSIFY, reranks = scores->task == TASK_RERANK;
+    const struct value *schema = prompt->schema.kind == VALUE_OBJECT ? &prompt->schema : NULL;
+    size_t n_choices = classifies ? scores->n_labels : prompt->choices.n;
     const struct row_answer_options options = {
         .prefix = settings->annotate.output.prefix,
         .name = prompt->asked ? prompt->asked->name : (struct text){0},
-        .schema = prompt->schema.kind == VALUE_OBJECT ? &prompt->schema : NULL,
-        .choices = prompt->choices.items,
-        .n_choices = prompt->choices.n,
+        .schema = reranks ? &scores->schema : schema,
+        .choices = classifies ? scores->labels : prompt->choices.items,
+        .n_choices = n_choices,
         .is_constrained = is_constrained,
         .n_votes = annotate->n_votes,
-        .probabilities = settings->annotate.output.probabilities && prompt->choices.n,
+        .probabilities = classifies || (settings->annotate.output.probabilities && n_choices),
         .thoughts = settings->annotate.output.thoughts,
         .logprobs = has_logprobs};
     status = row_answer_open(answer, &options, table_reader_columns(annotate->reader), error);
@@ -348,6 +357,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = check_files(annotate, error);
     if (status == STATUS_OK && settings->model.path)
         status = runtime_check(settings, error);
+    if (status == STATUS_OK)
+        status = annotate_open_scores(&annotate->scores, settings, error);
     if (status == STATUS_OK)
         status = table_open_chosen(&annotate->reader, &annotate->source, &settings->annotate, error);
     if (status == STATUS_OK)
@@ -409,6 +420,7 @@ static void close_all(struct annotate *annotate)
     for (size_t i = 0; i < annotate->n_outputs; i++)
         free(annotate->outputs[i]);
     free(annotate->outputs);
+    row_scores_close(&annotate->scores);
     evaluation_close(&annotate->gold.evaluation);
     row_map_close(&annotate->map);
     job_set_finish(&annotate->jobs);
@@ -427,7 +439,10 @@ static void close_all(struct annotate *annotate)
 // Each record contains all parameters, so the worker applies no defaults of its own.
 static struct settings worker_settings(const struct annotate *annotate)
 {
+    static char names[][16] = {[TASK_CLASSIFY] = "classify", [TASK_RERANK] = "rerank"};
     struct settings settings = *annotate->settings;
+    if (annotate->scores.task != TASK_GENERATE)
+        settings.worker.task = names[annotate->scores.task];
     settings.sampling.max_tokens_default = 0;
     settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
     settings.sampling.min_p = settings.sampling.presence_penalty = NULL;

@@ -136,7 +136,7 @@ static void write_class(struct command_scores *scores, const struct scored_line 
     struct scorer *scorer = &scores->scorer;
     const float *probabilities = scorer_scores(scorer, line->first_input);
     const struct scored_input *input = &scorer->inputs[line->first_input];
-    int32_t best = 0, n = scorer->facts.n_labels;
+    int32_t best = 0, n = scorer->model.facts.n_labels;
     char made[CLASSIFIER_LABEL_BYTES];
     if (!probabilities) {
         write_failed(scores, line, &input->error);
@@ -146,8 +146,9 @@ static void write_class(struct command_scores *scores, const struct scored_line 
         best = probabilities[i] > probabilities[best] ? i : best;
     write_start(scores, line, "classification");
     buffer_add_string(&scores->out, "\"label\":");
-    json_encode_string(classifier_label(&scorer->facts, scores->runtime->model, best, made), &scores->out);
-    buffer_add_format(&scores->out, ",\"%s\":[", scorer->function == SCORE_RAW ? "logits" : "probs");
+    json_encode_string(classifier_label(&scorer->model.facts, scores->runtime->model, best, made),
+                       &scores->out);
+    buffer_add_format(&scores->out, ",\"%s\":[", scorer->model.function == SCORE_RAW ? "logits" : "probs");
     for (int32_t i = 0; i < n; i++) {
         buffer_add_string(&scores->out, i ? "," : "");
         write_number(scores, probabilities[i]);
@@ -169,7 +170,7 @@ static void write_score(struct command_scores *scores, const struct scored_line 
     }
     write_start(scores, line, "score");
     buffer_add_string(&scores->out, "\"score\":");
-    write_number(scores, score[scorer->facts.relevant]);
+    write_number(scores, score[scorer->model.facts.relevant]);
     buffer_add_byte(&scores->out, ',');
     write_usage(scores, input->n_ids);
     buffer_add_string(&scores->out, "}\n");
@@ -217,7 +218,7 @@ static enum status write_ranking(struct command_scores *scores, const struct sco
         const float *score = scorer_scores(scorer, line->first_input + i);
         if (!score)
             continue;
-        ranked[n++] = (struct ranked_document){i, score[scorer->facts.relevant]};
+        ranked[n++] = (struct ranked_document){i, score[scorer->model.facts.relevant]};
         n_tokens += scorer->inputs[line->first_input + i].n_ids;
     }
     qsort(ranked, n, sizeof *ranked, compare_documents);
@@ -317,7 +318,7 @@ static enum status run(struct command_scores *scores, const struct settings *set
               (double)scores->n_tokens / (took_s > 0 ? took_s : 1));
     if (scores->scorer.n_cut)
         log_write(LOG_WARNING, "%lld texts were cut after %zu tokens (--max-length)",
-                  (long long)scores->scorer.n_cut, scores->scorer.reader.n_tokens_max);
+                  (long long)scores->scorer.n_cut, scores->scorer.model.reader.n_tokens_max);
     const struct output_part_state *done = &scores->part.done;
     return done->n_failed
                ? error_set(error, STATUS_REFUSE, ERROR_JOBS_FAILED, "%lld of %lld lines have an error",

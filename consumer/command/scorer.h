@@ -3,10 +3,8 @@
 // Thread: main.
 #pragma once
 
-#include "batching/embedding/classifier_input.h"
-#include "consumer/options/options.h"
+#include "consumer/worker/classifier_runtime.h"
 #include "consumer/worker/runtime.h"
-#include "engine/classifier.h"
 
 struct scored_input {
     size_t first_id, n_ids, first_type; // of its tokens
@@ -16,10 +14,7 @@ struct scored_input {
 
 struct scorer {
     struct runtime *runtime;
-    struct classifier_facts facts;
-    enum score_function function;
-    struct classifier_reader reader;
-    struct classifier *classifier;
+    struct classifier_runtime model;
     struct scored_input *inputs; // of the group
     size_t n_inputs, capacity;
     struct token_array ids, types;

@@ -367,8 +367,9 @@ static const struct option options[] = {
     {"context", 0, INTEGER, PERPLEXITY, AT(tool.context), 2, 1 << 24, "N",
      "tokens of a window (512, or the model's context)"},
     {"task", 0, TEXT_VALUE, WORK | RUN, AT(worker.task), 1, 0, "TASK",
-     "the jobs that the worker computes: generate, embed (/v1/embeddings), or auto: embed with a model that has a "
-     "pooling or no output matrix (auto)"},
+     "the jobs that the worker computes: generate, embed (/v1/embeddings), classify (/v1/classify), rerank "
+     "(/v1/rerank, /v1/score), or auto: by the model's head, else embed with a model that has a pooling or no output "
+     "matrix (auto)"},
     {"pooling", 0, TEXT_VALUE, EMBED | WORK | RUN, AT(embed.pooling), 1, 0, "HOW",
      "model, or of the final hidden states: last (the last token's), mean, cls (the first token's), max, "
      "mean_sqrt_len or weightedmean (model: its own, else an encoder's mean, a decoder's last)"},
@@ -378,19 +379,20 @@ static const struct option options[] = {
      "text before each one, empty for none (the model's default prompt, else none)"},
     {"prompt-name", 0, TEXT_VALUE, EMBED, AT(embed.prompt_name), 1, 0, "NAME",
      "the model's prompt of that name before each text (sheaf inspect lists them)"},
-    {"max-length", 0, INTEGER, EMBED | WORK | RUN, AT(embed.max_length), 2, INT32_MAX, "N",
-     "tokens of the longest text of an embedding (the model's max_seq_length, else its context)"},
+    {"max-length", 0, INTEGER, EMBED | WORK | RUN | ANNOTATE, AT(embed.max_length), 2, INT32_MAX, "N",
+     "tokens of the longest text or pair of an embedding or a score (the model's max_seq_length, else its context)"},
     {"max-length", 0, INTEGER, CLASSIFY | RERANK, AT(score.max_length), 2, INT32_MAX, "N",
      "cut texts and pairs after N tokens (one that is longer than the model's context is refused)"},
-    {"activation", 0, TEXT_VALUE, CLASSIFY | RERANK, AT(score.activation), 1, 0, "HOW",
+    {"activation", 0, TEXT_VALUE, CLASSIFY | RERANK | WORK | RUN | ANNOTATE, AT(score.activation), 1, 0,
+     "HOW",
      "of the head's outputs: model, none (logits), sigmoid or softmax (model: as its files say, else sigmoid for one "
      "label, softmax for several)"},
-    {"answers", 0, TEXT_VALUE, CLASSIFY | RERANK, AT(score.answers), 1, 0, "YES,NO",
+    {"answers", 0, TEXT_VALUE, CLASSIFY | RERANK | WORK | RUN | ANNOTATE, AT(score.answers), 1, 0, "YES,NO",
      "a language model's two answers, the relevant one first (yes,no of a Qwen3-Reranker)"},
-    {"instruct", 0, TEXT_VALUE, RERANK, AT(score.instruct), 1, 0, "TEXT",
+    {"instruct", 0, TEXT_VALUE, RERANK | WORK | RUN | ANNOTATE, AT(score.instruct), 1, 0, "TEXT",
      "the instruction in a Qwen3-Reranker's template (web search)"},
     {"top-n", 0, INTEGER, RERANK, AT(score.top_n), 1, 1 << 20, "N", "the N most relevant documents (all)"},
-    {"column", 0, TEXT_VALUE, EMBED, AT(embed.column), 1, ONCE, "NAME",
+    {"column", 0, TEXT_VALUE, EMBED | ANNOTATE, AT(embed.column), 1, ONCE, "NAME",
      "the table's column of texts (or --prompt)"},
     {"vector-type", 0, TEXT_VALUE, EMBED, AT(embed.vector_type), 1, 0, "TYPE",
      "of a table's vectors: f32, f16, int8 (127 times the item) or binary (a bit an item: above 0) (f32)"},
@@ -429,6 +431,12 @@ static const struct option options[] = {
      " {{ text | tojson }}"},
     {"parameters", 0, TEXT_VALUE, ANNOTATE, AT(annotate.prompt.parameters), 1, ONCE, "FILE.json",
      "an object of parameters in OpenAI's names, for all rows; without a temperature: 0"},
+    {"rerank", 0, TEXT_VALUE, ANNOTATE, AT(annotate.scores.rerank), 1, ONCE, "QUERY,DOCUMENT",
+     "instead of a prompt: a column score, how relevant the text of the column DOCUMENT is to the text of QUERY, by a "
+     "reranker or with --answers"},
+    {"classify", 0, FLAG, ANNOTATE, AT(annotate.scores.classify), 0, 0, NULL,
+     "instead of an answer: the label of a classifier for the text of --column or --prompt, and a column with the "
+     "probability of each label"},
     {"schema", 0, TEXT_VALUE, ANNOTATE, AT(annotate.schema), 1, ONCE, "FILE.json",
      "JSON Schema of the answers, or a response_format of OpenAI's with it: each property is a column; where "
      "there may be others, or none are named, the column answer has the whole"},

@@ -143,7 +143,7 @@ struct embed_options {
     bool normalize, no_normalize;
 };
 
-// Options of sheaf classify and rerank.
+// Options of sheaf classify and rerank; activation, answers and instruct of workers and annotate too.
 struct score_options {
     char *activation, *answers, *instruct;
     int64_t max_length; // tokens of a text or a pair; 0: the model's context, which an input must fit
@@ -177,6 +177,10 @@ struct annotate_options {
         int64_t n_rows, seed; // of the sample; 0 rows: none
         char *price_in, *price_out;
     } estimate;
+    struct {
+        char *rerank; // QUERY,DOCUMENT: names of columns
+        bool classify;
+    } scores;
     char *schema, *questions, *evaluate;
     int64_t votes;
     bool reorder;

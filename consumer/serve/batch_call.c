@@ -3,6 +3,7 @@
 #include "consumer/serve/batch_check.h"
 #include "consumer/serve/serve_folder.h"
 #include "schemas/base/clock.h"
+#include "schemas/task.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,15 +178,6 @@ static bool check_members(struct call *call, const struct value *object)
     return true;
 }
 
-static bool is_endpoint(struct text endpoint)
-{
-    static const char *const endpoints[] = {"/v1/chat/completions", "/v1/completions", "/v1/embeddings"};
-    bool is_known = false;
-    for (size_t i = 0; i < sizeof endpoints / sizeof endpoints[0]; i++)
-        is_known = is_known || text_equals_string(endpoint, endpoints[i]);
-    return is_known;
-}
-
 static bool read_wanted(struct call *call, const struct value *object, struct wanted *wanted)
 {
     if (!check_members(call, object) ||
@@ -193,9 +185,8 @@ static bool read_wanted(struct call *call, const struct value *object, struct wa
         !read_text(call, object, "endpoint", "an endpoint", &wanted->endpoint) ||
         !read_text(call, object, "completion_window", "\"24h\"", &wanted->window))
         return false;
-    if (!is_endpoint(wanted->endpoint))
-        return refuse_value(call, "endpoint", "/v1/chat/completions, /v1/completions or /v1/embeddings",
-                            value_get(object, "endpoint"));
+    if (task_path(wanted->endpoint) == PATH_NONE)
+        return refuse_value(call, "endpoint", TASK_PATHS("or"), value_get(object, "endpoint"));
     if (!text_equals_string(wanted->window, "24h"))
         return refuse_value(call, "completion_window", "\"24h\"", value_get(object, "completion_window"));
     return read_metadata(call, object, &wanted->metadata) &&

@@ -29,6 +29,13 @@ static const struct route routes[] = {
     {"POST", "/v1/chat/completions", NULL, answer_call, NULL},
     {"POST", "/v1/completions", NULL, answer_call, NULL},
     {"POST", "/v1/embeddings", NULL, answer_call, NULL},
+    {"POST", "/v1/classify", NULL, answer_call, NULL},
+    {"POST", "/classify", NULL, answer_call, NULL},
+    {"POST", "/v1/rerank", NULL, answer_call, NULL},
+    {"POST", "/v2/rerank", NULL, answer_call, NULL},
+    {"POST", "/rerank", NULL, answer_call, NULL},
+    {"POST", "/v1/score", NULL, answer_call, NULL},
+    {"POST", "/score", NULL, answer_call, NULL},
 };
 
 bool serve_route_is_probe(const char *path)

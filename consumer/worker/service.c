@@ -183,7 +183,7 @@ static struct worker_config configure_worker(const struct service *service, cons
     bool is_unbounded = settings->kafka.brokers || settings->engine.window;
     return (struct worker_config){
         .batcher = tasks->jobs,
-        .embedding = {tasks->input_bytes, tasks->embedding.n_dimensions},
+        .inputs = {tasks->input_bytes, tasks->n_dimensions},
         .n_jobs_max = runtime->plan.batch.n_jobs_max,
         .n_batch = is_unbounded ? 0 : runtime->plan.batch.n_sequences_max,
         .names = {runtime->model_name, text_from_string(runtime->arithmetic), settings->worker.cached_tokens,

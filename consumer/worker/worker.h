@@ -35,10 +35,10 @@ struct worker_config {
     struct transport *transport;
     struct job_batcher *batcher;
     int32_t n_jobs_max;       // of the batcher
-    struct {                  // TASK_EMBED
+    struct {                  // all tasks but TASK_GENERATE
         int64_t input_bytes;  // memory of the result of one input, until its commit
-        int32_t n_dimensions; // of vectors whose jobs ask for no number
-    } embedding;
+        int32_t n_dimensions; // of vectors whose jobs ask for no number; of scores, the labels
+    } inputs;
     // sequences of one step, limits jobs claimed ahead (ahead.h); 0: up to n_jobs_max
     int32_t n_batch;
     struct result_names names;
@@ -125,7 +125,7 @@ enum {
 
 // Memory of a decoded job until its commit, as the limit counts it: its arena, its prompt's tokens (at most
 // one per byte of the record) and its sequences.
-// input_bytes: as in struct worker_config.embedding.
+// input_bytes: as in struct worker_config.inputs.
 int64_t worker_job_bytes(const struct job *job, int64_t input_bytes);
 
 // Returns when the work is done or after a stop: finished jobs are committed, the others released. Errors: of

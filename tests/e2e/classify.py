@@ -186,7 +186,8 @@ def a_model_without_the_head_that_is_asked_for_is_refused_by_name(test):
     line = {"query": "water", "text": "water the", "document": " the"}
     assert abs(sigmoid(lines_of(test, "rerank", tanh, [line], "--activation", "none")[0]["score"]) - lines_of(test, "classify", tanh, [line])[0]["probs"][0]) < 1e-5
     test.write("in.jsonl", ['{"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "the"}}'])
-    assert "sheaf classify and sheaf rerank compute its scores" in test.run("run", "in.jsonl", "--model", three, "-o", "out.jsonl", status=1).err
+    refused = test.run("run", "in.jsonl", "--model", three, "-o", "out.jsonl", "--task", "generate", status=1)
+    assert "sheaf classify and sheaf rerank compute its scores" in refused.err, refused
     shown = test.run("inspect", three).out
     assert "head        3 labels, pooling last, activation softmax" in shown and "labels      bad, so so, good" in shown, shown
     head = json.loads(test.run("inspect", "--json", three).out)["head"]

@@ -605,7 +605,7 @@ def the_store_is_sound_and_its_totals_agree_with_its_jobs(test):
 def every_query_of_its_document_can_be_asked_of_a_store_and_gives_its_columns(test):
     with open(os.path.join(ROOT, "store", "QUERIES.md"), encoding="utf-8") as file:
         queries = re.findall(r"```sql\n(.*?)```\n\n```\n┌.*?┐\n│(.*?)│\n├", file.read(), re.S)
-    assert len(queries) == 27, len(queries)
+    assert len(queries) == 28, len(queries)
     test.write("in.jsonl", short_jobs(30) + ["{no json"])
     test.run_file()
     database = sqlite3.connect(f"file:{test.path('out.jsonl.db')}?mode=ro", uri=True)

@@ -135,7 +135,7 @@ def a_worker_has_one_task_and_refuses_jobs_of_another_by_name(test):
     test.run("run", "in.jsonl", test.model, "-o", "auto.jsonl", "--store", "auto.db", status=3)
     assert [error_of(answer) is None for answer in test.answers("auto.jsonl")] == [True, False]
     refused = test.run("run", "in.jsonl", test.model, "-o", "no.jsonl", "--task", "paint", status=2)
-    assert '--task: expected auto, generate or embed, got "paint"' in refused.err, refused
+    assert '--task: expected auto, generate, embed, classify or rerank, got "paint"' in refused.err, refused
     refused = test.run("run", "in.jsonl", test.model, "-o", "no.jsonl", "--engine-test", "instant", status=2)
     assert "--engine-test: the worker computes embeddings" in refused.err, refused
 

@@ -11,6 +11,7 @@ import sqlite3
 import time
 
 import tiny_model
+from classify import head_folder
 from session import DEADLINE_S, case, is_wide, varied_jobs
 
 SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
@@ -512,6 +513,27 @@ def a_server_of_an_embedding_model_answers_requests_and_batches_with_vectors(tes
         assert {line["custom_id"]: line["response"]["body"]["data"] for line in server.lines(batch["output_file_id"])} == expected
         server.refuse(400, "POST", "/v1/chat/completions", chat(1)["body"])
     assert len(expected["0"]) == 2 and len(expected["1"][0]["embedding"]) == 3, expected
+
+
+@case
+def a_server_of_a_reranker_answers_requests_and_batches_with_scores(test):
+    test.model = head_folder(test, "one", 1)
+    bodies = {"/v1/rerank": {"model": "one", "query": "water", "documents": ["the water", " winter"]},
+              "/v1/score": {"model": "one", "text_1": "water", "text_2": ["the water", " winter"]}}
+    lines = [{"custom_id": url, "method": "POST", "url": url, "body": body} for url, body in bodies.items()]
+    test.write("in.jsonl", lines)
+    test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--store", "other.db")
+    expected = {line["custom_id"]: line["response"]["body"] for line in test.answers()}
+    with serving(test) as server:
+        for url, body in bodies.items():
+            for path in (url, url[3:]):
+                found = server.post(path, body)
+                assert {**found, "id": 0, "created": 0} == {**expected[url], "id": 0, "created": 0}, (found, expected[url])
+        batch = server.wait_for(server.create(server.upload(lines[:1]), endpoint="/v1/rerank"))
+        (answer,) = server.lines(batch["output_file_id"])
+        assert answer["response"]["body"]["results"] == expected["/v1/rerank"]["results"], answer
+        assert server.refuse(400, "POST", "/v1/rerank", {"query": "a", "documents": ["the", "inner " * 400]})["param"] == "documents[1]"
+        assert "start sheaf work with" in server.refuse(400, "POST", "/v1/classify", {"input": "the"})["message"]
 
 
 @case

@@ -85,7 +85,7 @@ static struct job *join_done(struct joined_job *joined)
         if (i == 0)
             continue;
         whole->result.prompt_tokens += part->prompt_tokens;
-        embeddings->n_cut_tokens += part->embeddings.n_cut_tokens;
+        whole->result.cut_tokens += part->cut_tokens;
     }
     embeddings->items = items;
     embeddings->n_items = n;

@@ -167,7 +167,8 @@ static struct job *make_done(bool is_base64)
     items[1].message = TEXT("input[1]: the text has 600 tokens");
     items[2].items = vectors[1];
     job->result.status = RESULT_DONE;
-    job->result.embeddings = (struct embeddings){items, 3, 3, is_base64, 9};
+    job->result.embeddings = (struct embeddings){items, 3, 3, is_base64};
+    job->result.cut_tokens = 9;
     job->result.prompt_tokens = 12;
     job->result.model = TEXT("minilm");
     return job;

@@ -1,5 +1,6 @@
 // Every single allocation fails, alone and with all after it: the result is an error or a failed buffer,
 // never a crash or half a job.
+#include "schemas/ranking_result.h"
 #include "tests/golden/golden.h"
 #include "tests/support/cases.h"
 #include "tests/support/failing_memory.h"
@@ -51,6 +52,45 @@ TEST(a_job_is_decoded_whole_or_tried_again_later)
     }
     buffer_finish(&json);
     buffer_finish(&msgpack);
+}
+
+// Two rows of scores for each kind of job; the items are built whole, or not at all.
+TEST(a_ranking_is_decoded_and_its_result_built_whole_or_tried_again_later)
+{
+    static const struct text names[] = {TEXT("bad"), TEXT("good")};
+    static const struct ranking_labels labels = {names, 2, 1, false};
+    static const float scores[2] = {0.25f, 0.75f};
+    static const char *const starts[] = {"{'return_documents':true,'query':'q','documents':['a'",
+                                         "{'text_1':'q','text_2':['a'", "{'task':'classify','input':['a'"};
+    for (int i = 0; i < 6; i++) {
+        struct embedding rows[400] = {{.code = ERROR_CONTEXT_LENGTH, .message = TEXT("long")}};
+        struct buffer record = {0};
+        bool is_filled = false;
+        buffer_add_string(&record, starts[i % 3]);
+        for (int j = 1; j < 400; j++) {
+            rows[j].items = scores;
+            buffer_add_string(&record, ",'b'");
+        }
+        buffer_add_string(&record, "],'partial':true}");
+        unquote(record.data);
+        failing_memory.fails_alone = i / 3;
+        long n_failures = 0;
+        for (; !is_filled; n_failures++) {
+            struct job *job = job_create();
+            struct error error;
+            failing_memory_after(n_failures);
+            enum status status =
+                job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error);
+            is_filled = status == STATUS_OK && rankings_fill(job, rows, &labels);
+            failing_memory.n_left = -1;
+            assert_int_equal(!is_filled, failing_memory.has_failed);
+            if (is_filled)
+                assert_int_equal(job->result.rankings.items.array.n_items, i % 3 ? 400 : 399);
+            job_destroy(job);
+        }
+        assert_in_range(n_failures, 4, 100);
+        buffer_finish(&record);
+    }
 }
 
 TEST(a_result_is_decoded_whole_or_tried_again_later)

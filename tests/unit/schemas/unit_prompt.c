@@ -462,7 +462,7 @@ TEST(bad_batch_lines_are_refused_with_their_identity)
         {"'body':'x'", ERROR_INVALID_FIELD, "body: expected an object, got 'x'"},
         {"'method':'GET','body':{'prompt':'p'}", ERROR_INVALID_FIELD, "method: expected 'POST', got 'GET'"},
         {"'url':'/v1/responses','body':{'prompt':'p'}", ERROR_UNSUPPORTED_FIELD,
-         "url: only /v1/chat/completions, /v1/completions and /v1/embeddings are supported, got '/v1/responses'"},
+         "url: only /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/classify, /v1/rerank and /v1/score are supported, got '/v1/responses'"},
         {"'url':'/v1/completions','body':{'prompt':'p','messages':[{'role':'user','content':'x'}]}",
          ERROR_INVALID_FIELD, "messages: given beside prompt, but url '/v1/completions' takes no messages"},
         {"'url':'/v1/completions','method':'POST'", ERROR_MISSING_FIELD,

@@ -590,7 +590,7 @@ TEST(bad_results_are_refused)
         {"[]", "result: record: expected an object, got []"},
         {"{}", "result: job_id: expected a string, got null"},
         {OF("o", ",'status':'done'"),
-         "result: object: expected chat.completion, text_completion or embeddings, got 'o'"},
+         "result: object: expected chat.completion, text_completion, embeddings, classifications, rerank or scores, got 'o'"},
         {COMPLETION(",'index':-1"), "result: index: expected a whole number, got -1"},
         {COMPLETION(",'status':'well'"), "result: status: expected done, failed or cancelled, got 'well'"},
         {DONE(""), "result: choices: expected a list of choices, got null"},

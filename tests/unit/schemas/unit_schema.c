@@ -303,7 +303,15 @@ TEST(what_the_schema_refuses_the_codec_refuses)
             beside = "\"prompt\":\"p\",\"logprobs\":true,";
         else if (text_equals_string(fields[i].name, "truncation_side"))
             beside = "\"input\":\"p\",\"truncate_prompt_tokens\":1,";
-        else if (fields[i].tasks == 1u << TASK_EMBED)
+        else if (text_equals_string(fields[i].name, "query"))
+            beside = "\"documents\":[\"p\"],";
+        else if (text_equals_string(fields[i].name, "text_1"))
+            beside = "\"text_2\":\"p\",";
+        else if (text_equals_string(fields[i].name, "text_2"))
+            beside = "\"text_1\":\"p\",";
+        else if (fields[i].tasks == 1u << TASK_RERANK)
+            beside = "\"query\":\"p\",\"documents\":[\"p\"],";
+        else if (fields[i].tasks && !(fields[i].tasks & 1u << TASK_GENERATE))
             beside = "\"input\":\"p\",";
         else if (text_equals_string(fields[i].name, "json_spacing") ||
                  text_equals_string(fields[i].name, "json_any_order") ||
@@ -349,6 +357,15 @@ TEST(rules_between_fields_hold_in_the_schema_too)
         {"{\"body\":{\"prompt\":\"p\"},\"url\":\"/v1/responses\"}", false},
         {"{\"body\":{\"input\":\"p\"},\"url\":\"/v1/embeddings\"}", true},
         {"{\"input\":\"p\",\"prompt\":\"p\"}", false},
+        {"{\"query\":\"p\"}", false},
+        {"{\"query\":\"p\",\"documents\":[\"a\",{\"text\":\"b\"}]}", true},
+        {"{\"query\":\"p\",\"documents\":[{\"title\":\"b\"}]}", false},
+        {"{\"query\":\"p\",\"documents\":[]}", false},
+        {"{\"text_1\":\"p\"}", false},
+        {"{\"text_1\":\"p\",\"text_2\":[\"a\"]}", true},
+        {"{\"task\":\"classify\",\"input\":\"p\"}", true},
+        {"{\"body\":{\"input\":\"p\"},\"url\":\"/classify\"}", true},
+        {"{\"body\":{\"query\":\"p\",\"documents\":[\"a\"]},\"url\":\"/v2/rerank\"}", true},
         {"{\"body\":{\"prompt\":\"p\"},\"custom_id\":\"\"}", false},
         {"{\"body\":{}}", false},
         {"{\"body\":null,\"prompt\":\"p\"}", false},
@@ -381,8 +398,14 @@ static struct value decode_golden(const char *name)
 TEST(the_golden_bytes_fit_the_schemas)
 {
     static const char *const jobs[] = {"job.json", "job.msgpack"};
-    static const char *const results[] = {"result.json", "result.msgpack", "result_failed.json",
-                                          "result_completion.json", "result_embeddings.json"};
+    static const char *const results[] = {"result.json",
+                                          "result.msgpack",
+                                          "result_failed.json",
+                                          "result_completion.json",
+                                          "result_embeddings.json",
+                                          "result_rerank.json",
+                                          "result_scores.json",
+                                          "result_classifications.json"};
     for (size_t i = 0; i < 2; i++) {
         struct value value = decode_golden(jobs[i]);
         assert_true(schema_takes(&job_root, &value));
@@ -436,8 +459,9 @@ TEST(the_result_schema_has_the_members_that_are_written)
 {
     struct value done = decode_golden("result.json"), failed = decode_golden("result_failed.json"),
                  plain = decode_golden("result_completion.json"),
-                 embeddings = decode_golden("result_embeddings.json");
-    struct value others = join(&failed, &embeddings),
+                 embeddings = decode_golden("result_embeddings.json"),
+                 rerank = decode_golden("result_rerank.json");
+    struct value vectors = join(&embeddings, &rerank), others = join(&failed, &vectors),
                  usages = join(value_get(&plain, "usage"), value_get(&embeddings, "usage"));
     const struct value *properties = value_get(&result_root, "properties");
     assert_same_members(&result_root, &done, &others);

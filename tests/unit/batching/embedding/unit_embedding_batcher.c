@@ -24,6 +24,7 @@ static struct {
     struct forward *forward;
     struct embedder *embedder;
     struct embedding_rules rules;
+    struct input_task task;
 } machine;
 
 struct embedding_jobs {
@@ -63,6 +64,7 @@ static int open_machine(void **state)
                                              .n_longest = LONGEST,
                                              .limited_by = "the model's context",
                                              .n_dimensions_max = N_EMBD};
+    machine.task = input_task_embedding(machine.embedder, &machine.rules);
     return 0;
 }
 
@@ -82,8 +84,7 @@ GROUP_FIXTURE(open_machine, close_machine);
 static struct embedding_jobs open_bench(void)
 {
     struct embedding_jobs bench = {0};
-    struct embedding_batcher_config config = {.embedder = machine.embedder,
-                                              .rules = &machine.rules,
+    struct embedding_batcher_config config = {.task = &machine.task,
                                               .pool = machine.pool,
                                               .n_jobs_max = N_JOBS_MAX,
                                               .n_tokens_max = STEP_TOKENS,
@@ -331,8 +332,8 @@ TEST(a_text_of_the_longest_length_is_computed_and_a_longer_one_is_cut_or_refused
         assert_vector(finished_job(&bench, "right"), 0, ids, n_kept);
         assert_vector(finished_job(&bench, "more"), 0, ids, n_kept);
         assert_vector(finished_job(&bench, "left"), 0, ids + 2, n - 2);
-        assert_int_equal(finished_job(&bench, "right")->result.embeddings.n_cut_tokens, n - n_kept);
-        assert_int_equal(finished_job(&bench, "left")->result.embeddings.n_cut_tokens, 2);
+        assert_int_equal(finished_job(&bench, "right")->result.cut_tokens, n - n_kept);
+        assert_int_equal(finished_job(&bench, "left")->result.cut_tokens, 2);
         buffer_finish(&list);
         close_bench(&bench);
     }
