@@ -56,14 +56,15 @@ static bool has_avx512(void)
 }
 
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain,
+                   product_kernels_plain},
     [CPU_AVX2] = {"cpu/avx2", has_avx2, NULL, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
     [CPU_AVXVNNI] = {"cpu/avxvnni", has_avxvnni, NULL, row_kernels_avx2, attention_kernels_avx2,
                      product_kernels_avxvnni},
     [CPU_AVX512] = {"cpu/avx512", has_avx512, NULL, row_kernels_avx512, attention_kernels_avx512,
                     product_kernels_avx512},
-    [CPU_AMX] = {"cpu/amx", amx_is_present, amx_request_permission, row_kernels_avx512, attention_kernels_avx512,
-                 product_kernels_amx},
+    [CPU_AMX] = {"cpu/amx", amx_is_present, amx_request_permission, row_kernels_avx512,
+                 attention_kernels_avx512, product_kernels_amx},
 };
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -82,7 +83,8 @@ static bool has_matrix_products(void)
 }
 
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain,
+                   product_kernels_plain},
     [CPU_NEON] = {"cpu/neon", has_dot_products, NULL, row_kernels_neon, attention_kernels_neon,
                   product_kernels_neon},
     [CPU_I8MM] = {"cpu/i8mm", has_matrix_products, NULL, row_kernels_neon, attention_kernels_neon,
@@ -90,7 +92,8 @@ static const struct level levels[CPU_LEVEL_COUNT] = {
 };
 #else
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain,
+                   product_kernels_plain},
 };
 #endif
 

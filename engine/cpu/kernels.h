@@ -27,10 +27,12 @@ enum cpu_level {
     CPU_AVX512,
     CPU_AMX,
     CPU_LEVEL_COUNT,
-    CPU_BEST = CPU_LEVEL_COUNT - 1,
     CPU_NEON = CPU_AVX2,
     CPU_I8MM = CPU_AVXVNNI
 };
+
+// The limit where no level is named. AMX is used only by name: whole models are not faster with it (ops/bench).
+#define CPU_AUTO CPU_AVX512
 
 enum { ACTIVATION_COUNT = 6 }; // values of enum activation_kind, without ACTIVATION_XIELU
 

@@ -22,7 +22,7 @@ bool amx_is_present(void)
 
 int amx_request_permission(void)
 {
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; // asm/prctl.h of Linux 5.16 and later
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; // Linux 5.16 and later
     return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0 ? 0 : errno;
 }
 #else

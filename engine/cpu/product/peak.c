@@ -57,7 +57,7 @@ __attribute__((target("avx512f"))) static __m512i bfloat_ones(void)
     return _mm512_set1_epi16(0x3F80);
 }
 
-// Tile products of the greatest depth, of zeros. Their multiply-adds are those of LOOPS * CHAINS operations of
+// Tile products of the greatest depth, of zeros. A task's multiply-adds equal LOOPS * CHAINS operations with
 // AMX_MACS.
 enum { AMX_MACS = 256, TILE_LOOPS = LOOPS * CHAINS / (4 * 16 * 16 * 64 / AMX_MACS) };
 

@@ -211,7 +211,7 @@ ALWAYS_INLINE void product_issue(const struct unit *unit, int32_t b, const int k
 ALWAYS_INLINE void unit_run(const enum packed_kind kind, struct product_call *call, const struct unit *unit,
                             const struct unit *next)
 {
-    int32_t (*const sums)[SUMS] = call->workspace->sums;
+    int32_t(*const sums)[SUMS] = call->workspace->sums;
     __m512 acc[TILE_ROWS];
     UNROLL
     for (int r = 0; r < TILE_ROWS; r++)
@@ -283,13 +283,15 @@ static product_function *const few_rows[TENSOR_TYPE_COUNT] = {UNPACKED_TYPES_WHO
 // Q8_0 is stored unpacked, so its AVX-512 kernel needs no unpacking and its tiles do.
 static int32_t rows_least(enum tensor_type type)
 {
-    return type == TENSOR_Q8_0 ? AMX_ROWS_LEAST_BYTES : AMX_ROWS_LEAST;
+    if (type == TENSOR_Q8_0)
+        return AMX_ROWS_LEAST_BYTES;
+    return packed_format(type).kind == PACKED_MINIMUM ? AMX_ROWS_LEAST_MINIMUM : AMX_ROWS_LEAST;
 }
 
 // Computes whole tiles of rows here, and a few more rows by the AVX-512 kernel.
 static void product_amx(const struct packed *weight, int32_t panel_begin, int32_t panel_end,
-                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y, int64_t y_stride,
-                        const float *bias)
+                        const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
+                        int64_t y_stride, const float *bias)
 {
     const enum tensor_type type = weight->shape.type;
     int32_t tiles_end = row_end % TILE_ROWS < AMX_ROWS_LAST_TILE ? row_end - row_end % TILE_ROWS : row_end;

@@ -52,7 +52,7 @@ ALWAYS_INLINE struct scales unpacked_scales_load(const enum packed_kind kind,
     X(iq4_nl, TENSOR_IQ4_NL) X(iq4_xs, TENSOR_IQ4_XS) X(mxfp4, TENSOR_MXFP4) X(tq2_0, TENSOR_TQ2_0)
 #define UNPACKED_TYPES_HALVES(X)                                                                             \
     X(q2_k, TENSOR_Q2_K) X(q3_k, TENSOR_Q3_K) X(q6_k, TENSOR_Q6_K) X(nvfp4, TENSOR_NVFP4)
-#define UNPACKED_TYPES(X) UNPACKED_TYPES_WHOLE(X) UNPACKED_TYPES_HALVES(X)
+#define UNPACKED_TYPES(X)          UNPACKED_TYPES_WHOLE(X) UNPACKED_TYPES_HALVES(X)
 #define UNPACK_DECLARE(name, type) extern unpack_function unpack_avx512_##name;
 UNPACKED_TYPES(UNPACK_DECLARE)
 
