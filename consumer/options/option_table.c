@@ -207,7 +207,7 @@ static const struct option options[] = {
      "end once N or more jobs have failed because of the model, e.g. by NaN logits, and none was answered, "
      "and leave them unfinished (16; 0: never)"},
     {"backend", 0, TEXT_VALUE, ENGINE, AT(engine.backend), 1, 0, "NAME",
-     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avxvnni, cpu:avx512, on ARM cpu:plain, cpu:neon, cpu:i8mm, limit the "
+     "auto, cpu or cuda; cpu:plain, cpu:avx2, cpu:avxvnni, cpu:avx512, cpu:amx, on ARM cpu:plain, cpu:neon, cpu:i8mm, limit the "
      "instruction set"},
     {"threads", 't', INTEGER, ENGINE, AT(engine.threads), 1, 256, "N",
      "threads of the engine (one per core)"},

@@ -12,7 +12,7 @@ enum status check_cpu_open(struct check_cpu *check, const struct check_cpu_wante
     enum status status = limits_derive_check(&wanted->plan, wanted->model, wanted->host_available_bytes,
                                              &limits, &bytes, error);
     if (status == STATUS_OK)
-        status = cpu_backend_create(&check->host, wanted->pool, CPU_AVX512, error);
+        status = cpu_backend_create(&check->host, wanted->pool, CPU_AUTO, error);
     if (status == STATUS_OK)
         status = cross_check_create(&check->check, wanted->model, wanted->backend,
                                     wanted->plan.forward.n_pages, check->host, &limits, error);

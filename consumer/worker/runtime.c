@@ -233,7 +233,7 @@ enum status runtime_open_templates(struct runtime *runtime, const struct setting
 // "cpu:NAME" limits the kernels to that instruction set.
 static bool parse_level(const char *name, enum cpu_level *level)
 {
-    *level = (enum cpu_level)(CPU_LEVEL_COUNT - 1);
+    *level = CPU_AUTO;
     if (strncmp(name, "cpu:", strlen("cpu:")) == 0)
         return cpu_level_find(name + strlen("cpu:"), level);
     return strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0 || strcmp(name, "cpu") == 0;
@@ -254,7 +254,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
         return status;
     runtime->device.on_gpu = true;
     runtime->device.gpu_capability = gpu_backend_capability(runtime->device.backend);
-    status = cpu_backend_create(&runtime->device.host, runtime->device.pool, CPU_AVX512, error);
+    status = cpu_backend_create(&runtime->device.host, runtime->device.pool, CPU_AUTO, error);
     if (status != STATUS_OK)
         return status;
     char device[128];
@@ -297,6 +297,19 @@ static enum status parse_backend(const struct engine_options *options, enum cpu_
                      name);
 }
 
+static enum status open_cpu(struct runtime *runtime, enum cpu_level level, struct error *error)
+{
+    enum status status = cpu_backend_create(&runtime->device.backend, runtime->device.pool, level, error);
+    if (status != STATUS_OK)
+        return status;
+    int refusal;
+    const char *refused = cpu_backend_refused(runtime->device.backend, &refusal);
+    if (refused)
+        log_write(LOG_WARNING, "%s: the operating system refuses its registers (%s); computing with %s",
+                  refused, strerror(refusal), runtime->device.backend->device.name);
+    return STATUS_OK;
+}
+
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
                                  struct error *error)
 {
@@ -319,7 +332,7 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
         log_write(LOG_INFO, "computing on the CPU: %s", absent.text);
     }
     if (status == STATUS_OK)
-        status = cpu_backend_create(&runtime->device.backend, runtime->device.pool, level, error);
+        status = open_cpu(runtime, level, error);
     if (status == STATUS_OK)
         cpu_backend_set_activation_bits(runtime->device.backend, activation_bits(&settings->engine));
     return status;

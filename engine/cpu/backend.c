@@ -539,3 +539,10 @@ void cpu_backend_set_activation_bits(struct backend *base, int bits)
     assert((bits == 8 || bits == 16) && backend->capacity.n_rows_reserved == 0);
     backend->activation_parts = bits / 8;
 }
+
+const char *cpu_backend_refused(const struct backend *base, int *refusal)
+{
+    const struct cpu_kernels *kernels = &((const struct cpu_backend *)(const void *)base)->kernels;
+    *refusal = kernels->refused_errno;
+    return kernels->refused;
+}

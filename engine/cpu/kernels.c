@@ -1,11 +1,14 @@
 #include "engine/cpu/kernels.h"
 
+#include "engine/cpu/product/amx.h"
+
 #include <assert.h>
 #include <string.h>
 
 struct level {
     const char *name;
     bool (*supported)(void); // not called for plain C; NULL: the architecture lacks the level
+    int (*permit)(void);     // asks the operating system: 0, or an errno; NULL: needs no permission
     void (*rows)(struct row_kernels *kernels);
     void (*attention)(struct attention_kernels *kernels);
     void (*products)(struct product_kernels *kernels);
@@ -53,12 +56,15 @@ static bool has_avx512(void)
 }
 
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
-    [CPU_AVX2] = {"cpu/avx2", has_avx2, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
-    [CPU_AVXVNNI] = {"cpu/avxvnni", has_avxvnni, row_kernels_avx2, attention_kernels_avx2,
+    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain,
+                   product_kernels_plain},
+    [CPU_AVX2] = {"cpu/avx2", has_avx2, NULL, row_kernels_avx2, attention_kernels_avx2, product_kernels_avx2},
+    [CPU_AVXVNNI] = {"cpu/avxvnni", has_avxvnni, NULL, row_kernels_avx2, attention_kernels_avx2,
                      product_kernels_avxvnni},
-    [CPU_AVX512] = {"cpu/avx512", has_avx512, row_kernels_avx512, attention_kernels_avx512,
+    [CPU_AVX512] = {"cpu/avx512", has_avx512, NULL, row_kernels_avx512, attention_kernels_avx512,
                     product_kernels_avx512},
+    [CPU_AMX] = {"cpu/amx", amx_is_present, amx_request_permission, row_kernels_avx512,
+                 attention_kernels_avx512, product_kernels_amx},
 };
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
@@ -77,15 +83,17 @@ static bool has_matrix_products(void)
 }
 
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
-    [CPU_NEON] = {"cpu/neon", has_dot_products, row_kernels_neon, attention_kernels_neon,
+    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain,
+                   product_kernels_plain},
+    [CPU_NEON] = {"cpu/neon", has_dot_products, NULL, row_kernels_neon, attention_kernels_neon,
                   product_kernels_neon},
-    [CPU_I8MM] = {"cpu/i8mm", has_matrix_products, row_kernels_neon, attention_kernels_neon,
+    [CPU_I8MM] = {"cpu/i8mm", has_matrix_products, NULL, row_kernels_neon, attention_kernels_neon,
                   product_kernels_i8mm},
 };
 #else
 static const struct level levels[CPU_LEVEL_COUNT] = {
-    [CPU_PLAIN] = {"cpu/plain", NULL, row_kernels_plain, attention_kernels_plain, product_kernels_plain},
+    [CPU_PLAIN] = {"cpu/plain", NULL, NULL, row_kernels_plain, attention_kernels_plain,
+                   product_kernels_plain},
 };
 #endif
 
@@ -103,8 +111,16 @@ void cpu_kernels_init(struct cpu_kernels *kernels, enum cpu_level level_max)
 {
     assert(level_max >= CPU_PLAIN && level_max < CPU_LEVEL_COUNT);
     int i = (int)level_max;
-    while (i > CPU_PLAIN && !(levels[i].supported && levels[i].supported()))
-        i--;
+    kernels->refused = NULL;
+    for (; i > CPU_PLAIN; i--) {
+        if (!levels[i].supported || !levels[i].supported())
+            continue;
+        const int refusal = levels[i].permit ? levels[i].permit() : 0;
+        if (refusal == 0)
+            break;
+        kernels->refused = levels[i].name;
+        kernels->refused_errno = refusal;
+    }
     kernels->level = (enum cpu_level)i;
     kernels->name = levels[i].name;
     levels[i].rows(&kernels->rows);

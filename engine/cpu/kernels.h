@@ -1,5 +1,5 @@
 // Dispatch table of the CPU kernels, filled once at start by the processor's features: plain C (the
-// reference); on x86-64 AVX2, AVX2 with AVX-VNNI, and AVX-512 with VNNI; on 64-bit ARM NEON with int8 dot products, and with int8
+// reference); on x86-64 AVX2, AVX2 with AVX-VNNI, AVX-512 with VNNI, and with AMX tiles; on 64-bit ARM NEON with int8 dot products, and with int8
 // matrix products. All versions of a kernel give the same bytes, so a version is tested by equality:
 // - integer block products are exact; matrix products: product.h;
 // - a float reduction over a row keeps 16 partial sums, item i into sum i mod 16 by fused multiply-add or add
@@ -25,10 +25,14 @@ enum cpu_level {
     CPU_AVX2,
     CPU_AVXVNNI,
     CPU_AVX512,
+    CPU_AMX,
     CPU_LEVEL_COUNT,
     CPU_NEON = CPU_AVX2,
     CPU_I8MM = CPU_AVXVNNI
 };
+
+// The limit where no level is named. AMX is used only by name: whole models are not faster with it (ops/bench).
+#define CPU_AUTO CPU_AVX512
 
 enum { ACTIVATION_COUNT = 6 }; // values of enum activation_kind, without ACTIVATION_XIELU
 
@@ -122,8 +126,12 @@ struct row_kernels {
 };
 
 struct cpu_kernels {
-    const char *name; // "cpu/plain", "cpu/avx2", "cpu/avx512", "cpu/neon", "cpu/i8mm"
+    const char *name; // "cpu/plain", "cpu/avx2", "cpu/avx512", "cpu/amx", "cpu/neon", "cpu/i8mm"
     enum cpu_level level;
+    // A better level, at most level_max, that the processor has and the operating system refused, such as
+    // "cpu/amx"; NULL: none. refused_errno says why.
+    const char *refused;
+    int refused_errno;
     struct row_kernels rows;
     struct attention_kernels attention;
     struct product_kernels products;

@@ -38,6 +38,8 @@ static enum peak_instructions instructions_of(const struct cpu_kernels *kernels)
         return PEAK_AVXVNNI;
     if (strcmp(kernels->name, "cpu/avx512") == 0)
         return kernels->products.bfloats_apart ? PEAK_AVX512 : PEAK_AVX512_BF16;
+    if (strcmp(kernels->name, "cpu/amx") == 0)
+        return PEAK_AMX;
     return PEAK_NONE;
 }
 

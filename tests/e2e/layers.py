@@ -67,7 +67,7 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "dlfcn.h": (r"consumer/queue/http_post\.c", 1),
     "sanitizer/asan_interface.h": (r"schemas/base/arena\.c", 1),
 }
-SYSTEM = set("""arpa/inet assert ctype dirent errno fcntl float inttypes immintrin arm_neon asm/hwcap sys/auxv libgen limits malloc math netdb poll pthread sched signal stdalign
+SYSTEM = set("""arpa/inet assert ctype dirent errno fcntl float inttypes immintrin arm_neon asm/hwcap sys/auxv sys/syscall libgen limits malloc math netdb poll pthread sched signal stdalign
     stdarg stdatomic stdbool stddef stdint stdio stdlib string strings sys/eventfd sys/file sys/inotify sys/ioctl sys/mman
     sys/random sys/resource sys/signalfd sys/socket sys/stat sys/statvfs sys/sysmacros sys/sysinfo sys/time sys/types sys/uio sys/utsname sys/wait time
     unistd cpuid x86intrin endian locale""".split())

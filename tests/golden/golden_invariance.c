@@ -90,6 +90,7 @@ static const struct batch_way ways[] = {
     {"AVX-512", 1, LENGTH_MAX, 1, CPU_AVX512},
     {"AVX-512, token by token", 1, 1, 2, CPU_AVX512},
     {"AVX-512, among others", 5, 13, 2, CPU_AVX512},
+    {"AMX, among others", 5, 13, 2, CPU_AMX},
     {"with drafts, plain C", 1, 1, 1, CPU_PLAIN, 5, .is_slow = true},
     {"with drafts, among others", 4, 3, 2, CPU_AVX2, 20},
     {"with drafts, AVX-512", 2, 1, 2, CPU_AVX512, 8},

@@ -438,6 +438,41 @@ TEST(row_does_not_depend_on_the_other_rows_or_the_threads)
     free(x);
 }
 
+// Kernels that multiply tiles of 16 rows get pieces that begin and end within tiles.
+TEST(piece_of_rows_has_the_bytes_of_the_whole_product)
+{
+    enum { OUTPUTS = 40, INPUTS = 768 };
+    static const int32_t begins[] = {0, 4, 12, 16, 52, 100}, ends[] = {ROWS_MAX, 199, 180, 176, 133};
+    enum { N_BEGINS = sizeof begins / sizeof *begins, N_ENDS = sizeof ends / sizeof *ends };
+    static float whole[ROWS_MAX][OUTPUTS], y[ROWS_MAX][OUTPUTS];
+    uint64_t seed = 16;
+    float *x = x_create(INPUTS, X_RANDOM, &seed);
+    for (const enum tensor_type *type = product_types; *type != TENSOR_TYPE_COUNT; type++) {
+        struct tensor tensor = product_tensor(*type, OUTPUTS, INPUTS, FILL_RANDOM, &seed);
+        struct packed *packed = pack(&tensor);
+        for (int l = 1; l < PRODUCT_LEVELS; l++) {
+            if (!levels[l].present || !levels[l].kernels.product[*type])
+                continue;
+            struct prepared prepared = prepare_rows(&levels[l], x, ROWS_MAX, INPUTS, packed_form(packed));
+            struct product_task task = {packed, NULL, whole[0], OUTPUTS};
+            product_run(&levels[l].kernels, pool, &task, 1, &prepared);
+            for (int i = 0; i < N_BEGINS * N_ENDS; i++) {
+                const int32_t begin = begins[i % N_BEGINS], end = ends[i / N_BEGINS];
+                memset(y, 0, sizeof y);
+                levels[l].kernels.product[*type](packed, 0, packed->n_panels, &prepared, begin, end, y[0],
+                                                 OUTPUTS, NULL);
+                assert_memory_equal(y[begin], whole[begin], (size_t)(end - begin) * sizeof *y);
+                for (int32_t r = 0; r < ROWS_MAX; r++)
+                    assert_true((r >= begin && r < end) || y[r][0] == 0.0f);
+            }
+            prepared_finish(&prepared);
+        }
+        packed_destroy(packed);
+        free((void *)tensor.data);
+    }
+    free(x);
+}
+
 TEST(group_of_products_is_each_product_by_itself)
 {
     enum { INPUTS = 256, ROWS = 5 };

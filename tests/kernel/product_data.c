@@ -1,5 +1,7 @@
 #include "tests/kernel/product_data.h"
 
+#include "engine/cpu/product/amx.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -39,6 +41,7 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     levels[3].name = "fourth level";
     levels[4].name = "fifth level";
     levels[5].name = "sixth level";
+    levels[6].name = "seventh level";
     levels[1].present = getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
     if (levels[1].present)
         product_kernels_neon(&levels[1].kernels);
@@ -51,6 +54,7 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
     levels[3].name = "avx512, other kernels";
     levels[4].name = "avx512, other tiles";
     levels[5].name = "avxvnni";
+    levels[6].name = "amx";
 #endif
 #ifdef __x86_64__
     levels[1].present = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -76,10 +80,14 @@ void product_levels_fill(struct product_level levels[PRODUCT_LEVELS])
         product_kernels_avxvnni(&levels[5].kernels);
     else if (levels[5].present)
         product_kernels_avxvnni_as_avx512(&levels[5].kernels);
+    levels[6].present = amx_is_present() && amx_request_permission() == 0;
+    if (levels[6].present)
+        product_kernels_amx(&levels[6].kernels);
     levels[1].instructions = PEAK_AVX2;
     for (int l = 2; l <= 4; l++)
         levels[l].instructions = levels[l].kernels.bfloats_apart ? PEAK_AVX512 : PEAK_AVX512_BF16;
     levels[5].instructions = has_avxvnni ? PEAK_AVXVNNI : PEAK_AVXVNNI_AS_AVX512;
+    levels[6].instructions = PEAK_AMX;
     for (int l = 3; l < PRODUCT_LEVELS; l++)
         for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
             for (int before = 1; before < l; before++)

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-enum { PRODUCT_LEVELS = 6 };
+enum { PRODUCT_LEVELS = 7 };
 
 struct product_level {
     const char *name;
@@ -18,8 +18,8 @@ struct product_level {
 };
 
 // levels[0] is plain C; levels 3 and 4 are AVX-512 with the kernels that this processor does not use: without
-// VBMI, and with or without bfloat16 instructions; and with the tiles of another kind (enum product_tiles). The last
-// one is AVX-VNNI, on a processor without it in AVX-512's encoding.
+// VBMI, and with or without bfloat16 instructions; and with the tiles of another kind (enum product_tiles). Level 5
+// is AVX-VNNI, on a processor without it in AVX-512's encoding; level 6 is AMX, if the kernel permits it.
 // On ARM: plain C, NEON, with int8 matrix products, none.
 void product_levels_fill(struct product_level levels[PRODUCT_LEVELS]);
 

@@ -57,6 +57,28 @@ __attribute__((target("avx512f"))) static __m512i bfloat_ones(void)
     return _mm512_set1_epi16(0x3F80);
 }
 
+// Tile products of the greatest depth, of zeros. A task's multiply-adds equal LOOPS * CHAINS operations with
+// AMX_MACS.
+enum { AMX_MACS = 256, TILE_LOOPS = LOOPS * CHAINS / (4 * 16 * 16 * 64 / AMX_MACS) };
+
+static void spin_int8_amx(void *context, int index, int thread)
+{
+    struct {
+        uint8_t palette, start_row, reserved[14];
+        uint16_t row_bytes[16];
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int t = 0; t < 8; t++) {
+        config.row_bytes[t] = 64;
+        config.rows[t] = 16;
+    }
+    __asm__ volatile("ldtilecfg %0" : : "m"(config) : "memory");
+    for (int n = 0; n < TILE_LOOPS; n++)
+        __asm__ volatile("tdpbssd %tmm6, %tmm4, %tmm0\n\ttdpbssd %tmm7, %tmm4, %tmm1\n\t"
+                         "tdpbssd %tmm6, %tmm5, %tmm2\n\ttdpbssd %tmm7, %tmm5, %tmm3");
+    __asm__ volatile("tilerelease" : : : "memory");
+}
+
 #define BFLOAT_SUMS(sum, a, b) (__m512i) BFLOAT_ADD((__m512)(sum), a, b)
 SPIN(spin_bfloat_avx512, "avx512f,avx512bf16", __m512i, _mm512_setzero_si512(), bfloat_ones(), BFLOAT_SUMS)
 #endif
@@ -107,6 +129,7 @@ static const struct {
     [PEAK_AVXVNNI_AS_AVX512] = {spin_int8_as_avx512, NULL, spin_single_avx2, 32, 0, 8},
     [PEAK_AVX512] = {spin_int8_avx512, NULL, spin_single_avx512, 64, 0, 16},
     [PEAK_AVX512_BF16] = {spin_int8_avx512, spin_bfloat_avx512, spin_single_avx512, 64, 32, 16},
+    [PEAK_AMX] = {spin_int8_amx, NULL, spin_single_avx512, AMX_MACS, 0, 16},
 };
 
 static void measure_products(struct pool *pool, enum peak_instructions instructions,

@@ -11,6 +11,7 @@ enum peak_instructions {
     PEAK_AVXVNNI_AS_AVX512, // vpdpbusd at 256 bits, in AVX-512's encoding
     PEAK_AVX512,
     PEAK_AVX512_BF16,
+    PEAK_AMX, // int8 in tiles; bfloat16 and float32 as PEAK_AVX512
 };
 
 // All threads of the pool together; 0: not measured.

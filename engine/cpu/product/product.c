@@ -15,6 +15,8 @@ static int32_t blocks_of(int32_t n_inputs)
 enum { PART_ROWS = 128, PART_PANELS = 6, PART_COLUMNS = PART_PANELS * PANEL_OUTPUTS };
 enum { PART_SUMS = PREPARED_PARTS_MAX * PART_ROWS * PART_COLUMNS };
 
+enum { TILE_GROUPS = TILE_ROWS / PREPARED_ROWS };
+
 enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32_t n_inputs_max, int n_parts,
                             int n_threads, struct error *error)
 {
@@ -22,13 +24,13 @@ enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32
     assert(n_parts >= 1 && n_parts <= PREPARED_PARTS_MAX);
     memset(prepared, 0, sizeof *prepared);
     const uint64_t items = PRODUCT_BLOCK * PREPARED_ROWS;
-    const uint64_t block_bytes =
-        (uint64_t)n_parts * sizeof(struct prepared_block) + items * sizeof(float) + items * sizeof(uint32_t);
+    const uint64_t block_bytes = (uint64_t)n_parts * TILE_GROUPS * sizeof(struct prepared_block) +
+                                 (uint64_t)n_parts * sizeof(struct prepared_tile) +
+                                 TILE_GROUPS * items * (sizeof(float) + sizeof(uint32_t));
     float *sums = n_parts > 1 ? malloc((size_t)n_threads * PART_SUMS * sizeof *sums) : NULL;
-    uint64_t n_groups = ((uint64_t)n_rows_max + PREPARED_ROWS - 1) / PREPARED_ROWS;
-    uint64_t n_blocks, bytes;
+    uint64_t n_tiles = ((uint64_t)n_rows_max + TILE_ROWS - 1) / TILE_ROWS, n_blocks, bytes;
     void *memory = NULL;
-    if (__builtin_mul_overflow(n_groups, (uint64_t)blocks_of(n_inputs_max), &n_blocks) ||
+    if (__builtin_mul_overflow(n_tiles, (uint64_t)blocks_of(n_inputs_max), &n_blocks) ||
         __builtin_mul_overflow(n_blocks, block_bytes, &bytes) || bytes > SIZE_MAX || (n_parts > 1 && !sums) ||
         posix_memalign(&memory, 64, bytes) != 0) {
         free(sums);
@@ -41,8 +43,10 @@ enum status prepared_create(struct prepared *prepared, int32_t n_rows_max, int32
     prepared->n_rows_max = n_rows_max;
     prepared->n_inputs_max = n_inputs_max;
     prepared->blocks = memory;
-    prepared->floats = (float *)(void *)(prepared->blocks + (uint64_t)n_parts * n_blocks);
-    prepared->bfloats = (uint32_t *)(void *)(prepared->floats + n_blocks * items);
+    prepared->tiles =
+        (struct prepared_tile *)(void *)(prepared->blocks + (uint64_t)n_parts * TILE_GROUPS * n_blocks);
+    prepared->floats = (float *)(void *)(prepared->tiles + (uint64_t)n_parts * n_blocks);
+    prepared->bfloats = (uint32_t *)(void *)(prepared->floats + TILE_GROUPS * n_blocks * items);
     return STATUS_OK;
 }
 
@@ -99,6 +103,24 @@ static void quantize_parts(const struct product_kernels *kernels, const float *x
     }
 }
 
+// Copies a group of rows, of which the first n_rows exist, to its tile.
+static void fill_tile_rows(const struct prepared *prepared, int32_t group, int n_rows)
+{
+    const struct prepared_block *block = prepared->blocks + (int64_t)group * prepared->n_blocks;
+    struct prepared_tile *tile = prepared->tiles + (int64_t)(group / TILE_GROUPS) * prepared->n_blocks;
+    const int first = group % TILE_GROUPS * PREPARED_ROWS;
+    for (int32_t b = 0; b < prepared->n_blocks; b++, block++, tile++)
+        for (int r = 0; r < PREPARED_ROWS; r++) {
+            const bool exists = r < n_rows;
+            if (exists)
+                memcpy(tile->quants[first + r], block->quants[r], PRODUCT_BLOCK);
+            else
+                memset(tile->quants[first + r], 0, PRODUCT_BLOCK);
+            tile->scales[first + r] = exists ? block->scales[r] : 0;
+            tile->minus_sums[first + r] = exists ? (float)block->minus_sums[r] : 0;
+        }
+}
+
 static void quantize_rows(const struct preparing *preparing, int32_t begin, int32_t end)
 {
     const struct prepared *prepared = preparing->prepared;
@@ -111,7 +133,13 @@ static void quantize_rows(const struct preparing *preparing, int32_t begin, int3
             preparing->kernels->quantize(x, preparing->stride, n, prepared->n_inputs, blocks);
         else
             quantize_parts(preparing->kernels, x, preparing->stride, n, prepared->n_inputs, blocks);
+        if (prepared->has_tiles)
+            fill_tile_rows(prepared, r / n_rows, n * prepared->n_parts);
     }
+    // The rows of the last tile that no group has.
+    const int32_t n_groups = (prepared->n_rows + n_rows - 1) / n_rows;
+    for (int32_t g = n_groups; end == prepared->n_rows && prepared->has_tiles && g % TILE_GROUPS; g++)
+        fill_tile_rows(prepared, g, 0);
 }
 
 static void prepare_rows(void *context, int index, int thread)
@@ -147,6 +175,7 @@ void prepared_set(struct prepared *prepared, const struct product_kernels *kerne
     prepared->n_inputs = n_inputs;
     prepared->n_blocks = blocks_of(n_inputs);
     prepared->forms = forms;
+    prepared->has_tiles = kernels->tile_rows_least && n_rows * prepared->n_parts >= kernels->tile_rows_least;
     // Four rows take a few microseconds. A task has enough rows to amortize the cost of starting it on
     // another thread.
     enum { ITEMS_A_TASK = 16384 };
@@ -190,10 +219,11 @@ static void sum_parts(const struct product_kernels *kernels, const struct produc
     int32_t end = panel_end * PANEL_OUTPUTS;
     end = end < weight->shape.n_outputs ? end : weight->shape.n_outputs;
     struct prepared parts = *x;
-    parts.n_rows = n_parts * n_rows;
-    parts.blocks += (int64_t)(n_parts * row_begin / PREPARED_ROWS) * x->n_blocks;
-    kernels->product[weight->shape.type](weight, panel_begin, panel_end, &parts, 0, parts.n_rows,
-                                         sums - first, PART_COLUMNS, NULL);
+    parts.n_rows = n_parts * x->n_rows;
+    kernels->product[weight->shape.type](weight, panel_begin, panel_end, &parts, n_parts * row_begin,
+                                         n_parts * row_end,
+                                         sums - first - (int64_t)n_parts * row_begin * PART_COLUMNS,
+                                         PART_COLUMNS, NULL);
     for (int32_t r = 0; r < n_rows; r++) {
         float *y = task->y + (row_begin + r) * task->y_stride;
         const float *of_first = sums + (int64_t)n_parts * r * PART_COLUMNS,
@@ -293,7 +323,7 @@ void product_run(const struct product_kernels *kernels, struct pool *pool, const
     while (n_pieces * cut.row_pieces < wanted && x->n_rows / (cut.row_pieces * 2) >= 32)
         cut.row_pieces *= 2;
     cut.rows_a_piece = (x->n_rows + cut.row_pieces - 1) / cut.row_pieces;
-    cut.rows_a_piece = (cut.rows_a_piece + PREPARED_ROWS - 1) / PREPARED_ROWS * PREPARED_ROWS;
+    cut.rows_a_piece = (cut.rows_a_piece + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS;
     for (int t = 0; t < n; t++)
         cut.first_piece[t + 1] =
             cut.first_piece[t] + cut.row_pieces * ((tasks[t].weight->n_panels + cut.panels_a_piece[t] - 1) /

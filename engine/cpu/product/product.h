@@ -72,6 +72,14 @@ struct prepared_block {
     int32_t half_starts[2][PREPARED_ROWS];     // 128 * minus_half_sums, in the same format
 };
 
+// A block of 32 inputs of 16 rows, for kernels that multiply tiles. Rows that do not exist are zeros.
+enum { TILE_ROWS = 16 };
+struct prepared_tile {
+    int8_t quants[TILE_ROWS][PRODUCT_BLOCK];
+    float scales[TILE_ROWS];
+    float minus_sums[TILE_ROWS];
+};
+
 // x converted for GEMMs (the activation operand). Memory is reserved once, for n_rows_max x n_inputs_max.
 // Only memory of the forms in use is touched.
 struct prepared {
@@ -83,6 +91,8 @@ struct prepared {
     float *floats;                 // [groups, n_blocks * 32, 4]
     uint32_t *bfloats; // [groups, n_blocks * 16, 4]: pairs, the first in the upper half; or, for kernels with
                        // bfloats_apart, [groups, n_blocks * 32, 4]: each as a float
+    struct prepared_tile *tiles; // [tiles of rows, n_blocks]: the rows of `blocks` again; set if has_tiles
+    bool has_tiles;
     int32_t n_rows_max, n_inputs_max;
     void *memory;
     float *sums; // [n_threads, PART_SUMS] sums of the parts' rows; NULL: one part
@@ -94,6 +104,7 @@ struct product_kernels {
                      struct prepared_block *blocks);
     // Rounds one row and stores it as row `lane` of its group.
     void (*round_bfloats)(const float *x, int32_t n, int lane, uint32_t *bfloats);
+    int32_t tile_rows_least; // from this number of rows on products read x's tiles; 0: never
     bool bfloats_apart; // the format of bfloats (struct prepared) that round_bfloats and the BF16 product use
     // Kernels by type. Each computes outputs [panel_begin, panel_end) x 16 for rows [row_begin, row_end);
     // row_begin is a multiple of PREPARED_ROWS. NULL: no kernel exists.
@@ -104,12 +115,13 @@ struct product_kernels {
 
 // Each function fills in the kernels of one level. The processor must have these features: for avx2 avx2,
 // fma, f16c; for avxvnni also avxvnni; for avx512 avx512f, bw, dq, vl, vnni (bfloat16 instructions are
-// detected); for neon asimddp; for i8mm asimddp, i8mm. Plain C exists everywhere, the others on their
+// detected); for amx these, amx_tile and amx_int8, permitted by the kernel; for neon asimddp; for i8mm asimddp, i8mm. Plain C exists everywhere, the others on their
 // architecture.
 void product_kernels_plain(struct product_kernels *kernels);
 void product_kernels_avx2(struct product_kernels *kernels);
 void product_kernels_avxvnni(struct product_kernels *kernels);
 void product_kernels_avx512(struct product_kernels *kernels);
+void product_kernels_amx(struct product_kernels *kernels);
 void product_kernels_neon(struct product_kernels *kernels);
 void product_kernels_i8mm(struct product_kernels *kernels);
 

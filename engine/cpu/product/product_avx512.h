@@ -348,14 +348,15 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     }
 }
 
-// Unpacks the blocks of one panel (product_avx512_unpacked.h).
-ALWAYS_INLINE void unpack_blocks(const enum tensor_type type, const struct packed *weight, int32_t panel,
-                                 int32_t first, int32_t n, uint8_t *quants, struct unpacked_scales *scales)
+// Unpacks the blocks of one panel (product_avx512_unpacked.h). Unpacked quants exceed their values by `offset`.
+ALWAYS_INLINE void unpack_blocks(const enum tensor_type type, const int offset, const struct packed *weight,
+                                 int32_t panel, int32_t first, int32_t n, uint8_t *quants,
+                                 struct unpacked_scales *scales)
 {
     const struct packed_format format = packed_format(type);
     const bool minimum = format.kind == PACKED_MINIMUM || format.kind == PACKED_HALVES_MINIMUM;
     const bool halves = format.kind == PACKED_HALVES || format.kind == PACKED_HALVES_MINIMUM;
-    const __m512i raise = _mm512_set1_epi8((char)(unpacked_offset(format.kind) - offset_of(type)));
+    const __m512i raise = _mm512_set1_epi8((char)(offset - offset_of(type)));
     const uint8_t *planes = packed_quants(weight, panel) + (int64_t)first * format.block_quant_bytes;
     const uint8_t *group =
         packed_scales(weight, panel) + (int64_t)(first / format.group_blocks) * format.group_scale_bytes;
@@ -422,7 +423,8 @@ enum { ROWS_UNPACKED = 13 };
     void unpack_avx512_##name(const struct packed *weight, int32_t panel, int32_t first, int32_t n,          \
                               uint8_t *quants, struct unpacked_scales *scales)                               \
     {                                                                                                        \
-        unpack_blocks(type, weight, panel, first, n, quants, scales);                                        \
+        unpack_blocks(type, unpacked_offset(packed_format(type).kind), weight, panel, first, n, quants,      \
+                      scales);                                                                               \
     }
 // Types with one scale per block have registers for 12 rows. Types with halves need some registers for the
 // results of the first half.

@@ -39,7 +39,7 @@ ALWAYS_INLINE struct scales unpacked_scales_load(const enum packed_kind kind,
 }
 
 // One function per type, in the file of the type's kernel.
-#define UNPACKED_TYPES(X)                                                                                    \
+#define UNPACKED_TYPES_WHOLE(X)                                                                              \
     X(q8_0, TENSOR_Q8_0)                                                                                     \
     X(q4_0, TENSOR_Q4_0)                                                                                     \
     X(q4_1, TENSOR_Q4_1)                                                                                     \
@@ -47,13 +47,12 @@ ALWAYS_INLINE struct scales unpacked_scales_load(const enum packed_kind kind,
     X(q5_1, TENSOR_Q5_1)                                                                                     \
     X(u4_32, TENSOR_U4_32)                                                                                   \
     X(u4_64, TENSOR_U4_64)                                                                                   \
-    X(q2_k, TENSOR_Q2_K)                                                                                     \
-    X(q3_k, TENSOR_Q3_K)                                                                                     \
     X(q4_k, TENSOR_Q4_K)                                                                                     \
     X(q5_k, TENSOR_Q5_K)                                                                                     \
-    X(q6_k, TENSOR_Q6_K)                                                                                     \
-    X(iq4_nl, TENSOR_IQ4_NL)                                                                                 \
-    X(iq4_xs, TENSOR_IQ4_XS) X(mxfp4, TENSOR_MXFP4) X(nvfp4, TENSOR_NVFP4) X(tq2_0, TENSOR_TQ2_0)
+    X(iq4_nl, TENSOR_IQ4_NL) X(iq4_xs, TENSOR_IQ4_XS) X(mxfp4, TENSOR_MXFP4) X(tq2_0, TENSOR_TQ2_0)
+#define UNPACKED_TYPES_HALVES(X)                                                                             \
+    X(q2_k, TENSOR_Q2_K) X(q3_k, TENSOR_Q3_K) X(q6_k, TENSOR_Q6_K) X(nvfp4, TENSOR_NVFP4)
+#define UNPACKED_TYPES(X)          UNPACKED_TYPES_WHOLE(X) UNPACKED_TYPES_HALVES(X)
 #define UNPACK_DECLARE(name, type) extern unpack_function unpack_avx512_##name;
 UNPACKED_TYPES(UNPACK_DECLARE)
 
