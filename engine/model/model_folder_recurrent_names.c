@@ -1,22 +1,5 @@
 // Tensors of families with recurrent layers: rules of model_folder_names.c.
-#include "engine/model/model_folder_parts.h"
-
-#define SELF_ATTENTION(q_form, k_form)                                                                       \
-    {"model.layers.*.self_attn.q_proj", "attn_q", q_form},                                                   \
-        {"model.layers.*.self_attn.k_proj", "attn_k", k_form},                                               \
-        {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                           \
-    {                                                                                                        \
-        "model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS                                         \
-    }
-#define PRE_NORMS                                                                                            \
-    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                             \
-    {                                                                                                        \
-        "model.layers.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS                                    \
-    }
-#define END                                                                                                  \
-    {                                                                                                        \
-        0                                                                                                    \
-    }
+#include "engine/model/model_folder_rules.h"
 
 #define LFM2_LAYER                                                                                           \
     {"model.layers.*.operator_norm", "attn_norm", FORM_AS_IS},                                               \
