@@ -78,7 +78,8 @@ static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
     int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
-    shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", folder_count_layers(config));
+    shape->n_layers =
+        read_integer(config, "num_hidden_layers n_layer n_layers num_layers", folder_count_layers(config));
     bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
     shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads", 0) : 1;
     shape->n_kv_heads = is_model_type(config, "falcon")
@@ -121,6 +122,18 @@ static void read_sizes(struct config *config)
     shape->tied = read_truth(config, "tie_word_embeddings", otherwise) || config->out->encoder;
 }
 
+// Layers before the first one with experts.
+static int64_t count_dense_layers(struct config *config)
+{
+    const struct value *types = find_setting(config, "mlp_layer_types");
+    int64_t n = 0;
+    if (!types || types->kind != VALUE_ARRAY)
+        return read_integer(config, "first_k_dense_replace moe_layer_start_index num_dense_layers", 0);
+    while (n < (int64_t)types->array.n_items && is_text(&types->array.items[n], "dense"))
+        n++;
+    return n;
+}
+
 // Writes routing keys, for model_types whose config.json has them or whose defaults are known.
 static void put_routing(struct config *config)
 {
@@ -136,8 +149,7 @@ static void put_routing(struct config *config)
     else if (!fits)
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "topk_method", method);
     put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
-    put_integer(config, "leading_dense_block_count",
-                read_integer(config, "first_k_dense_replace moe_layer_start_index num_dense_layers", 0));
+    put_integer(config, "leading_dense_block_count", count_dense_layers(config));
     gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
                      read_truth(config, "norm_topk_prob", false));
     if (!grouped || !find_setting(config, "n_group"))
@@ -186,7 +198,7 @@ static void read_numbers(struct config *config)
         {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
         {"logits_scaling logit_scale lm_head_multiplier", "logit_scale"},
-        {"routed_scaling_factor route_scale", "expert_weights_scale"},
+        {"routed_scaling_factor route_scale router_scaling_factor", "expert_weights_scale"},
     };
     static const struct {
         const char *from, *to;
@@ -269,11 +281,11 @@ static void check_sparse_layers(struct config *config)
 {
     const struct value *types = find_setting(config, "mlp_layer_types"),
                        *end = find_setting(config, "moe_layer_end_index");
-    int64_t n_layers = config->out->shape.n_layers,
-            n_dense = read_integer(config, "first_k_dense_replace", 0);
-    bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers);
-    for (int64_t i = 0; types && fits && i < n_layers; i++)
-        fits = is_text(&types->array.items[i], i < n_dense ? "dense" : "sparse");
+    int64_t n_layers = config->out->shape.n_layers, n_dense = count_dense_layers(config);
+    bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers &&
+                           (n_dense == 0 || find_setting(config, "scoring_func")));
+    for (int64_t i = n_dense; types && fits && i < n_layers; i++)
+        fits = is_text(&types->array.items[i], "sparse");
     if (!fits)
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_layer_types", types);
     if (end && (end->kind != VALUE_INTEGER || (end->integer != -1 && end->integer != n_layers - 1)))
@@ -435,6 +447,17 @@ static void put_last_windowed(struct config *config)
                       (size_t)n_layers);
 }
 
+// All layers but every n-th, from `full` on, are windowed.
+static void put_windowed(struct config *config, int64_t n, int64_t full)
+{
+    bool windowed[MODEL_LAYERS_MAX];
+    char name[128];
+    for (int64_t i = 0; i < config->out->shape.n_layers; i++)
+        windowed[i] = i % n != full;
+    gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name), windowed,
+                      (size_t)config->out->shape.n_layers);
+}
+
 static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
@@ -448,11 +471,16 @@ static void read_windows(struct config *config)
         put_integer(config, "attention.sliding_window", 0);
     if (!used || is_none || window == 0 || config->status != STATUS_OK)
         return;
+    const struct value *types = find_setting(config, "layer_types");
+    if (!types && is_model_type(config, "mellum")) // no layer has a window
+        window = 0;
     put_integer(config, "attention.sliding_window", window);
-    if (layers_vary(config))
+    if (layers_vary(config) || window == 0)
         return; // folder_put_layers wrote the pattern
-    if (find_setting(config, "layer_types"))
-        put_layer_types(config, find_setting(config, "layer_types"));
+    if (types)
+        put_layer_types(config, types);
+    else if (is_model_type(config, "cwm"))
+        put_windowed(config, 4, 0);
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
     else if (find_setting(config, patterns))

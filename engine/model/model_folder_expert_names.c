@@ -59,14 +59,15 @@ const struct folder_rule folder_deepseek_layers[] = {
     EXPERTS,
     SHARED_EXPERTS,
     END};
-const struct folder_rule folder_granite_moe_layers[] = {
-    PRE_NORMS,
-    SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),
-    {"model.layers.*.block_sparse_moe.router.layer", "ffn_gate_inp", FORM_AS_IS},
-    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_gate_exps.weight", FORM_FIRST_HALF},
-    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_up_exps.weight", FORM_SECOND_HALF},
-    {"model.layers.*.block_sparse_moe.output_linear", "ffn_down_exps", FORM_AS_IS},
-    END};
+#define GRANITE_MOE_LAYER                                                                                    \
+    PRE_NORMS, SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),                                                     \
+        {"model.layers.*.block_sparse_moe.router.layer", "ffn_gate_inp", FORM_AS_IS},                        \
+        {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_gate_exps.weight", FORM_FIRST_HALF},   \
+        {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_up_exps.weight", FORM_SECOND_HALF},    \
+    {                                                                                                        \
+        "model.layers.*.block_sparse_moe.output_linear", "ffn_down_exps", FORM_AS_IS                         \
+    }
+const struct folder_rule folder_granite_moe_layers[] = {GRANITE_MOE_LAYER, END};
 #define SPARSE_BLOCK                                                                                         \
     {"model.layers.*.block_sparse_moe.gate", "ffn_gate_inp", FORM_AS_IS},                                    \
         {"model.layers.*.block_sparse_moe.experts.{}.w1", "ffn_gate_exps", FORM_STACKED},                    \
@@ -92,25 +93,19 @@ const struct folder_rule folder_qwen3_vl_moe_layers[] = {
     {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_COLUMNS},
     {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},
     END};
-const struct folder_rule folder_hunyuan_moe_layers[] = {
-    HUNYUAN_ATTENTION,
-    {"model.layers.*.mlp.gate.wg", "ffn_gate_inp", FORM_AS_IS},
-    {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
-    {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
-    {"model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
-    {"model.layers.*.mlp.shared_mlp.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_mlp.up_proj", "ffn_up_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_mlp.down_proj", "ffn_down_shexp", FORM_AS_IS},
-    END};
+const struct folder_rule folder_hunyuan_moe_layers[] = {HUNYUAN_ATTENTION,
+                                                        {"model.layers.*.mlp.gate.wg", "ffn_gate_inp",
+                                                         FORM_AS_IS},
+                                                        EACH_EXPERT,
+                                                        SHARED_MLP,
+                                                        END};
 const struct folder_rule folder_ernie_moe_layers[] = {
     PRE_NORMS,
     SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
     GATED_MLP,
     EXPERTS,
     {"=model.layers.*.mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    SHARED_EXPERT_OF("shared_experts"),
     END};
 const struct folder_rule folder_afmoe_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
@@ -123,12 +118,8 @@ const struct folder_rule folder_afmoe_layers[] = {
     GATED_MLP,
     {"model.layers.*.mlp.router.gate", "ffn_gate_inp", FORM_AS_IS},
     {"=model.layers.*.mlp.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
-    {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
-    {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
-    {"model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
-    {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    EACH_EXPERT,
+    SHARED_EXPERT_OF("shared_experts"),
     END};
 const struct folder_rule folder_llama4_layers[] = {
     PRE_NORMS,
@@ -143,4 +134,51 @@ const struct folder_rule folder_llama4_layers[] = {
     {"model.layers.*.feed_forward.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
     {"model.layers.*.feed_forward.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
     {"model.layers.*.feed_forward.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+const struct folder_rule folder_granite_shared_layers[] = {
+    GRANITE_MOE_LAYER,
+    {"model.layers.*.shared_mlp.input_linear", "ffn_gate_shexp", FORM_FIRST_ROWS},
+    {"model.layers.*.shared_mlp.input_linear", "ffn_up_shexp", FORM_SECOND_ROWS},
+    {"model.layers.*.shared_mlp.output_linear", "ffn_down_shexp", FORM_AS_IS},
+    END};
+const struct folder_rule folder_exaone_moe_layers[] = {PRE_NORMS,
+                                                       SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                       HEAD_NORMS(FORM_AS_IS),
+                                                       GATED_MLP,
+                                                       EXPERTS,
+                                                       {"=model.layers.*.mlp.e_score_correction_bias",
+                                                        "exp_probs_b.bias", FORM_AS_IS},
+                                                       SHARED_EXPERTS,
+                                                       END};
+const struct folder_rule folder_hy_v3_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    {"model.layers.*.mlp.router.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.mlp.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
+    EACH_EXPERT,
+    SHARED_MLP,
+    END};
+const struct folder_rule folder_flex_olmo_layers[] = {
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    EXPERTS,
+    END};
+const struct folder_rule folder_bailing_globals[] = {{"model.word_embeddings", "token_embd", FORM_AS_IS},
+                                                     {"model.norm", "output_norm", FORM_AS_IS},
+                                                     {"lm_head", "output", FORM_AS_IS},
+                                                     END};
+const struct folder_rule folder_bailing_layers[] = {
+    PRE_NORMS,
+    {"model.layers.*.attention.query_key_value", "attn_qkv", FORM_AS_IS},
+    {"model.layers.*.attention.query_layernorm", "attn_q_norm", FORM_AS_IS},
+    {"model.layers.*.attention.key_layernorm", "attn_k_norm", FORM_AS_IS},
+    {"model.layers.*.attention.dense", "attn_output", FORM_AS_IS},
+    GATED_MLP,
+    EXPERTS,
+    {"=model.layers.*.mlp.gate.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
+    SHARED_EXPERTS,
     END};

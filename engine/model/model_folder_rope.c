@@ -199,8 +199,7 @@ void folder_read_rope(struct config *config)
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
     else if (find_setting(config, local))
         put_number(config, "rope.freq_base_swa", read_number(config, local, 0.0));
-    if (windowed && layers_vary(config) && find_in(windowed, "rope_type") &&
-        !is_text(find_in(windowed, "rope_type"), "default"))
+    if (windowed && find_in(windowed, "rope_type") && !is_text(find_in(windowed, "rope_type"), "default"))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_parameters", windowed);
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");

@@ -32,27 +32,26 @@
     {                                                                                                        \
         "model.layers.*.self_attn.k_norm", "attn_k_norm", form                                               \
     }
-#define EXPERTS                                                                                              \
-    {"model.layers.*.mlp.gate", "ffn_gate_inp", FORM_AS_IS},                                                 \
-        {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},                          \
+#define EACH_EXPERT                                                                                          \
+    {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},                              \
         {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},                              \
     {                                                                                                        \
         "model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED                             \
     }
+#define EXPERTS {"model.layers.*.mlp.gate", "ffn_gate_inp", FORM_AS_IS}, EACH_EXPERT
+#define SHARED_EXPERT_OF(name)                                                                               \
+    {"model.layers.*.mlp." name ".gate_proj", "ffn_gate_shexp", FORM_AS_IS},                                 \
+        {"model.layers.*.mlp." name ".up_proj", "ffn_up_shexp", FORM_AS_IS},                                 \
+    {                                                                                                        \
+        "model.layers.*.mlp." name ".down_proj", "ffn_down_shexp", FORM_AS_IS                                \
+    }
+#define SHARED_MLP SHARED_EXPERT_OF("shared_mlp")
 #define SHARED_EXPERT                                                                                        \
     {"model.layers.*.mlp.shared_expert_gate", "ffn_gate_inp_shexp", FORM_AS_IS},                             \
-        {"model.layers.*.mlp.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},                        \
-        {"model.layers.*.mlp.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},                            \
-    {                                                                                                        \
-        "model.layers.*.mlp.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS                           \
-    }
+        SHARED_EXPERT_OF("shared_expert")
 #define SHARED_EXPERTS                                                                                       \
     {"=model.layers.*.mlp.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},                    \
-        {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},                       \
-        {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},                           \
-    {                                                                                                        \
-        "model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS                          \
-    }
+        SHARED_EXPERT_OF("shared_experts")
 #define HUNYUAN_ATTENTION                                                                                    \
     PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),                                                       \
         {"model.layers.*.self_attn.query_layernorm", "attn_q_norm", FORM_AS_IS},                             \

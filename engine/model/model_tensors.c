@@ -317,12 +317,14 @@ static void move_falcon_norms(struct model_layer *layer)
 }
 
 // Takes the router's correction bias, which is added to the experts' probabilities for their selection; its
-// tensor has no ".weight".
+// tensor has no ".weight", and in files of Hunyuan 3 no ".bias" either.
 static enum status take_pick_bias(struct tensor_search *search, int32_t index)
 {
     char name[NAME_BYTES];
     enum layer_slot slot = SLOT_ROUTER_PICK_BIAS;
-    layer_name(name, index, slots[slot].name, "bias");
+    layer_name(name, index, slots[slot].name, NULL);
+    if (!gguf_tensor(search->model->gguf, name))
+        layer_name(name, index, slots[slot].name, "bias");
     return take_vector(search, name, false, search->widths[EXPERTS],
                        &search->model->layers[index].tensors[slot]);
 }
