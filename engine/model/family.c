@@ -167,7 +167,7 @@ static const struct family families[] = {
      .ffn_norm_as_post = true,
      .window_pattern = 2,
      .yarn_exact_bounds = true},
-    {.name = "glm4", RMS_SILU(ADJACENT, LLAMA | POST_NORMS)},
+    {.name = "glm4", RMS_SILU(ADJACENT, LLAMA | POST_NORMS), .halves_by_sections = true},
     {.name = "chatglm", RMS_SILU(ADJACENT, LLAMA)}, // GLM-4, GLM-Edge
     {.name = "glm4moe", // GLM-4.5; its layers for multi-token prediction (MTP) are not used
      RMS_SILU(HALVES, LLAMA),

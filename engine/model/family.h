@@ -31,7 +31,8 @@ struct family {
     enum norm_kind norm;
     enum activation_kind activation; // unless the file's hidden_activation names another
     enum rope_style rope_style;
-    bool rope_by_key; // the file's rope.scaling.finetuned says whether queries and keys are rotated
+    bool rope_by_key;        // the file's rope.scaling.finetuned says whether queries and keys are rotated
+    bool halves_by_sections; // files with M-RoPE's sections have ROPE_HALVES (GLM-4.1V)
     enum residual_kind residual;
     uint32_t required, optional; // weights of a layer, by SLOT()
     uint32_t biased;             // weights whose bias is required; other biases are used if present

@@ -34,10 +34,10 @@ struct folder {
     size_t n_sources;
     struct folder_matrix *matrices; // quantized ones
     size_t n_matrices, matrices_capacity;
-    size_t n_activation_scales; // tensors that are not used
-    bool *used;                 // [tensor of the folder] some made tensor uses it
-    int naming;                 // index into language_names
-    bool is_bare;               // names lack "model.", as in a transformer saved without its output matrix
+    size_t n_activation_scales;         // tensors that are not used
+    bool *used;                         // [tensor of the folder] some made tensor uses it
+    const struct folder_naming *naming; // of a language model beside towers
+    bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
     struct tensor dense[2 * MODEL_DENSE_MAX]; // linear layers after the pooling: weights and biases
     int n_dense;
     bool has_output; // an output matrix, or the embedding in its place
@@ -306,11 +306,6 @@ static bool reserve_tensors(struct folder *folder)
     return true;
 }
 
-// Prefixes of the language model's tensors in a vision-language model: older files, newer files.
-static const struct {
-    const char *model, *head;
-} language_names[] = {{"language_model.model.", "language_model."}, {"model.language_model.", ""}};
-
 // Expands `from`: the layer for *, the index for {}, then the suffix.
 static struct text expand_name(const struct folder *folder, const char *from, int64_t layer, size_t index,
                                const char *suffix, char out[512])
@@ -319,8 +314,7 @@ static struct text expand_name(const struct folder *folder, const char *from, in
     from += *from == '=';
     if (folder->config.language_part) {
         bool model = strncmp(from, "model.", 6) == 0;
-        const char *prefix =
-            model ? language_names[folder->naming].model : language_names[folder->naming].head;
+        const char *prefix = model ? folder->naming->model : folder->naming->head;
         size = (size_t)snprintf(out, 512, "%s", prefix);
         from += model ? 6 : 0;
     } else if (folder->is_bare && strncmp(from, "model.", 6) == 0)
@@ -631,8 +625,7 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     folder->sources = calloc(3 * n + 1, sizeof *folder->sources); // blocks for two parts, with their scales
     if (!folder->used || !folder->sources)
         return error_memory(error, STATUS_REFUSE, "a model's folder");
-    struct text embedding = TEXT("model.language_model.embed_tokens.weight");
-    folder->naming = safetensors_find(folder->weights, embedding) != SIZE_MAX;
+    folder->naming = folder_find_naming(folder->weights);
     folder->is_bare = true;
     for (size_t i = 0; i < n; i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;

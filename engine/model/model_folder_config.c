@@ -487,37 +487,6 @@ static void read_windows(struct config *config)
         put_integer(config, "attention.sliding_window_pattern", read_integer(config, patterns, 0));
 }
 
-// Returns the settings of the language model in a vision-language model's config.json.
-static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
-{
-    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"},
-                                           {"mistral3", "mistral"},
-                                           {"llama4", "llama4_text"},
-                                           {"qwen3_vl", "qwen3_vl_text"},
-                                           {"qwen3_vl_moe", "qwen3_vl_moe_text"},
-                                           {"gemma3n", "gemma3n_text"},
-                                           {"gemma4", "gemma4_text"},
-                                           {"gemma4_unified", "gemma4_unified_text"},
-                                           {"qwen3_5", "qwen3_5_text"},
-                                           {"qwen3_5_moe", "qwen3_5_moe_text"}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (!text_equals_string(*type, kinds[i][0]))
-            continue;
-        const struct value *part = find_in(json, "text_config"), *quantized;
-        if (!part || part->kind != VALUE_OBJECT)
-            return error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                             "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
-        quantized = find_in(json, "quantization_config");
-        read_quantization(config, quantized);
-        const struct value *own = find_in(part, "model_type");
-        *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
-        config->json = part;
-        config->outer = json;
-        config->out->language_part = true;
-    }
-    return config->status;
-}
-
 enum status folder_read_config(struct folder_config *out, const struct value *json, struct gguf_writer *keys,
                                struct arena *arena, struct error *error)
 {
@@ -527,7 +496,11 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     if (!type || type->kind != VALUE_STRING)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "\"model_type\" is missing");
     struct text name = type->text;
-    enum status status = take_text_config(&config, json, &name);
+    enum status status = folder_take_language(&config, &name);
+    if (status == STATUS_OK && config.outer && config.outer != config.json) {
+        read_quantization(&config, find_in(config.outer, "quantization_config"));
+        status = config.status;
+    }
     if (status != STATUS_OK)
         return status;
     if (text_equals_string(name, "bert") && is_text(value_get(json, "position_embedding_type"), "alibi"))

@@ -46,8 +46,13 @@
 #define RMS_6(context)   "{\"rms_norm_eps\":1e-6,\"max_position_embeddings\":" #context "}"
 #define RMS_5(context)   "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
 #define LAYER_5(context) "{\"layer_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
+// The language model's settings in LLaVA's folders lack even the sizes.
+#define LLAMA_SIZES "\"hidden_size\":4096,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
+#define LLAMA_DEFAULTS                                                                                       \
+    "{" LLAMA_SIZES "\"intermediate_size\":11008,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":2048}"
 #define MISTRAL_DEFAULTS                                                                                     \
-    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"max_position_embeddings\":131072}"
+    "{" LLAMA_SIZES "\"intermediate_size\":14336,\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,"           \
+    "\"max_position_embeddings\":131072}"
 #define MIXTRAL_DEFAULTS                                                                                     \
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"num_local_experts\":8,"     \
     "\"num_experts_per_tok\":2,\"max_position_embeddings\":131072}"
@@ -295,3 +300,19 @@
     "\"topk_group\":1,\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":1,"    \
     "\"n_routed_experts\":128,\"n_shared_experts\":1,\"num_experts_per_tok\":8,"                             \
     "\"moe_intermediate_size\":2048,\"max_position_embeddings\":4096}"
+#define QWEN2_VL_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"sliding_window\":4096,"     \
+    "\"max_window_layers\":80,\"max_position_embeddings\":32768}"
+#define QWEN2_OMNI_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"rope_theta\":1000000.0,\"sliding_window\":32768,"    \
+    "\"max_window_layers\":28,\"max_position_embeddings\":32768}"
+#define QWEN3_OMNI_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"rope_theta\":1000000.0,\"norm_topk_prob\":true,"     \
+    "\"num_experts\":128,\"num_experts_per_tok\":8,\"moe_intermediate_size\":768,"                           \
+    "\"max_position_embeddings\":32768}"
+#define GLM4V_DEFAULTS "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":2,\"max_position_embeddings\":32768}"
+#define GLM4V_MOE_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"scoring_func\":\"sigmoid\",\"n_group\":1,"       \
+    "\"topk_group\":1,\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,\"first_k_dense_replace\":1,"     \
+    "\"num_key_value_heads\":8,\"n_shared_experts\":1,\"num_experts_per_tok\":8,"                            \
+    "\"moe_intermediate_size\":1408,\"max_position_embeddings\":65536}"

@@ -329,7 +329,7 @@ static const struct folder_rule vaultgemma_layers[] = {
 #define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
 static const struct folder_family families[] = {
-    {"llama", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_6(2048)},
+    {"llama", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, LLAMA_DEFAULTS},
     {"mistral", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true,
      MISTRAL_DEFAULTS},
     {"ministral", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true,
@@ -403,6 +403,8 @@ static const struct folder_family families[] = {
      true, DEEPSEEK2_DEFAULTS},
     {"deepseek_v3", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
      true, DEEPSEEK3_DEFAULTS},
+    {"kimi_k2", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
+     DEEPSEEK3_DEFAULTS},
     {"youtu", "deepseek2", llama_globals, folder_deepseek_layers, true, true, SILU, WINDOWS_NEVER, true,
      YOUTU_DEFAULTS},
     {"sarvam_mla", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
@@ -421,6 +423,18 @@ static const struct folder_family families[] = {
      QWEN3_DEFAULTS},
     {"qwen3_vl_moe_text", "qwen3vlmoe", llama_globals, folder_qwen3_vl_moe_layers, false, true, SILU,
      WINDOWS_NEVER, true, QWEN3_VL_MOE_DEFAULTS},
+    {"qwen2_vl_text", "qwen2vl", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true,
+     QWEN2_VL_DEFAULTS},
+    {"qwen2_5_vl_text", "qwen2vl", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true,
+     QWEN2_VL_DEFAULTS},
+    {"qwen2_5_omni_text", "qwen2vl", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true,
+     QWEN2_OMNI_DEFAULTS},
+    {"qwen3_omni_moe_text", "qwen3moe", llama_globals, folder_qwen3_moe_layers, false, true, SILU,
+     WINDOWS_IF_USED, true, QWEN3_OMNI_DEFAULTS},
+    {"glm4v_text", "glm4", llama_globals, glm4_layers, false, true, SILU, WINDOWS_NEVER, true,
+     GLM4V_DEFAULTS},
+    {"glm4v_moe_text", "glm4moe", llama_globals, folder_glm4_moe_layers, false, true, SILU, WINDOWS_NEVER,
+     true, GLM4V_MOE_DEFAULTS},
     {"phimoe", "phimoe", llama_globals, folder_phimoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
      PHIMOE_DEFAULTS},
     {"exaone4", "exaone4", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true,
@@ -556,18 +570,4 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
             return true;
     }
     return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.");
-}
-
-bool folder_is_tower(struct text name)
-{
-    static const char *const towers[] = {"vision_tower.", "multi_modal_projector.", "audio_tower.",
-                                         "embed_vision.", "embed_audio.",           "visual.",
-                                         "vision_model."};
-    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
-        bool inside = begins_with(name, "model.");
-        struct text rest = {name.data + (inside ? 6 : 0), name.size - (inside ? 6 : 0)};
-        if (begins_with(rest, towers[i]))
-            return true;
-    }
-    return false;
 }

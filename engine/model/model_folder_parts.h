@@ -102,8 +102,15 @@ const char *folder_family_name_at(size_t index);                        // a mod
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);
-// Whether the tensor belongs to the part of a model that reads images or audio, which is not computed.
+
+// model_folder_language.c: the language model in a folder of a model that also reads images or audio.
+// Whether the tensor belongs to a part that reads images or audio or writes speech, which is not computed.
 bool folder_is_tower(struct text name);
+// What replaces "model." in names of tensors, and what precedes the others ("lm_head").
+struct folder_naming {
+    const char *model, *head;
+};
+const struct folder_naming *folder_find_naming(const struct safetensors *weights);
 
 // Recurrent layers: value heads and key heads, and their dimensions.
 struct folder_delta {

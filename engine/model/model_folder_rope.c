@@ -132,7 +132,8 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         refuse_setting(config, ERROR_MODEL_FILE, "original_max_position_embeddings", NULL);
         return;
     }
-    if (text_equals_string(kind, "default"))
+    // M-RoPE: the three positions of a text's tokens are equal.
+    if (text_equals_string(kind, "default") || text_equals_string(kind, "mrope"))
         return;
     if (text_equals_string(kind, "dynamic")) {
         put_dynamic(config, scaling, n_context, n_dims);

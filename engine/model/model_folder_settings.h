@@ -149,6 +149,9 @@ static inline const struct family *family_of(const struct config *config)
     return family_find(text_from_string(config->out->family->name));
 }
 
+// model_folder_language.c: if *model_type (config.json's) names a model that also reads images or audio, selects the
+// language model's settings in config->json and its model_type.
+enum status folder_take_language(struct config *config, struct text *model_type) WARN_UNUSED;
 // model_folder_recurrent.c.
 // The number of layers whose kinds are listed; 0: none are.
 int64_t folder_count_layers(const struct config *config);

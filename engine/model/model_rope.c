@@ -176,11 +176,26 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     return status;
 }
 
+// Whether the file has M-RoPE's sections, of which a text needs none: its three positions are equal.
+static bool has_sections(const struct model *model)
+{
+    struct gguf_array sections = {0};
+    bool found = false;
+    struct error ignored;
+    char key[128];
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", model->family->name);
+    return gguf_array(model->gguf, key, &sections, &found, &ignored) == STATUS_OK && found &&
+           sections.n_items > 0 && (sections.kind == GGUF_I32 || sections.kind == GGUF_U32) &&
+           gguf_array_integer(&sections, 0) > 0;
+}
+
 enum status model_read_rope(struct model *model, struct error *error)
 {
     struct model_shape *shape = &model->shape;
     struct key_reader reader = {.gguf = model->gguf, .family = model->family->name, .error = error};
     shape->rope.style = model->family->rope_style;
+    if (model->family->halves_by_sections && has_sections(model))
+        shape->rope.style = ROPE_HALVES;
     if (model->family->rope_by_key && !read_bool(&reader, "rope.scaling.finetuned", true))
         shape->rope.style = ROPE_NONE;
     if (reader.status != STATUS_OK)
