@@ -64,6 +64,17 @@ static const struct family families[] = {
      .delta_tiled = true,
      .gated_attention = true,
      .ffn_norm_as_post = true},
+    {.name = "olmo_hybrid",
+     RMS_SILU(HALVES, QWEN3 | POST_NORMS),
+     .rope_by_key = true,
+     .qk_norm_full = true,
+     .recurrent = RECURRENT_DELTA,
+     .layer_kinds = LAYERS_BY_INTERVAL,
+     .delta_apart = true,
+     .delta_doubled = true,
+     .state_norm_epsilon = 1e-5f,
+     .normed_by_kind = true,
+     .ffn_norm_as_post = true},
     {.name = "gemma", // its files store norm weights with 1 already added
      .norm = NORM_RMS,
      .activation = ACTIVATION_GELU_TANH,
@@ -179,6 +190,11 @@ static const struct family families[] = {
     {.name = "deepseek2", // DeepSeek V2, V2 Lite, V3, R1
      RMS_SILU(ADJACENT, PRE_NORMS | SLOT(ATTN_OUT) | GATED_MLP),
      ROUTED_BY_KEYS,
+     .latent_attention = true},
+    {.name = "mistral4", // Mistral Small 4
+     RMS_SILU(ADJACENT, PRE_NORMS | SLOT(ATTN_OUT) | GATED_MLP),
+     ROUTED_BY_KEYS,
+     .experts_normalized = true,
      .latent_attention = true},
     {.name = "dots1", RMS_SILU(HALVES, QWEN3), ROUTED_BY_KEYS, .route_kind = ROUTE_SIGMOID},
     {.name = "bailingmoe2", // Ling 2, Ring 2, Sarvam
@@ -343,6 +359,13 @@ static const struct family families[] = {
      .route_kind = ROUTE_SIGMOID,
      .recurrent = RECURRENT_SHORT,
      .layer_kinds = LAYERS_BY_HEADS},
+    {.name = "lfm3",
+     RMS_SILU(HALVES, QWEN3),
+     .optional = POST_NORMS | SLOT(ATTN_GATE),
+     .output_norm_as_embd = true,
+     .recurrent = RECURRENT_SHORT,
+     .layer_kinds = LAYERS_BY_HEADS,
+     .gated_by_head = true},
     {.name = "granitehybrid", // Granite 4
      RMS_SILU(ADJACENT, LLAMA),
      .rope_by_key = true,

@@ -59,6 +59,11 @@ struct family {
     enum layer_kinds layer_kinds;
     bool delta_tiled;          // heads with a common key head are n_key_heads apart, and beta and alpha are
                                // separate; else one after the other, in one matrix
+    bool delta_apart;          // as delta_tiled's beta and alpha, but heads are one after the other
+    bool delta_doubled;        // beta is 2 sigmoid, not sigmoid: the rule may have negative eigenvalues
+    float state_norm_epsilon;  // of the norm of a recurrence's output; 0: as of other norms
+    bool normed_by_kind;       // recurrent layers have norms before attention and MLP, the others after
+    bool gated_by_head;        // attn_gate has a row a head, not a row an item of the heads
     bool gated_attention;      // attn_q holds, for each head, its query, then a gate for its output
     bool latent_attention;     // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
     bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file

@@ -91,6 +91,9 @@ struct recurrent_shape {
     bool unit_norms; // selective: time steps before their projection, B and C are normalized without weights
     bool normed_first;        // scan: the output is normalized before it is multiplied by its gate, not after
     float step_min, step_max; // scan: bounds of the time step
+    bool separate;            // delta: beta and alpha are separate matrices
+    bool doubles_beta;        // delta: beta is 2 sigmoid
+    float norm_epsilon;       // of the norm of the output
 };
 
 // xIELU (arXiv:2411.13010): x > 0: positive x^2 + beta x, else negative (exp(min(x, epsilon)) - 1 - x) + beta x.

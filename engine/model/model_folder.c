@@ -100,10 +100,11 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
         size_t last = folder->sources[origin->sources + origin->n_sources - 1];
         folder_part_make(origin->rule->form, from, &safetensors_at(folder->weights, last)->tensor, tensor,
                          out);
-    } else if (origin->rule->form == FORM_STACKED) {
-        for (size_t i = 0; i < origin->n_sources; i++, out += from->size_bytes)
-            memcpy(out, safetensors_at(folder->weights, folder->sources[origin->sources + i])->tensor.data,
-                   from->size_bytes);
+    } else if (origin->rule->form == FORM_STACKED || origin->rule->form == FORM_JOINED) {
+        for (size_t i = 0; i < origin->n_sources; i++, out += from->size_bytes) {
+            from = &safetensors_at(folder->weights, folder->sources[origin->sources + i])->tensor;
+            memcpy(out, from->data, from->size_bytes);
+        }
     } else if (origin->rule->form == FORM_ADD_ONE) {
         float *items = data;
         tensor_traits(from->type)->dequantize(from->data, items, tensor->dims[0]);
@@ -159,7 +160,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
     if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_DECAY ||
         form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
-        form == FORM_GROUPS || form >= FORM_FIRST_HALF)
+        form == FORM_GROUPS || form == FORM_JOINED || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
     struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
     if (!folder_rows_fit(shape, form, &rows))
@@ -199,6 +200,20 @@ static void set_rows(const struct folder *folder, struct tensor *tensor, enum fo
         tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
         tensor->size_bytes *= tensor->dims[1];
     }
+}
+
+static void set_joined(const struct folder *folder, struct tensor *tensor, const struct origin *origin)
+{
+    uint64_t row_bytes = tensor->size_bytes / (tensor->dims[1] * tensor->dims[2]);
+    tensor->dims[1] = 0;
+    for (size_t i = 0; i < origin->n_sources; i++) {
+        const struct tensor *part =
+            &safetensors_at(folder->weights, folder->sources[origin->sources + i])->tensor;
+        tensor->dims[1] += part->dims[part->n_dims - 1];
+    }
+    tensor->n_dims = 2;
+    tensor->dims[2] = 1;
+    tensor->size_bytes = row_bytes * tensor->dims[1]; // no more than the parts have together
 }
 
 static enum status set_form(struct folder *folder, struct gguf_made_tensor *made, const struct origin *origin,
@@ -263,6 +278,12 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
             return wrong_shape(from, "a vector or a matrix", error);
         tensor->dims[tensor->n_dims++] = n_matrices;
         break;
+    case FORM_JOINED:
+        if (origin->is_nvfp4 || from->n_dims < 2 || from->n_dims > 3 ||
+            (from->n_dims == 3 && from->dims[1] != 1))
+            return wrong_shape(from, "a matrix, or a convolution's taps", error);
+        set_joined(folder, tensor, origin);
+        break;
     case FORM_FIRST_HALF:
     case FORM_SECOND_HALF:
     case FORM_EVEN:
@@ -324,7 +345,14 @@ static struct text expand_name(const struct folder *folder, const char *from, in
             size += (size_t)snprintf(out + size, 512 - size, "%lld", (long long)layer);
         else if (from[0] == '{' && from[1] == '}')
             size += (size_t)snprintf(out + size, 512 - size, "%zu", index), from++;
-        else
+        else if (from[0] == '{') {
+            const char *one = from + 1, *end = from + strcspn(from, "}");
+            for (; index > 0 && one < end; index--)
+                one += strcspn(one, "|}") + 1;
+            size_t n = one < end ? strcspn(one, "|}") : 0; // none is left: a name that no tensor has
+            size += (size_t)snprintf(out + size, 512 - size, "%.*s", (int)n, one);
+            from = end;
+        } else
             out[size++] = *from;
     }
     size += (size_t)snprintf(out + size, 512 - size, "%s", suffix);
@@ -452,7 +480,7 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     origin->sources = folder->n_sources;
     if (form >= FORM_EVEN_MXFP4)
         return find_blocks(folder, origin, layer, error);
-    for (size_t i = 0; i == 0 || form == FORM_STACKED; i++) {
+    for (size_t i = 0; i == 0 || form == FORM_STACKED || form == FORM_JOINED; i++) {
         size_t index;
         struct text whole = expand_name(folder, origin->rule->from, layer, i, suffix, name);
         enum status status = find_source(folder, origin, whole, &index, error);
@@ -460,8 +488,12 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
             return status;
         const struct tensor *found = &safetensors_at(folder->weights, index)->tensor;
         first = first ? first : found;
+        uint64_t dims[TENSOR_DIMS_MAX];
+        memcpy(dims, found->dims, sizeof dims);
+        if (form == FORM_JOINED && found->n_dims > 0)
+            dims[found->n_dims - 1] = first->dims[found->n_dims - 1];
         if (found->type != first->type || found->n_dims != first->n_dims ||
-            memcmp(found->dims, first->dims, sizeof first->dims) != 0)
+            memcmp(dims, first->dims, sizeof dims) != 0)
             return wrong_shape(found, "the shape and type of the others", error);
     }
     return STATUS_OK;

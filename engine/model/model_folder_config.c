@@ -308,6 +308,14 @@ static void read_quantization(struct config *config, const struct value *setting
         config->status = folder_read_quantized(&config->out->quantization, settings, config->error);
 }
 
+// OLMo Hybrid's files without a base mean that nothing is rotated.
+static bool has_rope_base(const struct config *config)
+{
+    const struct value *settings = find_setting(config, "rope_parameters rope_scaling");
+    return find_setting(config, "rope_theta") ||
+           (settings && settings->kind == VALUE_OBJECT && find_in(settings, "rope_theta"));
+}
+
 static void refuse_unknown(struct config *config)
 {
     char name[128];
@@ -333,6 +341,10 @@ static void refuse_unknown(struct config *config)
         {"cohere", "use_parallel_block", true},
         {"glm4_moe_lite", "rope_interleave", true},
         {"gemma3n_text", "altup_correct_scale", true},
+        {"mistral4", "rope_interleave", true},
+        {"olmo_hybrid", "linear_allow_neg_eigval", true},
+        {"youtu", "rope_interleave", true},
+        {"sarvam_mla", "rope_interleave", true},
         {"falcon_h1", "attention_bias", false}, // the multipliers apply to some biases
         {"falcon_h1", "mlp_bias", false},
         {"falcon_h1", "mamba_proj_bias", false},
@@ -347,7 +359,10 @@ static void refuse_unknown(struct config *config)
     if (is_text(find_setting(config, positions), "alibi") && !is_model_type(config, "jina_bert_v2"))
         refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
     bool is_granite = family_of(config)->rope_by_key;
-    if (is_granite)
+    if (is_model_type(config, "olmo_hybrid"))
+        gguf_writer_bool(config->keys, format_key(config, "rope.scaling.finetuned", name),
+                         has_rope_base(config));
+    else if (is_granite)
         gguf_writer_bool(config->keys, format_key(config, "rope.scaling.finetuned", name),
                          is_text(find_setting(config, positions), "rope"));
     else if (is_text(find_setting(config, positions), "nope"))
@@ -360,6 +375,9 @@ static void refuse_unknown(struct config *config)
         read_quantization(config, method);
     if (find_setting(config, "clip_qkv"))
         refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
+    // Its groups are ranked by their two best experts, which softmax routing does not do.
+    if (is_model_type(config, "mistral4") && read_integer(config, "n_group", 1) != 1)
+        refuse_setting(config, ERROR_MODEL_FILE, "n_group", find_setting(config, "n_group"));
     if (read_integer(config, "decoder_sparse_step", 1) != 1)
         refuse_setting(config, ERROR_MODEL_FILE, "decoder_sparse_step",
                        find_setting(config, "decoder_sparse_step"));
@@ -424,8 +442,8 @@ static void put_layer_types(struct config *config, const struct value *types)
     for (size_t i = 0; fits && i < n_layers; i++) {
         const struct value *type = &types->array.items[i];
         windowed[i] = is_text(type, "sliding_attention") || is_text(type, "chunked_attention");
-        fits =
-            windowed[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
+        fits = windowed[i] || is_text(type, "full_attention") ||
+               (family_of(config)->recurrent == RECURRENT_SHORT && is_text(type, "conv"));
     }
     if (fits)
         gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name),

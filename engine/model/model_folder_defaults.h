@@ -316,3 +316,21 @@
     "\"topk_group\":1,\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,\"first_k_dense_replace\":1,"     \
     "\"num_key_value_heads\":8,\"n_shared_experts\":1,\"num_experts_per_tok\":8,"                            \
     "\"moe_intermediate_size\":1408,\"max_position_embeddings\":65536}"
+#define MISTRAL4_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-6,\"kv_lora_rank\":256,\"q_lora_rank\":1024,\"qk_nope_head_dim\":64,"              \
+    "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\","    \
+    "\"norm_topk_prob\":true,\"routed_scaling_factor\":1.0,\"first_k_dense_replace\":0,"                     \
+    "\"n_routed_experts\":128,\"n_shared_experts\":1,\"num_experts_per_tok\":4,"                             \
+    "\"moe_intermediate_size\":2048,\"max_position_embeddings\":1048576,"                                    \
+    "\"rope_parameters\":{\"rope_type\":\"yarn\",\"rope_theta\":10000.0,\"factor\":128.0,"                   \
+    "\"original_max_position_embeddings\":8192,\"beta_fast\":32.0,\"beta_slow\":1.0,"                        \
+    "\"mscale_all_dim\":1.0,\"mscale\":1.0,\"llama_4_scaling_beta\":0.1}}"
+#define LFM3_DEFAULTS                                                                                        \
+    "{\"norm_eps\":1e-5,\"num_attention_heads\":16,\"num_key_value_heads\":4,\"head_dim\":128,"              \
+    "\"intermediate_size\":7680,\"conv_L_cache\":7,\"sliding_window\":256,"                                  \
+    "\"max_position_embeddings\":128000,"                                                                    \
+    "\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":10000.0},"                                   \
+    "\"full_attention\":{\"rope_type\":\"proportional\",\"rope_theta\":1000000.0,"                           \
+    "\"partial_rotary_factor\":0.5}}}"
+#define OLMO_HYBRID_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-6,\"linear_conv_kernel_dim\":4,\"max_position_embeddings\":65536}"

@@ -45,19 +45,27 @@ const struct folder_rule folder_dots1_layers[] = {PRE_NORMS,
                                                   EXPERTS,
                                                   SHARED_EXPERTS,
                                                   END};
-const struct folder_rule folder_deepseek_layers[] = {
-    PRE_NORMS,
-    {"model.layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},
-    {"model.layers.*.self_attn.q_a_proj", "attn_q_a", FORM_AS_IS},
-    {"model.layers.*.self_attn.q_a_layernorm", "attn_q_a_norm", FORM_AS_IS},
-    {"model.layers.*.self_attn.q_b_proj", "attn_q_b", FORM_AS_IS},
-    {"model.layers.*.self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", FORM_AS_IS},
-    {"model.layers.*.self_attn.kv_a_layernorm", "attn_kv_a_norm", FORM_AS_IS},
-    {"model.layers.*.self_attn.kv_b_proj", "attn_kv_b", FORM_AS_IS},
-    {"model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},
+#define LATENT_ATTENTION                                                                                     \
+    PRE_NORMS, {"model.layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},                                    \
+        {"model.layers.*.self_attn.q_a_proj", "attn_q_a", FORM_AS_IS},                                       \
+        {"model.layers.*.self_attn.q_a_layernorm", "attn_q_a_norm", FORM_AS_IS},                             \
+        {"model.layers.*.self_attn.q_b_proj", "attn_q_b", FORM_AS_IS},                                       \
+        {"model.layers.*.self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", FORM_AS_IS},                        \
+        {"model.layers.*.self_attn.kv_a_layernorm", "attn_kv_a_norm", FORM_AS_IS},                           \
+        {"model.layers.*.self_attn.kv_b_proj", "attn_kv_b", FORM_AS_IS},                                     \
+    {                                                                                                        \
+        "model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS                                         \
+    }
+const struct folder_rule folder_deepseek_layers[] = {LATENT_ATTENTION, GATED_MLP, EXPERTS, SHARED_EXPERTS,
+                                                     END};
+const struct folder_rule folder_mistral4_layers[] = {
+    LATENT_ATTENTION,
     GATED_MLP,
     EXPERTS,
-    SHARED_EXPERTS,
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
+    SHARED_EXPERT_OF("shared_experts"),
     END};
 #define GRANITE_MOE_LAYER                                                                                    \
     PRE_NORMS, SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),                                                     \

@@ -28,6 +28,7 @@ enum folder_form {
     FORM_COLUMN,               // a vector becomes a column: [n] -> [n, 1]
     FORM_GROUPS,               // a norm of all heads' values -> a row for each group of heads
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
+    FORM_JOINED,               // rows of the tensors of "{a|b|c}", one after the other, and as FORM_TAPS
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
     FORM_DELTA_COLUMNS, // the value heads' columns
@@ -58,8 +59,9 @@ enum folder_form {
 };
 
 struct folder_rule {
-    const char *from; // "model.layers.*.mlp.up_proj": * is the layer, {} the index within a stack
-    const char *to;   // "ffn_up"; .weight and .bias are appended to both, unless `from` begins with =
+    // "model.layers.*.mlp.up_proj": * is the layer, {} the index within a stack, {a|b} the alternative of that index
+    const char *from;
+    const char *to; // "ffn_up"; .weight and .bias are appended to both, unless `from` begins with =
     enum folder_form form;
 };
 
@@ -87,13 +89,14 @@ extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
     folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[],
     folder_qwen3_vl_moe_layers[], folder_hunyuan_moe_layers[], folder_ernie_moe_layers[],
-    folder_afmoe_layers[], folder_llama4_layers[], folder_granite_shared_layers[], folder_exaone_moe_layers[],
-    folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[];
+    folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[], folder_granite_shared_layers[],
+    folder_exaone_moe_layers[], folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[],
+    folder_bailing_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
     folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
-    folder_mamba_layers[], folder_jamba_layers[];
+    folder_mamba_layers[], folder_jamba_layers[], folder_lfm3_layers[], folder_olmo_hybrid_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 

@@ -121,7 +121,10 @@ static enum status read_temperature(struct model *model, struct key_reader *read
         shape->rope.n_tables = 2;
         return reader->status;
     }
-    bool all_rotated = shape->rope.n_dims == shape->attention.key_dim && shape->rope.n_tables == 1;
+    // A latent is not rotated, but a query's dot product with it gets the temperature, too.
+    bool latent = shape->latent.dim && shape->latent.dim % 2 == 0 && shape->rope.style == ROPE_ADJACENT;
+    bool all_rotated =
+        (latent || shape->rope.n_dims == shape->attention.key_dim) && shape->rope.n_tables == 1;
     for (int32_t i = 0; i < shape->n_layers; i++)
         all_rotated = all_rotated && !model->layers[i].unrotated;
     if (!all_rotated || gguf_tensor(model->gguf, "rope_factors_long.weight"))
@@ -165,6 +168,7 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     windowed.scaling = ROPE_SCALING_NONE;
     windowed.factor = windowed.magnitude = 1.0;
     usual.temperature = temperature;
+    usual.n_plain = model->shape.latent.dim;
     usual.still = model->shape.rope.unrotated_own_table;
     usual.divisors = divisors_short ? divisors_short : divisors;
     if (status == STATUS_OK && model->shape.rope.n_tables == 2)
