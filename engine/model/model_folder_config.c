@@ -81,7 +81,7 @@ static void read_sizes(struct config *config)
     shape->n_layers =
         read_integer(config, "num_hidden_layers n_layer n_layers num_layers", folder_count_layers(config));
     bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
-    shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads", 0) : 1;
+    shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads num_heads", 0) : 1;
     shape->n_kv_heads = is_model_type(config, "falcon")
                             ? falcon_kv_heads(config, shape->n_heads)
                             : read_integer(config, "num_key_value_heads", shape->n_heads);
@@ -343,6 +343,9 @@ static void refuse_unknown(struct config *config)
         {"gemma3n_text", "altup_correct_scale", true},
         {"mistral4", "rope_interleave", true},
         {"olmo_hybrid", "linear_allow_neg_eigval", true},
+        {"gpt_bigcode", "multi_query", true},
+        {"gpt_bigcode", "add_cross_attention", false},
+        {"bailing_moe", "use_qk_norm", true},
         {"youtu", "rope_interleave", true},
         {"sarvam_mla", "rope_interleave", true},
         {"falcon_h1", "attention_bias", false}, // the multipliers apply to some biases
@@ -375,6 +378,9 @@ static void refuse_unknown(struct config *config)
         read_quantization(config, method);
     if (find_setting(config, "clip_qkv"))
         refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
+    // Ling 1's experts are selected in another way.
+    if (is_model_type(config, "bailing_moe") && !is_text(find_setting(config, "score_function"), "sigmoid"))
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "score_function", find_setting(config, "score_function"));
     // Its groups are ranked by their two best experts, which softmax routing does not do.
     if (is_model_type(config, "mistral4") && read_integer(config, "n_group", 1) != 1)
         refuse_setting(config, ERROR_MODEL_FILE, "n_group", find_setting(config, "n_group"));
@@ -441,8 +447,9 @@ static void put_layer_types(struct config *config, const struct value *types)
     bool fits = types->kind == VALUE_ARRAY && types->array.n_items == n_layers;
     for (size_t i = 0; fits && i < n_layers; i++) {
         const struct value *type = &types->array.items[i];
-        windowed[i] = is_text(type, "sliding_attention") || is_text(type, "chunked_attention");
-        fits = windowed[i] || is_text(type, "full_attention") ||
+        windowed[i] = is_text(type, "sliding_attention") || is_text(type, "chunked_attention") ||
+                      is_text(type, "local");
+        fits = windowed[i] || is_text(type, "full_attention") || is_text(type, "global") ||
                (family_of(config)->recurrent == RECURRENT_SHORT && is_text(type, "conv"));
     }
     if (fits)
@@ -479,7 +486,8 @@ static void put_windowed(struct config *config, int64_t n, int64_t full)
 static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
-    int64_t window = read_integer(config, "sliding_window local_attention attention_chunk_size", 0);
+    int64_t window =
+        read_integer(config, "sliding_window local_attention attention_chunk_size window_size", 0);
     const struct value *none = value_get(config->json, "sliding_window");
     const char *patterns = "sliding_window_pattern _sliding_window_pattern global_attn_every_n_layers";
     bool used = windows == WINDOWS_GIVEN ||
@@ -489,7 +497,7 @@ static void read_windows(struct config *config)
         put_integer(config, "attention.sliding_window", 0);
     if (!used || is_none || window == 0 || config->status != STATUS_OK)
         return;
-    const struct value *types = find_setting(config, "layer_types");
+    const struct value *types = find_setting(config, "layer_types attention_layers");
     if (!types && is_model_type(config, "mellum")) // no layer has a window
         window = 0;
     put_integer(config, "attention.sliding_window", window);
@@ -499,6 +507,8 @@ static void read_windows(struct config *config)
         put_layer_types(config, types);
     else if (is_model_type(config, "cwm"))
         put_windowed(config, 4, 0);
+    else if (is_model_type(config, "gpt_neo"))
+        put_windowed(config, 2, 0);
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
     else if (find_setting(config, patterns))

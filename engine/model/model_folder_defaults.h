@@ -334,3 +334,21 @@
     "\"partial_rotary_factor\":0.5}}}"
 #define OLMO_HYBRID_DEFAULTS                                                                                 \
     "{\"rms_norm_eps\":1e-6,\"linear_conv_kernel_dim\":4,\"max_position_embeddings\":65536}"
+#define BIGCODE_DEFAULTS                                                                                     \
+    "{\"n_embd\":768,\"n_layer\":12,\"n_head\":12,\"n_positions\":1024,\"num_key_value_heads\":1,"           \
+    "\"layer_norm_epsilon\":1e-5}"
+#define GPTJ_DEFAULTS                                                                                        \
+    "{\"n_embd\":4096,\"n_layer\":28,\"n_head\":16,\"n_positions\":2048,\"rotary_dim\":64,"                  \
+    "\"layer_norm_epsilon\":1e-5}"
+#define GPT_NEO_DEFAULTS                                                                                     \
+    "{\"hidden_size\":2048,\"num_layers\":24,\"num_heads\":16,\"max_position_embeddings\":2048,"             \
+    "\"window_size\":256,\"layer_norm_epsilon\":1e-5}"
+#define MINICPM_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"scale_emb\":1.0,\"scale_depth\":1.0,\"dim_model_base\":1.0,"                   \
+    "\"max_position_embeddings\":2048}"
+#define BAILING_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"partial_rotary_factor\":0.5,"                           \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":8,\"topk_group\":4,"              \
+    "\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":1,"                     \
+    "\"num_experts\":256,\"num_shared_experts\":1,\"num_experts_per_tok\":8,"                                \
+    "\"moe_intermediate_size\":512,\"max_position_embeddings\":32768}"

@@ -285,21 +285,50 @@ static const struct folder_rule gemma3n_layers[] = {
     {"model.layers.*.laurel.post_laurel_norm", "laurel_post_norm", FORM_AS_IS},
     END};
 
-static const struct folder_rule exaone_globals[] = {{"transformer.wte", "token_embd", FORM_AS_IS},
-                                                    {"transformer.ln_f", "output_norm", FORM_AS_IS},
-                                                    {"lm_head", "output", FORM_AS_IS},
-                                                    END};
-static const struct folder_rule exaone_layers[] = {
-    {"transformer.h.*.ln_1", "attn_norm", FORM_AS_IS},
-    {"transformer.h.*.ln_2", "ffn_norm", FORM_AS_IS},
-    {"transformer.h.*.attn.attention.q_proj", "attn_q", FORM_AS_IS},
-    {"transformer.h.*.attn.attention.k_proj", "attn_k", FORM_AS_IS},
-    {"transformer.h.*.attn.attention.v_proj", "attn_v", FORM_AS_IS},
-    {"transformer.h.*.attn.attention.out_proj", "attn_output", FORM_AS_IS},
-    {"transformer.h.*.mlp.c_fc_0", "ffn_gate", FORM_AS_IS},
-    {"transformer.h.*.mlp.c_fc_1", "ffn_up", FORM_AS_IS},
-    {"transformer.h.*.mlp.c_proj", "ffn_down", FORM_AS_IS},
-    END};
+#define GPT_GLOBALS                                                                                          \
+    {"transformer.wte", "token_embd", FORM_AS_IS}, {"transformer.ln_f", "output_norm", FORM_AS_IS},          \
+    {                                                                                                        \
+        "lm_head", "output", FORM_AS_IS                                                                      \
+    }
+static const struct folder_rule gptj_globals[] = {GPT_GLOBALS, END};
+static const struct folder_rule gpt_neo_globals[] = {GPT_GLOBALS,
+                                                     {"transformer.wpe", "position_embd", FORM_AS_IS},
+                                                     END};
+#define GPT_NORMS                                                                                            \
+    {"transformer.h.*.ln_1", "attn_norm", FORM_AS_IS},                                                       \
+    {                                                                                                        \
+        "transformer.h.*.ln_2", "ffn_norm", FORM_AS_IS                                                       \
+    }
+#define GPT_MLP                                                                                              \
+    {"transformer.h.*.mlp.c_fc", "ffn_up", FORM_AS_IS},                                                      \
+    {                                                                                                        \
+        "transformer.h.*.mlp.c_proj", "ffn_down", FORM_AS_IS                                                 \
+    }
+#define GPT_ATTENTION(name)                                                                                  \
+    {"transformer.h.*." name ".q_proj", "attn_q", FORM_AS_IS},                                               \
+        {"transformer.h.*." name ".k_proj", "attn_k", FORM_AS_IS},                                           \
+        {"transformer.h.*." name ".v_proj", "attn_v", FORM_AS_IS},                                           \
+    {                                                                                                        \
+        "transformer.h.*." name ".out_proj", "attn_output", FORM_AS_IS                                       \
+    }
+static const struct folder_rule starcoder_layers[] = {GPT_NORMS,
+                                                      {"transformer.h.*.attn.c_attn", "attn_qkv", FORM_AS_IS},
+                                                      {"transformer.h.*.attn.c_proj", "attn_output",
+                                                       FORM_AS_IS},
+                                                      GPT_MLP,
+                                                      END};
+static const struct folder_rule gptj_layers[] = {GPT_NORMS,
+                                                 GPT_ATTENTION("attn"),
+                                                 {"transformer.h.*.mlp.fc_in", "ffn_up", FORM_AS_IS},
+                                                 {"transformer.h.*.mlp.fc_out", "ffn_down", FORM_AS_IS},
+                                                 END};
+static const struct folder_rule gpt_neo_layers[] = {GPT_NORMS, GPT_ATTENTION("attn.attention"), GPT_MLP, END};
+static const struct folder_rule exaone_layers[] = {GPT_NORMS,
+                                                   GPT_ATTENTION("attn.attention"),
+                                                   {"transformer.h.*.mlp.c_fc_0", "ffn_gate", FORM_AS_IS},
+                                                   {"transformer.h.*.mlp.c_fc_1", "ffn_up", FORM_AS_IS},
+                                                   {"transformer.h.*.mlp.c_proj", "ffn_down", FORM_AS_IS},
+                                                   END};
 static const struct folder_rule glm_layers[] = {PRE_NORMS,
                                                 SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                 {"model.layers.*.mlp.gate_up_proj", "ffn_up", FORM_AS_IS},
@@ -372,6 +401,11 @@ static const struct folder_family families[] = {
     {"phi3", "phi3", llama_globals, phi3_layers, false, true, SILU, WINDOWS_GIVEN, true, RMS_5(4096)},
     {"phi", "phi2", phi_globals, phi_layers, false, false, GELU, WINDOWS_NEVER, true, PHI_DEFAULTS},
     {"gpt2", "gpt2", gpt2_globals, gpt2_layers, true, false, GELU, WINDOWS_NEVER, false, GPT2_DEFAULTS},
+    {"gpt_bigcode", "starcoder", gpt_neo_globals, starcoder_layers, true, false, GELU, WINDOWS_NEVER, false,
+     BIGCODE_DEFAULTS},
+    {"gptj", "gptj", gptj_globals, gptj_layers, false, false, GELU, WINDOWS_NEVER, true, GPTJ_DEFAULTS},
+    {"gpt_neo", "gpt_neo", gpt_neo_globals, gpt_neo_layers, true, false, GELU, WINDOWS_GIVEN, false,
+     GPT_NEO_DEFAULTS},
     {"gpt_neox", "gptneox", neox_globals, neox_layers, false, false, GELU, WINDOWS_NEVER, true,
      NEOX_DEFAULTS},
     {"gpt_oss", "gpt-oss", llama_globals, folder_gpt_oss_layers, false, true, SILU, WINDOWS_GIVEN, true,
@@ -401,6 +435,8 @@ static const struct folder_family families[] = {
      DOTS1_DEFAULTS},
     {"sarvam_moe", "bailingmoe2", folder_bailing_globals, folder_bailing_layers, false, true, SILU,
      WINDOWS_NEVER, true, SARVAM_MOE_DEFAULTS},
+    {"bailing_moe", "bailingmoe2", folder_bailing_globals, folder_bailing_layers, false, true, SILU,
+     WINDOWS_NEVER, true, BAILING_DEFAULTS},
     {"deepseek_v2", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
      true, DEEPSEEK2_DEFAULTS},
     {"deepseek_v3", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
@@ -443,7 +479,7 @@ static const struct folder_family families[] = {
      PHIMOE_DEFAULTS},
     {"exaone4", "exaone4", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true,
      EXAONE4_DEFAULTS},
-    {"exaone", "exaone", exaone_globals, exaone_layers, false, true, SILU, WINDOWS_NEVER, true,
+    {"exaone", "exaone", gptj_globals, exaone_layers, false, true, SILU, WINDOWS_NEVER, true,
      EXAONE_DEFAULTS},
     {"exaone_moe", "exaone-moe", llama_globals, folder_exaone_moe_layers, false, true, SILU, WINDOWS_GIVEN,
      true, EXAONE_MOE_DEFAULTS},
@@ -469,6 +505,8 @@ static const struct folder_family families[] = {
      LAYER_5(8192)},
     {"minicpm3", "minicpm3", llama_globals, folder_deepseek_layers, true, true, SILU, WINDOWS_NEVER, true,
      MINICPM3_DEFAULTS},
+    {"minicpm", "minicpm", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true,
+     MINICPM_DEFAULTS},
     {"arcee", "arcee", llama_globals, arcee_layers, false, false, "relu2", WINDOWS_NEVER, true, RMS_5(4096)},
     {"glm4_moe_lite", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
      true, GLM4_LITE_DEFAULTS},
