@@ -308,12 +308,14 @@ static void read_quantization(struct config *config, const struct value *setting
         config->status = folder_read_quantized(&config->out->quantization, settings, config->error);
 }
 
-// OLMo Hybrid's files without a base mean that nothing is rotated.
+// In OLMo Hybrid's files a base of null means that nothing is rotated; without a base it is 10000.
 static bool has_rope_base(const struct config *config)
 {
-    const struct value *settings = find_setting(config, "rope_parameters rope_scaling");
-    return find_setting(config, "rope_theta") ||
-           (settings && settings->kind == VALUE_OBJECT && find_in(settings, "rope_theta"));
+    const struct value *settings = find_setting(config, "rope_parameters rope_scaling"),
+                       *base = value_get(config->json, "rope_theta");
+    if (settings && settings->kind == VALUE_OBJECT)
+        return find_in(settings, "rope_theta") != NULL;
+    return !base || base->kind != VALUE_NULL;
 }
 
 static void refuse_unknown(struct config *config)
