@@ -46,13 +46,8 @@
 #define RMS_6(context)   "{\"rms_norm_eps\":1e-6,\"max_position_embeddings\":" #context "}"
 #define RMS_5(context)   "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
 #define LAYER_5(context) "{\"layer_norm_eps\":1e-5,\"max_position_embeddings\":" #context "}"
-// The language model's settings in LLaVA's folders lack even the sizes.
-#define LLAMA_SIZES "\"hidden_size\":4096,\"num_hidden_layers\":32,\"num_attention_heads\":32,"
-#define LLAMA_DEFAULTS                                                                                       \
-    "{" LLAMA_SIZES "\"intermediate_size\":11008,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":2048}"
 #define MISTRAL_DEFAULTS                                                                                     \
-    "{" LLAMA_SIZES "\"intermediate_size\":14336,\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,"           \
-    "\"max_position_embeddings\":131072}"
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"max_position_embeddings\":131072}"
 #define MIXTRAL_DEFAULTS                                                                                     \
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"num_local_experts\":8,"     \
     "\"num_experts_per_tok\":2,\"max_position_embeddings\":131072}"

@@ -156,7 +156,7 @@ const struct folder_rule folder_exaone_moe_layers[] = {PRE_NORMS,
                                                        EXPERTS,
                                                        {"=model.layers.*.mlp.e_score_correction_bias",
                                                         "exp_probs_b.bias", FORM_AS_IS},
-                                                       SHARED_EXPERTS,
+                                                       SHARED_EXPERT_OF("shared_experts"),
                                                        END};
 const struct folder_rule folder_hy_v3_layers[] = {
     PRE_NORMS,
@@ -188,5 +188,5 @@ const struct folder_rule folder_bailing_layers[] = {
     GATED_MLP,
     EXPERTS,
     {"=model.layers.*.mlp.gate.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
-    SHARED_EXPERTS,
+    SHARED_EXPERT_OF("shared_experts"),
     END};

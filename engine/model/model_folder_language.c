@@ -52,6 +52,20 @@ static const struct {
     {"voxtral", "llama", false},
 };
 
+// Sizes that settings beside towers may lack, as LLaVA's do: the defaults of configuration_llama.py and
+// configuration_mistral.py.
+static enum status read_sizes(struct config *config, struct text model_type)
+{
+#define SIZES "\"hidden_size\":4096,\"num_hidden_layers\":32,\"num_attention_heads\":32"
+    bool llama = text_equals_string(model_type, "llama"), mistral = text_equals_string(model_type, "mistral");
+    if (!llama && !mistral)
+        return STATUS_OK;
+    struct text sizes = llama ? TEXT("{" SIZES ",\"intermediate_size\":11008}")
+                              : TEXT("{" SIZES ",\"intermediate_size\":14336}");
+    return json_decode(sizes, config->arena, &config->sizes, config->error);
+#undef SIZES
+}
+
 enum status folder_take_language(struct config *config, struct text *model_type)
 {
     const struct value *json = config->json,
@@ -73,7 +87,7 @@ enum status folder_take_language(struct config *config, struct text *model_type)
     config->json = part;
     config->outer = outer;
     config->out->language_part = true;
-    return STATUS_OK;
+    return read_sizes(config, *model_type);
 }
 
 static bool begins_with(struct text name, const char *prefix)

@@ -358,7 +358,7 @@ static const struct folder_rule vaultgemma_layers[] = {
 #define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
 
 static const struct folder_family families[] = {
-    {"llama", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, LLAMA_DEFAULTS},
+    {"llama", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_6(2048)},
     {"mistral", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true,
      MISTRAL_DEFAULTS},
     {"ministral", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true,

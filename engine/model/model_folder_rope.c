@@ -133,7 +133,8 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         return;
     }
     // M-RoPE: the three positions of a text's tokens are equal.
-    if (text_equals_string(kind, "default") || text_equals_string(kind, "mrope"))
+    if (text_equals_string(kind, "default") ||
+        (text_equals_string(kind, "mrope") && config->out->language_part))
         return;
     if (text_equals_string(kind, "dynamic")) {
         put_dynamic(config, scaling, n_context, n_dims);

@@ -12,6 +12,8 @@ struct config {
     const struct value *json;
     const struct value *outer; // of a vision-language model; NULL: none
     struct value defaults;     // the model_type's
+    struct value
+        sizes; // of a language model beside towers, if its settings name none; null: no such defaults
     struct folder_config *out;
     struct gguf_writer *keys;
     struct arena *arena;
@@ -56,7 +58,8 @@ static inline const struct value *find_first(const struct value *object, const c
 static inline const struct value *find_setting(const struct config *config, const char *names)
 {
     const struct value *value = find_first(config->json, names);
-    return value ? value : find_first(&config->defaults, names);
+    value = value ? value : find_first(&config->defaults, names);
+    return value ? value : find_first(&config->sizes, names);
 }
 
 // The item of a list of equal integers, else the list.
