@@ -212,11 +212,12 @@ static const struct family families[] = {
      RMS_SILU(ADJACENT, PRE_NORMS | SLOT(ATTN_OUT) | GATED_MLP),
      ROUTED_BY_KEYS,
      .latent_attention = true},
-    {.name = "mistral4", // Mistral Small 4
+    {.name = "mistral4", // Mistral Small 4; converters to GGUF leave its temperature out
      RMS_SILU(ADJACENT, PRE_NORMS | SLOT(ATTN_OUT) | GATED_MLP),
      ROUTED_BY_KEYS,
      .experts_normalized = true,
-     .latent_attention = true},
+     .latent_attention = true,
+     .query_temperature = 0.1},
     {.name = "dots1", RMS_SILU(HALVES, QWEN3), ROUTED_BY_KEYS, .route_kind = ROUTE_SIGMOID},
     {.name = "bailingmoe2", // Ling 2, Ring 2, Sarvam
      RMS_SILU(HALVES, QWEN3),

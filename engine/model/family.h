@@ -81,6 +81,7 @@ struct family {
     bool experts_weigh_inputs; // weights multiply the experts' inputs
     bool shared_expert;        // of the experts' width, in layers with experts
     bool attention_unscaled;   // q.k is not scaled
+    double query_temperature;  // of all queries, if the file has none
     double unrotated_temperature; // of queries in layers that are not rotated, with position + 1; 0: none
     float embedding_scale;        // if the file has none; 0: 1
     float residual_depth; // the residual scale is this / sqrt(n_layers) if the file has none; 0: it is 1

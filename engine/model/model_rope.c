@@ -113,7 +113,8 @@ static enum status read_temperature(struct model *model, struct key_reader *read
     struct model_shape *shape = &model->shape;
     double otherwise = model->family->unrotated_temperature;
     *temperature = (double)read_number(reader, "attention.temperature_scale", 0.0f, NULL);
-    *temperature = *temperature != 0.0 ? *temperature : otherwise;
+    if (*temperature == 0.0)
+        *temperature = otherwise != 0.0 ? otherwise : model->family->query_temperature;
     if (reader->status != STATUS_OK || *temperature == 0.0)
         return reader->status;
     if (otherwise != 0.0 && shape->rope.n_dims == shape->attention.key_dim) {
