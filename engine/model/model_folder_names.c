@@ -376,6 +376,8 @@ static const struct folder_family families[] = {
     {"smollm3", "smollm3", llama_globals, llama_layers, true, true, SILU, WINDOWS_NEVER, true,
      SMOLLM3_DEFAULTS},
     {"qwen2", "qwen2", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true, RMS_6(32768)},
+    {"mimo", "qwen2", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true,
+     RMS_6(32768)}, // MiMo-7B
     {"qwen2_moe", "qwen2moe", llama_globals, folder_qwen2_moe_layers, false, true, SILU, WINDOWS_IF_USED,
      true, QWEN2_MOE_DEFAULTS},
     {"qwen3", "qwen3", llama_globals, qwen3_layers, false, true, SILU, WINDOWS_IF_USED, true, QWEN3_DEFAULTS},
@@ -613,5 +615,6 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
         if (name.size > size && memcmp(name.data + name.size - size, endings[i], size) == 0)
             return true;
     }
-    return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.");
+    return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.") ||
+           begins_with(name, "model.mtp_layers.");
 }

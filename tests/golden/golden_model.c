@@ -239,6 +239,7 @@ static struct golden goldens[] = {
      EXACT},
     {"gates of gpt-oss that reach the limit", {.family = "gpt-oss", .seed = 3, .gain = 8}, KV_F32, 1e-9},
     {"windows of olmo2", {.family = "olmo2", .seed = 3, .larger = true, .n_layers = 5}, KV_F32, EXACT},
+    {"sections of glm4", {.family = "glm4", .seed = 3, .larger = true}, KV_F32, EXACT},
     {"norms of heads of glm4moe, layers beyond",
      {.family = "glm4moe", .seed = 3, .larger = true, .n_layers = 3, .n_beyond = 1},
      KV_F32,

@@ -198,6 +198,15 @@ static void add_scaling_keys(struct maker *maker)
     }
 }
 
+// M-RoPE's, of GLM-4.1V.
+static void add_sections(struct maker *maker)
+{
+    put_key_array(&maker->keys, "glm4.rope.dimension_sections", GGUF_I32, 4);
+    for (int i = 0; i < 4; i++)
+        put_integer(&maker->keys, i < 3 ? 1 : 0, 4);
+    maker->n_keys++;
+}
+
 static void add_xielu_keys(struct maker *maker)
 {
     static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
@@ -228,6 +237,8 @@ static void add_family_keys(struct maker *maker)
         add_routing_keys(maker);
     if (has_trait(maker, MADE_XIELU))
         add_xielu_keys(maker);
+    if (is_of(maker, "glm4") && r->larger)
+        add_sections(maker);
     if (has_trait(maker, INTERLEAVED)) {
         add_key(maker, "interleave_moe_layer_step", GGUF_U32, 2);
         add_key(maker, "attention.temperature_length", GGUF_U32, 10);

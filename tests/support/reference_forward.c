@@ -222,6 +222,8 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
             r,
             "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
         !is_of(r, "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj");
+    // M-RoPE's files of GLM-4.1V
+    halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
     if (r->n_rope_original)

@@ -583,6 +583,7 @@ static struct folder_case cases[] = {
     {"qwen2", "qwen2", ",\"use_sliding_window\":false,\"max_window_layers\":1", false, false},
     {"qwen2_moe", "qwen2moe", ",\"norm_topk_prob\":false,\"decoder_sparse_step\":1,\"mlp_only_layers\":[]",
      false, false},
+    {"mimo", "qwen2", "", false, false},
     {"qwen3", "qwen3", "", false, false},
     {"qwen3", "qwen3", "", false, true, .prefix = ""},
     {"qwen3_moe", "qwen3moe", ",\"norm_topk_prob\":true", false, false},
