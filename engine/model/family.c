@@ -401,6 +401,7 @@ static const struct family families[] = {
      .logit_scale_divides = true,
      .recurrent = RECURRENT_SCAN,
      .layer_kinds = LAYERS_BY_HEADS},
+    {.name = "bamba", RMS_SILU(HALVES, LLAMA), .recurrent = RECURRENT_SCAN, .layer_kinds = LAYERS_BY_HEADS},
     {.name = "nemotron_h",
      .norm = NORM_RMS,
      .activation = ACTIVATION_RELU_SQUARED,

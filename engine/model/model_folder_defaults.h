@@ -347,3 +347,6 @@
     "\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":1,"                     \
     "\"num_experts\":256,\"num_shared_experts\":1,\"num_experts_per_tok\":8,"                                \
     "\"moe_intermediate_size\":512,\"max_position_embeddings\":32768}"
+#define BAMBA_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"mamba_n_heads\":128,\"mamba_n_groups\":1,"           \
+    "\"mamba_d_state\":256,\"mamba_d_head\":\"auto\",\"mamba_d_conv\":4,\"mamba_expand\":2,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":262144}"

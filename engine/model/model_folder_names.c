@@ -535,6 +535,8 @@ static const struct folder_family families[] = {
     // without experts
     {"granitemoehybrid_dense", "granitehybrid", llama_globals, folder_granite_hybrid_dense_layers, false,
      true, SILU, WINDOWS_NEVER, true, GRANITE_HYBRID_DENSE_DEFAULTS},
+    {"bamba", "bamba", folder_falcon_h1_globals, folder_bamba_layers, false, true, SILU, WINDOWS_NEVER, true,
+     BAMBA_DEFAULTS},
     {"nemotron_h", "nemotron_h", folder_mamba_globals, folder_nemotron_h_layers, false, false, "relu2",
      WINDOWS_NEVER, false, NEMOTRON_H_DEFAULTS},
     // with experts

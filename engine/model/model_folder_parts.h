@@ -96,7 +96,8 @@ extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
     folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
-    folder_mamba_layers[], folder_jamba_layers[], folder_lfm3_layers[], folder_olmo_hybrid_layers[];
+    folder_mamba_layers[], folder_jamba_layers[], folder_lfm3_layers[], folder_bamba_layers[],
+    folder_olmo_hybrid_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 

@@ -159,7 +159,7 @@ static bool is_listed(const struct value *list, int64_t item)
 
 static enum folder_mixer read_mixer(struct config *config, int64_t layer)
 {
-    const struct value *attention = find_setting(config, "full_attn_idxs");
+    const struct value *attention = find_setting(config, "full_attn_idxs attn_layer_indices");
     if (find_setting(config, type_names))
         return folder_count_layers(config) == config->out->shape.n_layers ? listed_mixer(config, layer)
                                                                           : MIXER_UNKNOWN;

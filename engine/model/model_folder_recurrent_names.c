@@ -165,3 +165,13 @@ const struct folder_rule folder_olmo_hybrid_layers[] = {
     {"model.layers.*.linear_attn.o_norm", "ssm_norm", FORM_AS_IS},
     {"model.layers.*.linear_attn.o_proj", "ssm_out", FORM_AS_IS},
     END};
+const struct folder_rule folder_bamba_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.pre_ff_layernorm", "ffn_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    MAMBA("model.layers.*.mamba", FORM_AS_IS),
+    {"model.layers.*.mamba.norm", "ssm_norm", FORM_AS_IS},
+    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_AS_IS},
+    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_AS_IS},
+    END};

@@ -171,6 +171,7 @@ static struct golden goldens[] = {
     FAMILY(starcoder, EXACT),
     FAMILY(gptj, EXACT),
     {"family gpt_neo", {.family = "gpt_neo", .seed = 11, .window = 9}, KV_F32, EXACT},
+    FAMILY(bamba, EXACT),
     FAMILY(olmo_hybrid, EXACT),
     {"rotations of olmo_hybrid",
      {.family = "olmo_hybrid", .seed = 3, .larger = true, .n_layers = 5},

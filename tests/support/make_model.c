@@ -74,6 +74,7 @@ static const struct {
     {"gpt_neo", LAYER_NORMS | POSITIONS | OUTPUT_BIASED | WINDOWED},
     {"olmo_hybrid", FULL_NORMS},
     {"lfm3", HEAD_NORMS | OUTPUT_GATE | BOTH_NORMS | WINDOWED},
+    {"bamba", 0},
     {"lfm2", HEAD_NORMS},
     {"granitehybrid", SPARSE},
     {"falcon-h1", HEAD_LENGTHS},

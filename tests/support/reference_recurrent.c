@@ -261,7 +261,7 @@ bool is_recurrent(const struct reference *r, int layer)
         return has_tensor(r, layer, "ssm_in.weight");
     if (is_of(r, "qwen3next qwen35 qwen35moe olmo_hybrid")) // every fourth layer has attention
         return (layer + 1) % 4 != 0;
-    return is_of(r, "lfm2 lfm2moe lfm3 granitehybrid") &&
+    return is_of(r, "lfm2 lfm2moe lfm3 granitehybrid bamba") &&
            layer_number(r, "attention.head_count_kv", layer) == 0.0;
 }
 
