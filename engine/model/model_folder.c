@@ -171,37 +171,6 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
     return folder_matrices_order(matrices, origin->n_sources, &folder->arena, tensor, error);
 }
 
-// Shape and size of a tensor of reordered rows.
-static void set_rows(const struct folder *folder, struct tensor *tensor, enum folder_form form)
-{
-    if (form == FORM_DELTA_TAPS || (form == FORM_TAPS && tensor->n_dims == 3)) {
-        tensor->n_dims = 2;
-        tensor->dims[1] = tensor->dims[2];
-        tensor->dims[2] = 1;
-    } else if (form == FORM_DELTA_DECAY) {
-        tensor->type = TENSOR_F32;
-        tensor->size_bytes = tensor->dims[0] * sizeof(float);
-    } else if (form == FORM_DECAY || form == FORM_COLUMN) {
-        uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
-        bool square = tensor->n_dims == 2; // Mamba-1's, with a decay for each value and key
-        tensor->type = form == FORM_DECAY ? TENSOR_F32 : tensor->type;
-        tensor->size_bytes = n_items * item_bytes(tensor->type);
-        tensor->n_dims = 2;
-        tensor->dims[0] = square ? tensor->dims[0] : 1;
-        tensor->dims[1] = square ? tensor->dims[1] : n_items;
-        tensor->dims[2] = tensor->dims[3] = 1;
-    } else if (form == FORM_GROUPS) {
-        tensor->n_dims = 2;
-        tensor->dims[1] = (uint64_t)folder->config.shape.delta.n_key_heads;
-        tensor->dims[0] /= tensor->dims[1];
-    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS ||
-               form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS) {
-        tensor->size_bytes /= tensor->dims[1];
-        tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
-        tensor->size_bytes *= tensor->dims[1];
-    }
-}
-
 static void set_joined(const struct folder *folder, struct tensor *tensor, const struct origin *origin)
 {
     uint64_t row_bytes = tensor->size_bytes / (tensor->dims[1] * tensor->dims[2]);
@@ -303,7 +272,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     default:
         if (!folder_rows_fit(&folder->config.shape, origin->rule->form, from))
             return wrong_shape(from, "rows of as many heads as config.json says", error);
-        set_rows(folder, tensor, origin->rule->form);
+        folder_set_rows(&folder->config.shape, tensor, origin->rule->form);
         break;
     }
     tensor->data = NULL;

@@ -168,6 +168,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
                            uint64_t n_rows);
 // Whether the rows can be reordered as the form says.
 bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, const struct tensor *from);
+// Sets shape and size of a tensor of reordered rows, until now its source's.
+void folder_set_rows(const struct folder_shape *shape, struct tensor *tensor, enum folder_form form);
 // FORM_DELTA_COLUMNS: the folder's column from which column `column` is copied.
 uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column);
 // FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.

@@ -143,8 +143,8 @@ const struct folder_rule folder_lfm3_layers[] = {
     {"model.layers.*.self_attn.gate_proj", "attn_gate", FORM_AS_IS},
     LFM2_MIXER,
     END};
-// The norm after attention and the one before an MLP after a recurrence have one name in GGUF and in folders that
-// transformers wrote.
+// The norm after attention, and the norm between a recurrence and its MLP, have the same name in GGUF and in folders
+// that transformers wrote.
 const struct folder_rule folder_olmo_hybrid_layers[] = {
     {"model.layers.*.attention_layer_norm", "attn_norm", FORM_AS_IS},
     {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
