@@ -26,7 +26,6 @@ static const struct {
     {"internvl", "qwen2", false},
     {"kimi_k25", "deepseek_v3", false},
     {"lfm2_vl", "lfm2", false},
-    {"lfm3_vl", "lfm3", false},
     {"llama4", "llama4_text", false},
     {"llava", "llama", false},
     {"llava_next", "llama", false},
