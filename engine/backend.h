@@ -224,6 +224,7 @@ struct delta_parameters {
     int32_t layer; // index among the recurrent layers
     int32_t n_key_heads;
     bool tiled;
+    bool doubles_beta;
     bool by_channel;                // each key channel of a head has its own alpha and step_bias
     const struct weight *decay;     // [n_heads]
     const struct weight *step_bias; // [n_heads]; by_channel: [n_heads, key_dim]
@@ -377,7 +378,8 @@ struct backend_operations {
     void (*expert_products)(struct backend *backend, const struct product *products, int n,
                             const struct matrix *x, int32_t n_rows, bool x_per_pair);
     void (*expert_sum)(struct backend *backend, struct matrix *out, const struct matrix *y, int32_t n_rows);
-    // x[r] *= sigmoid(gate[r][0]): a shared expert's gate.
+    // x[r] *= sigmoid(gate[r][0]): a shared expert's gate. On a CPU `gate` may have several columns, one for each of as
+    // many equal parts of a row: the gates of attention heads.
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
     // Latent attention (MLA, engine/forward_latent.c). A backend without it sets both functions to NULL, and
     // such models are refused. head_products is one GEMM per head: the columns of head h of y are matrix h of
@@ -399,7 +401,7 @@ struct backend_operations {
     // Computes the gated delta rule token by token, in the same order for prefill and decode. A row of `qkv`
     // holds the queries and keys of all key heads, then the values of all heads. q and k are normalized to
     // length 1 (x / sqrt(x . x + 1e-6)), and q is divided by sqrt(key_dim). Then for each head with state S:
-    //   a = exp(decay * softplus(alpha + step_bias)), b = sigmoid(beta)
+    //   a = exp(decay * softplus(alpha + step_bias)), b = sigmoid(beta), or twice this
     //   S = a S + k (b (v - (a S)^T k))^T, out = S^T q
     // by_channel (Kimi Delta Attention, arXiv:2510.26692, equation 1): alpha has n_heads * key_dim columns, and
     // a is a diagonal matrix.

@@ -214,7 +214,11 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
-    if (shape->attention.gated || pass->forward->layers[index].weights[SLOT_ATTN_GATE])
+    bool has_gate = pass->forward->layers[index].weights[SLOT_ATTN_GATE] != NULL;
+    if (has_gate && pass->forward->model->family->gated_by_head)
+        pass->operations->gate_rows(pass->backend, pass->heads, pass->forward->matrices.gated.gate,
+                                    pass->n_rows);
+    else if (shape->attention.gated || has_gate)
         pass->operations->activate(pass->backend, pass->heads, pass->forward->matrices.gated.gate,
                                    pass->heads, pass->n_rows, ACTIVATION_SIGMOID);
 }

@@ -288,7 +288,7 @@ static void plan_recurrent(const struct model *model, int64_t rows, struct matri
     PLAN(state.heads, rows, inner);
     PLAN(state.beta, rows, is_delta || by_channel ? recurrent->n_heads : 0);
     PLAN(state.step, rows, is_selective || by_channel ? inner : recurrent->n_heads);
-    PLAN(state.beta_step, rows, is_delta && !recurrent->tiled ? 2 * (int64_t)recurrent->n_heads : 0);
+    PLAN(state.beta_step, rows, is_delta && !recurrent->separate ? 2 * (int64_t)recurrent->n_heads : 0);
     PLAN(state.step_low, rows, is_selective || by_channel ? recurrent->rank : 0);
     PLAN(state.gate_low, rows, by_channel ? recurrent->rank : 0);
     PLAN(state.b, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
@@ -343,15 +343,16 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     int64_t n_embd = shape->n_embd,
             heads_out = (int64_t)shape->attention.n_heads * shape->attention.value_dim;
     bool beside = model->family->experts_beside_mlp && shape->experts.n;
-    bool any_dense = beside, gated = false;
+    bool any_dense = beside, gated = false, heads_gated = shape->attention.gated;
     for (int32_t i = 0; i < shape->n_layers; i++) {
         any_dense = any_dense || (model->layers[i].n_ff && !model->layers[i].sparse);
         gated = gated || model->layers[i].tensors[SLOT_FFN_GATE].data;
+        heads_gated = heads_gated || model->layers[i].tensors[SLOT_ATTN_GATE].data;
     }
     int64_t n_ff = any_dense ? shape->n_ff : 0;
     int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->latent.rope_dim : 0;
     int64_t queries_gates = shape->attention.gated ? 2 * heads_out : 0;
-    int64_t gates = queries_gates || model->layers[0].tensors[SLOT_ATTN_GATE].data ? heads_out : 0;
+    int64_t gates = model->family->gated_by_head ? shape->attention.n_heads : heads_out;
     struct matrix_plans *plans = &(struct matrix_plans){items, 0};
     PLAN(x, rows, n_embd);
     PLAN(normed, rows, n_embd);
@@ -365,7 +366,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(latent.head_queries, rows, shape->attention.n_heads * queries);
     PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
     PLAN(gated.query_gate, rows, queries_gates);
-    PLAN(gated.gate, rows, gates);
+    PLAN(gated.gate, rows, heads_gated ? gates : 0);
     plan_recurrent(model, rows, plans);
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
@@ -495,7 +496,8 @@ static enum status create_parts(struct weight_loading *loading)
                          "family %s can't be computed on %s: only the CPU computes its recurrent layers",
                          model_family_name(forward->model), forward->backend->device.name);
     if ((shape->experts.weighs_inputs && !forward->backend->operations.weighs_inputs) ||
-        (shape->activation == ACTIVATION_XIELU && !forward->backend->operations.xielu))
+        (shape->activation == ACTIVATION_XIELU && !forward->backend->operations.xielu) ||
+        (shape->rope.queries_own_table && shape->latent.dim && !forward->backend->operations.set_columns))
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: only the CPU computes its layers",
                          model_family_name(forward->model), forward->backend->device.name);

@@ -154,7 +154,7 @@ static void project_delta(const struct pass *pass, const struct forward_layer *l
     struct product products[4] = {product_of(m->input, layer, SLOT_STATE_INPUT),
                                   product_of(m->gate, layer, SLOT_STATE_GATE),
                                   product_of(m->beta, layer, SLOT_STATE_BETA)};
-    bool separate = layer->weights[SLOT_STATE_BETA] != NULL;
+    bool separate = shape->separate;
     if (!separate)
         products[2] = product_of(m->beta_step, layer, SLOT_STATE_BETA_STEP);
     products[3] = product_of(m->step, layer, SLOT_STATE_STEP);
@@ -182,7 +182,7 @@ static void normalize_states(const struct pass *pass, const struct forward_layer
     struct matrix *heads = pass->forward->matrices.state.heads;
     struct norm_parameters norm = {.kind = NORM_RMS,
                                    .weight = layer->weights[SLOT_STATE_NORM],
-                                   .epsilon = pass->shape->norm_epsilon,
+                                   .epsilon = pass->shape->recurrent.norm_epsilon,
                                    .n_groups = n_groups,
                                    .own_weights = own_weights};
     pass->operations->norm(pass->backend, heads, heads, pass->n_rows, &norm);
@@ -227,6 +227,7 @@ static void run_delta(const struct pass *pass, int32_t index, const struct matri
     struct delta_parameters parameters = {.layer = pass->forward->model->layers[index].state,
                                           .n_key_heads = shape->n_key_heads,
                                           .tiled = shape->tiled,
+                                          .doubles_beta = shape->doubles_beta,
                                           .by_channel = by_channel,
                                           .decay = layer->weights[SLOT_STATE_DECAY],
                                           .step_bias = layer->weights[SLOT_STATE_STEP_BIAS]};

@@ -202,6 +202,7 @@ void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
+    assert(gate->n_cols == 1);
     if (gpu_enqueues(backend))
         launch_gate_rows(backend->stream, x->device, gate->device, gpu_rows(backend, n_rows), x->n_cols);
 }

@@ -217,8 +217,11 @@ void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float sca
 static void gate_row(void *context, int32_t row, int thread)
 {
     const struct row_work *work = context;
-    work->backend->kernels.rows.scale_sigmoid(matrix_row(work->out, row), work->out->n_cols,
-                                              matrix_row(work->other, row)[0]);
+    float *x = matrix_row(work->out, row);
+    int32_t n_gates = work->other->n_cols, n_each = work->out->n_cols / n_gates;
+    for (int32_t i = 0; i < n_gates; i++)
+        work->backend->kernels.rows.scale_sigmoid(x + (ptrdiff_t)i * n_each, n_each,
+                                                  matrix_row(work->other, row)[i]);
 }
 
 void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
@@ -226,7 +229,7 @@ void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *
     struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed)
         return;
-    assert(n_rows <= x->n_rows_max && n_rows <= gate->n_rows_max);
+    assert(n_rows <= x->n_rows_max && n_rows <= gate->n_rows_max && x->n_cols % gate->n_cols == 0);
     struct row_work work = {.backend = backend, .out = x, .other = gate};
     spread_rows(backend, n_rows, x->n_cols, gate_row, &work);
 }

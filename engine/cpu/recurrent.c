@@ -128,7 +128,7 @@ static float decay_of(float decay, double x)
     return (float)elementary_exp((double)decay * softplus);
 }
 
-// Normalizes queries and keys, converts alpha to the decay, and beta to its sigmoid.
+// Normalizes queries and keys, converts alpha to the decay, and beta to its sigmoid or twice that.
 static void prepare_row(void *context, int32_t row, int thread)
 {
     const struct delta_work *work = context;
@@ -148,7 +148,10 @@ static void prepare_row(void *context, int32_t row, int thread)
     for (int32_t head = 0; head < shape->n_heads && !parameters->by_channel; head++)
         alpha[head] = decay_of(parameters->decay->items[head],
                                (double)alpha[head] + (double)parameters->step_bias->items[head]);
-    kernels->sigmoid(matrix_row(work->beta, row), shape->n_heads);
+    float *beta = matrix_row(work->beta, row);
+    kernels->sigmoid(beta, shape->n_heads);
+    for (int32_t head = 0; head < shape->n_heads && parameters->doubles_beta; head++)
+        beta[head] *= 2.0f;
 }
 
 // The block of a head's matrix that a sequence's tokens of the step change, with its values before them.

@@ -52,11 +52,11 @@ static enum status parse_shape(const struct value *shape, struct text name, stru
     if (!shape || shape->kind != VALUE_ARRAY)
         return refuse_tensor(error, name, "\"shape\" is missing or no array");
     size_t n_dims = shape->array.n_items;
-    if (n_dims > TENSOR_DIMS_MAX)
+    if (n_dims > SAFETENSORS_DIMS_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "tensor %.*s: %zu dimensions, at most %d", (int)name.size, name.data, n_dims,
-                         TENSOR_DIMS_MAX);
-    out->tensor.n_dims = n_dims ? (uint32_t)n_dims : 1;
+                         SAFETENSORS_DIMS_MAX);
+    out->tensor.n_dims = n_dims < 1 ? 1 : n_dims < TENSOR_DIMS_MAX ? (uint32_t)n_dims : TENSOR_DIMS_MAX;
     *n_items = 1;
     for (size_t i = 0; i < TENSOR_DIMS_MAX; i++)
         out->tensor.dims[i] = 1;
@@ -64,9 +64,9 @@ static enum status parse_shape(const struct value *shape, struct text name, stru
         const struct value *dim = &shape->array.items[n_dims - 1 - i];
         if (dim->kind != VALUE_INTEGER || dim->integer < 1)
             return refuse_tensor(error, name, "\"shape\": expected whole numbers above 0");
-        out->tensor.dims[i] = (uint64_t)dim->integer;
-        if (__builtin_mul_overflow(*n_items, out->tensor.dims[i], n_items) || *n_items > INT64_MAX / 8)
+        if (__builtin_mul_overflow(*n_items, (uint64_t)dim->integer, n_items) || *n_items > INT64_MAX / 8)
             return refuse_tensor(error, name, "\"shape\": too many items");
+        out->tensor.dims[i < TENSOR_DIMS_MAX ? i : TENSOR_DIMS_MAX - 1] *= (uint64_t)dim->integer;
     }
     return STATUS_OK;
 }

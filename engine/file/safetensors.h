@@ -27,6 +27,9 @@ enum {
 
 // A tensor as described in the file. dims[0] is the row length, so the file's shape is reversed. A scalar is
 // one item.
+// A shape may have more dimensions than struct tensor (kernels of a vision tower's convolutions): the outermost ones
+// are then multiplied into one.
+enum { SAFETENSORS_DIMS_MAX = 8 };
 struct safetensors_tensor {
     struct tensor tensor;
     const char *dtype; // "BF16"

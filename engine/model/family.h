@@ -31,7 +31,8 @@ struct family {
     enum norm_kind norm;
     enum activation_kind activation; // unless the file's hidden_activation names another
     enum rope_style rope_style;
-    bool rope_by_key; // the file's rope.scaling.finetuned says whether queries and keys are rotated
+    bool rope_by_key;        // the file's rope.scaling.finetuned says whether queries and keys are rotated
+    bool halves_by_sections; // files with M-RoPE's sections have ROPE_HALVES (GLM-4.1V)
     enum residual_kind residual;
     uint32_t required, optional; // weights of a layer, by SLOT()
     uint32_t biased;             // weights whose bias is required; other biases are used if present
@@ -59,6 +60,11 @@ struct family {
     enum layer_kinds layer_kinds;
     bool delta_tiled;          // heads with a common key head are n_key_heads apart, and beta and alpha are
                                // separate; else one after the other, in one matrix
+    bool delta_apart;          // as delta_tiled's beta and alpha, but heads are one after the other
+    bool delta_doubled;        // beta is 2 sigmoid, not sigmoid: the rule may have negative eigenvalues
+    float state_norm_epsilon;  // of the norm of a recurrence's output; 0: as of other norms
+    bool normed_by_kind;       // recurrent layers have norms before attention and MLP, the others after
+    bool gated_by_head;        // attn_gate has a row a head, not a row an item of the heads
     bool gated_attention;      // attn_q holds, for each head, its query, then a gate for its output
     bool latent_attention;     // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
     bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file
@@ -75,6 +81,8 @@ struct family {
     bool experts_interleaved;  // the file's interleave_moe_layer_step says which layers have experts
     bool experts_weigh_inputs; // weights multiply the experts' inputs
     bool shared_expert;        // of the experts' width, in layers with experts
+    bool attention_unscaled;   // q.k is not scaled
+    double query_temperature;  // of all queries, if the file has none
     double unrotated_temperature; // of queries in layers that are not rotated, with position + 1; 0: none
     float embedding_scale;        // if the file has none; 0: 1
     float residual_depth; // the residual scale is this / sqrt(n_layers) if the file has none; 0: it is 1

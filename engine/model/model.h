@@ -95,6 +95,9 @@ struct recurrent_shape {
     float unit_epsilon;       // of these norms
     bool normed_first;        // scan: the output is normalized before it is multiplied by its gate, not after
     float step_min, step_max; // scan: bounds of the time step
+    bool separate;            // delta: beta and alpha are separate matrices
+    bool doubles_beta;        // delta: beta is 2 sigmoid
+    float norm_epsilon;       // of the norm of the output
 };
 
 // xIELU (arXiv:2411.13010): x > 0: positive x^2 + beta x, else negative (exp(min(x, epsilon)) - 1 - x) + beta x.

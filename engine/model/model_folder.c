@@ -34,10 +34,10 @@ struct folder {
     size_t n_sources;
     struct folder_matrix *matrices; // quantized ones
     size_t n_matrices, matrices_capacity;
-    size_t n_activation_scales; // tensors that are not used
-    bool *used;                 // [tensor of the folder] some made tensor uses it
-    int naming;                 // index into language_names
-    bool is_bare;               // names lack "model.", as in a transformer saved without its output matrix
+    size_t n_activation_scales;         // tensors that are not used
+    bool *used;                         // [tensor of the folder] some made tensor uses it
+    const struct folder_naming *naming; // of a language model beside towers
+    bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
     struct tensor dense[2 * MODEL_DENSE_MAX]; // linear layers after the pooling: weights and biases
     int n_dense;
     bool has_output; // an output matrix, or the embedding in its place
@@ -100,10 +100,11 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
         size_t last = folder->sources[origin->sources + origin->n_sources - 1];
         folder_part_make(origin->rule->form, from, &safetensors_at(folder->weights, last)->tensor, tensor,
                          out);
-    } else if (origin->rule->form == FORM_STACKED) {
-        for (size_t i = 0; i < origin->n_sources; i++, out += from->size_bytes)
-            memcpy(out, safetensors_at(folder->weights, folder->sources[origin->sources + i])->tensor.data,
-                   from->size_bytes);
+    } else if (origin->rule->form == FORM_STACKED || origin->rule->form == FORM_JOINED) {
+        for (size_t i = 0; i < origin->n_sources; i++, out += from->size_bytes) {
+            from = &safetensors_at(folder->weights, folder->sources[origin->sources + i])->tensor;
+            memcpy(out, from->data, from->size_bytes);
+        }
     } else if (origin->rule->form == FORM_ADD_ONE) {
         float *items = data;
         tensor_traits(from->type)->dequantize(from->data, items, tensor->dims[0]);
@@ -159,7 +160,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
     if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_DECAY ||
         form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
-        form == FORM_GROUPS || form >= FORM_FIRST_HALF)
+        form == FORM_GROUPS || form == FORM_JOINED || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
     struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
     if (!folder_rows_fit(shape, form, &rows))
@@ -170,35 +171,18 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
     return folder_matrices_order(matrices, origin->n_sources, &folder->arena, tensor, error);
 }
 
-// Shape and size of a tensor of reordered rows.
-static void set_rows(const struct folder *folder, struct tensor *tensor, enum folder_form form)
+static void set_joined(const struct folder *folder, struct tensor *tensor, const struct origin *origin)
 {
-    if (form == FORM_DELTA_TAPS || (form == FORM_TAPS && tensor->n_dims == 3)) {
-        tensor->n_dims = 2;
-        tensor->dims[1] = tensor->dims[2];
-        tensor->dims[2] = 1;
-    } else if (form == FORM_DELTA_DECAY) {
-        tensor->type = TENSOR_F32;
-        tensor->size_bytes = tensor->dims[0] * sizeof(float);
-    } else if (form == FORM_DECAY || form == FORM_COLUMN) {
-        uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
-        bool square = tensor->n_dims == 2; // Mamba-1's, with a decay for each value and key
-        tensor->type = form == FORM_DECAY ? TENSOR_F32 : tensor->type;
-        tensor->size_bytes = n_items * item_bytes(tensor->type);
-        tensor->n_dims = 2;
-        tensor->dims[0] = square ? tensor->dims[0] : 1;
-        tensor->dims[1] = square ? tensor->dims[1] : n_items;
-        tensor->dims[2] = tensor->dims[3] = 1;
-    } else if (form == FORM_GROUPS) {
-        tensor->n_dims = 2;
-        tensor->dims[1] = (uint64_t)folder->config.shape.delta.n_key_heads;
-        tensor->dims[0] /= tensor->dims[1];
-    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS ||
-               form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS) {
-        tensor->size_bytes /= tensor->dims[1];
-        tensor->dims[1] = folder_made_rows(&folder->config.shape, form, tensor->dims[1]);
-        tensor->size_bytes *= tensor->dims[1];
+    uint64_t row_bytes = tensor->size_bytes / (tensor->dims[1] * tensor->dims[2]);
+    tensor->dims[1] = 0;
+    for (size_t i = 0; i < origin->n_sources; i++) {
+        const struct tensor *part =
+            &safetensors_at(folder->weights, folder->sources[origin->sources + i])->tensor;
+        tensor->dims[1] += part->dims[part->n_dims - 1];
     }
+    tensor->n_dims = 2;
+    tensor->dims[2] = 1;
+    tensor->size_bytes = row_bytes * tensor->dims[1]; // no more than the parts have together
 }
 
 static enum status set_form(struct folder *folder, struct gguf_made_tensor *made, const struct origin *origin,
@@ -263,6 +247,12 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
             return wrong_shape(from, "a vector or a matrix", error);
         tensor->dims[tensor->n_dims++] = n_matrices;
         break;
+    case FORM_JOINED:
+        if (origin->is_nvfp4 || from->n_dims < 2 || from->n_dims > 3 ||
+            (from->n_dims == 3 && from->dims[1] != 1))
+            return wrong_shape(from, "a matrix, or a convolution's taps", error);
+        set_joined(folder, tensor, origin);
+        break;
     case FORM_FIRST_HALF:
     case FORM_SECOND_HALF:
     case FORM_EVEN:
@@ -282,7 +272,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     default:
         if (!folder_rows_fit(&folder->config.shape, origin->rule->form, from))
             return wrong_shape(from, "rows of as many heads as config.json says", error);
-        set_rows(folder, tensor, origin->rule->form);
+        folder_set_rows(&folder->config.shape, tensor, origin->rule->form);
         break;
     }
     tensor->data = NULL;
@@ -306,11 +296,6 @@ static bool reserve_tensors(struct folder *folder)
     return true;
 }
 
-// Prefixes of the language model's tensors in a vision-language model: older files, newer files.
-static const struct {
-    const char *model, *head;
-} language_names[] = {{"language_model.model.", "language_model."}, {"model.language_model.", ""}};
-
 // Expands `from`: the layer for *, the index for {}, then the suffix.
 static struct text expand_name(const struct folder *folder, const char *from, int64_t layer, size_t index,
                                const char *suffix, char out[512])
@@ -319,8 +304,7 @@ static struct text expand_name(const struct folder *folder, const char *from, in
     from += *from == '=';
     if (folder->config.language_part) {
         bool model = strncmp(from, "model.", 6) == 0;
-        const char *prefix =
-            model ? language_names[folder->naming].model : language_names[folder->naming].head;
+        const char *prefix = model ? folder->naming->model : folder->naming->head;
         size = (size_t)snprintf(out, 512, "%s", prefix);
         from += model ? 6 : 0;
     } else if (folder->is_bare && strncmp(from, "model.", 6) == 0)
@@ -330,7 +314,14 @@ static struct text expand_name(const struct folder *folder, const char *from, in
             size += (size_t)snprintf(out + size, 512 - size, "%lld", (long long)layer);
         else if (from[0] == '{' && from[1] == '}')
             size += (size_t)snprintf(out + size, 512 - size, "%zu", index), from++;
-        else
+        else if (from[0] == '{') {
+            const char *one = from + 1, *end = from + strcspn(from, "}");
+            for (; index > 0 && one < end; index--)
+                one += strcspn(one, "|}") + 1;
+            size_t n = one < end ? strcspn(one, "|}") : 0; // none is left: a name that no tensor has
+            size += (size_t)snprintf(out + size, 512 - size, "%.*s", (int)n, one);
+            from = end;
+        } else
             out[size++] = *from;
     }
     size += (size_t)snprintf(out + size, 512 - size, "%s", suffix);
@@ -458,7 +449,7 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     origin->sources = folder->n_sources;
     if (form >= FORM_EVEN_MXFP4)
         return find_blocks(folder, origin, layer, error);
-    for (size_t i = 0; i == 0 || form == FORM_STACKED; i++) {
+    for (size_t i = 0; i == 0 || form == FORM_STACKED || form == FORM_JOINED; i++) {
         size_t index;
         struct text whole = expand_name(folder, origin->rule->from, layer, i, suffix, name);
         enum status status = find_source(folder, origin, whole, &index, error);
@@ -466,8 +457,12 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
             return status;
         const struct tensor *found = &safetensors_at(folder->weights, index)->tensor;
         first = first ? first : found;
+        uint64_t dims[TENSOR_DIMS_MAX];
+        memcpy(dims, found->dims, sizeof dims);
+        if (form == FORM_JOINED && found->n_dims > 0)
+            dims[found->n_dims - 1] = first->dims[found->n_dims - 1];
         if (found->type != first->type || found->n_dims != first->n_dims ||
-            memcmp(found->dims, first->dims, sizeof first->dims) != 0)
+            memcmp(dims, first->dims, sizeof dims) != 0)
             return wrong_shape(found, "the shape and type of the others", error);
     }
     return STATUS_OK;
@@ -631,8 +626,7 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     folder->sources = calloc(3 * n + 1, sizeof *folder->sources); // blocks for two parts, with their scales
     if (!folder->used || !folder->sources)
         return error_memory(error, STATUS_REFUSE, "a model's folder");
-    struct text embedding = TEXT("model.language_model.embed_tokens.weight");
-    folder->naming = safetensors_find(folder->weights, embedding) != SIZE_MAX;
+    folder->naming = folder_find_naming(folder->weights);
     folder->is_bare = true;
     for (size_t i = 0; i < n; i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;

@@ -78,9 +78,10 @@ static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
     int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
-    shape->n_layers = read_integer(config, "num_hidden_layers n_layer n_layers", folder_count_layers(config));
+    shape->n_layers =
+        read_integer(config, "num_hidden_layers n_layer n_layers num_layers", folder_count_layers(config));
     bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
-    shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads", 0) : 1;
+    shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads num_heads", 0) : 1;
     shape->n_kv_heads = is_model_type(config, "falcon")
                             ? falcon_kv_heads(config, shape->n_heads)
                             : read_integer(config, "num_key_value_heads", shape->n_heads);
@@ -123,6 +124,18 @@ static void read_sizes(struct config *config)
         shape->tied = false;
 }
 
+// Layers before the first one with experts.
+static int64_t count_dense_layers(struct config *config)
+{
+    const struct value *types = find_setting(config, "mlp_layer_types");
+    int64_t n = 0;
+    if (!types || types->kind != VALUE_ARRAY)
+        return read_integer(config, "first_k_dense_replace moe_layer_start_index num_dense_layers", 0);
+    while (n < (int64_t)types->array.n_items && is_text(&types->array.items[n], "dense"))
+        n++;
+    return n;
+}
+
 static const char *const scoring_names = "scoring_func moe_router_activation_func";
 
 // Writes routing keys, for model_types whose config.json has them or whose defaults are known.
@@ -140,8 +153,7 @@ static void put_routing(struct config *config)
     else if (!fits)
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "topk_method", method);
     put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
-    put_integer(config, "leading_dense_block_count",
-                read_integer(config, "first_k_dense_replace moe_layer_start_index num_dense_layers", 0));
+    put_integer(config, "leading_dense_block_count", count_dense_layers(config));
     gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
                      read_truth(config, "norm_topk_prob moe_renormalize", false));
     const char *groups = "n_group num_expert_group";
@@ -191,7 +203,7 @@ static void read_numbers(struct config *config)
         {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
         {"logits_scaling logit_scale lm_head_multiplier", "logit_scale"},
-        {"routed_scaling_factor route_scale", "expert_weights_scale"},
+        {"routed_scaling_factor route_scale router_scaling_factor", "expert_weights_scale"},
     };
     static const struct {
         const char *from, *to;
@@ -275,11 +287,11 @@ static void check_sparse_layers(struct config *config)
 {
     const struct value *types = find_setting(config, "mlp_layer_types"),
                        *end = find_setting(config, "moe_layer_end_index");
-    int64_t n_layers = config->out->shape.n_layers,
-            n_dense = read_integer(config, "first_k_dense_replace", 0);
-    bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers);
-    for (int64_t i = 0; types && fits && i < n_layers; i++)
-        fits = is_text(&types->array.items[i], i < n_dense ? "dense" : "sparse");
+    int64_t n_layers = config->out->shape.n_layers, n_dense = count_dense_layers(config);
+    bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers &&
+                           (n_dense == 0 || find_setting(config, "scoring_func")));
+    for (int64_t i = n_dense; types && fits && i < n_layers; i++)
+        fits = is_text(&types->array.items[i], "sparse");
     if (!fits)
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_layer_types", types);
     if (end && (end->kind != VALUE_INTEGER || (end->integer != -1 && end->integer != n_layers - 1)))
@@ -300,6 +312,16 @@ static void read_quantization(struct config *config, const struct value *setting
     config->out->nvfp4 = config->out->nvfp4 || nvfp4;
     if (!nvfp4 || mixed)
         config->status = folder_read_quantized(&config->out->quantization, settings, config->error);
+}
+
+// In OLMo Hybrid's files a base of null means that nothing is rotated; without a base it is 10000.
+static bool has_rope_base(const struct config *config)
+{
+    const struct value *settings = find_setting(config, "rope_parameters rope_scaling"),
+                       *base = value_get(config->json, "rope_theta");
+    if (settings && settings->kind == VALUE_OBJECT)
+        return find_in(settings, "rope_theta") != NULL;
+    return !base || base->kind != VALUE_NULL;
 }
 
 static void refuse_unknown(struct config *config)
@@ -327,6 +349,13 @@ static void refuse_unknown(struct config *config)
         {"cohere", "use_parallel_block", true},
         {"glm4_moe_lite", "rope_interleave", true},
         {"gemma3n_text", "altup_correct_scale", true},
+        {"mistral4", "rope_interleave", true},
+        {"olmo_hybrid", "linear_allow_neg_eigval", true},
+        {"gpt_bigcode", "multi_query", true},
+        {"gpt_bigcode", "add_cross_attention", false},
+        {"bailing_moe", "use_qk_norm", true},
+        {"youtu", "rope_interleave", true},
+        {"sarvam_mla", "rope_interleave", true},
         {"falcon_h1", "attention_bias", false}, // the multipliers apply to some biases
         {"falcon_h1", "mlp_bias", false},
         {"falcon_h1", "mamba_proj_bias", false},
@@ -341,7 +370,10 @@ static void refuse_unknown(struct config *config)
     if (is_text(find_setting(config, positions), "alibi") && !is_model_type(config, "jina_bert_v2"))
         refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
     bool is_granite = family_of(config)->rope_by_key;
-    if (is_granite)
+    if (is_model_type(config, "olmo_hybrid"))
+        gguf_writer_bool(config->keys, format_key(config, "rope.scaling.finetuned", name),
+                         has_rope_base(config));
+    else if (is_granite)
         gguf_writer_bool(config->keys, format_key(config, "rope.scaling.finetuned", name),
                          is_text(find_setting(config, positions), "rope"));
     else if (is_text(find_setting(config, positions), "nope"))
@@ -354,6 +386,12 @@ static void refuse_unknown(struct config *config)
         read_quantization(config, method);
     if (find_setting(config, "clip_qkv"))
         refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
+    // Ling 1's experts are selected in another way.
+    if (is_model_type(config, "bailing_moe") && !is_text(find_setting(config, "score_function"), "sigmoid"))
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "score_function", find_setting(config, "score_function"));
+    // Its groups are ranked by their two best experts, which softmax routing does not do.
+    if (is_model_type(config, "mistral4") && read_integer(config, "n_group", 1) != 1)
+        refuse_setting(config, ERROR_MODEL_FILE, "n_group", find_setting(config, "n_group"));
     if (read_integer(config, "decoder_sparse_step", 1) != 1)
         refuse_setting(config, ERROR_MODEL_FILE, "decoder_sparse_step",
                        find_setting(config, "decoder_sparse_step"));
@@ -417,9 +455,10 @@ static void put_layer_types(struct config *config, const struct value *types)
     bool fits = types->kind == VALUE_ARRAY && types->array.n_items == n_layers;
     for (size_t i = 0; fits && i < n_layers; i++) {
         const struct value *type = &types->array.items[i];
-        windowed[i] = is_text(type, "sliding_attention") || is_text(type, "chunked_attention");
-        fits =
-            windowed[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
+        windowed[i] = is_text(type, "sliding_attention") || is_text(type, "chunked_attention") ||
+                      is_text(type, "local");
+        fits = windowed[i] || is_text(type, "full_attention") || is_text(type, "global") ||
+               (family_of(config)->recurrent == RECURRENT_SHORT && is_text(type, "conv"));
     }
     if (fits)
         gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name),
@@ -441,10 +480,22 @@ static void put_last_windowed(struct config *config)
                       (size_t)n_layers);
 }
 
+// All layers but every n-th, from `full` on, are windowed.
+static void put_windowed(struct config *config, int64_t n, int64_t full)
+{
+    bool windowed[MODEL_LAYERS_MAX];
+    char name[128];
+    for (int64_t i = 0; i < config->out->shape.n_layers; i++)
+        windowed[i] = i % n != full;
+    gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name), windowed,
+                      (size_t)config->out->shape.n_layers);
+}
+
 static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
-    int64_t window = read_integer(config, "sliding_window local_attention attention_chunk_size", 0);
+    int64_t window =
+        read_integer(config, "sliding_window local_attention attention_chunk_size window_size", 0);
     const struct value *none = value_get(config->json, "sliding_window");
     const char *patterns = "sliding_window_pattern _sliding_window_pattern global_attn_every_n_layers";
     bool used = windows == WINDOWS_GIVEN ||
@@ -454,46 +505,22 @@ static void read_windows(struct config *config)
         put_integer(config, "attention.sliding_window", 0);
     if (!used || is_none || window == 0 || config->status != STATUS_OK)
         return;
+    const struct value *types = find_setting(config, "layer_types attention_layers");
+    if (!types && is_model_type(config, "mellum")) // no layer has a window
+        window = 0;
     put_integer(config, "attention.sliding_window", window);
-    if (layers_vary(config))
+    if (layers_vary(config) || window == 0)
         return; // folder_put_layers wrote the pattern
-    if (find_setting(config, "layer_types"))
-        put_layer_types(config, find_setting(config, "layer_types"));
+    if (types)
+        put_layer_types(config, types);
+    else if (is_model_type(config, "cwm"))
+        put_windowed(config, 4, 0);
+    else if (is_model_type(config, "gpt_neo"))
+        put_windowed(config, 2, 0);
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
     else if (find_setting(config, patterns))
         put_integer(config, "attention.sliding_window_pattern", read_integer(config, patterns, 0));
-}
-
-// Returns the settings of the language model in a vision-language model's config.json.
-static enum status take_text_config(struct config *config, const struct value *json, struct text *type)
-{
-    static const char *const kinds[][2] = {{"gemma3", "gemma3_text"},
-                                           {"mistral3", "mistral"},
-                                           {"llama4", "llama4_text"},
-                                           {"qwen3_vl", "qwen3_vl_text"},
-                                           {"qwen3_vl_moe", "qwen3_vl_moe_text"},
-                                           {"gemma3n", "gemma3n_text"},
-                                           {"gemma4", "gemma4_text"},
-                                           {"gemma4_unified", "gemma4_unified_text"},
-                                           {"qwen3_5", "qwen3_5_text"},
-                                           {"qwen3_5_moe", "qwen3_5_moe_text"}};
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (!text_equals_string(*type, kinds[i][0]))
-            continue;
-        const struct value *part = find_in(json, "text_config"), *quantized;
-        if (!part || part->kind != VALUE_OBJECT)
-            return error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                             "model_type \"%s\": expected an object \"text_config\"", kinds[i][0]);
-        quantized = find_in(json, "quantization_config");
-        read_quantization(config, quantized);
-        const struct value *own = find_in(part, "model_type");
-        *type = own && own->kind == VALUE_STRING ? own->text : text_from_string(kinds[i][1]);
-        config->json = part;
-        config->outer = json;
-        config->out->language_part = true;
-    }
-    return config->status;
 }
 
 enum status folder_read_config(struct folder_config *out, const struct value *json, struct gguf_writer *keys,
@@ -505,7 +532,11 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
     if (!type || type->kind != VALUE_STRING)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "\"model_type\" is missing");
     struct text name = type->text;
-    enum status status = take_text_config(&config, json, &name);
+    enum status status = folder_take_language(&config, &name);
+    if (status == STATUS_OK && config.outer && config.outer != config.json) {
+        read_quantization(&config, find_in(config.outer, "quantization_config"));
+        status = config.status;
+    }
     if (status != STATUS_OK)
         return status;
     if (text_equals_string(name, "bert") && is_text(value_get(json, "position_embedding_type"), "alibi"))

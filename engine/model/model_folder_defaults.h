@@ -229,3 +229,131 @@
     "\"mamba_expand\":2,\"mamba_dt_rank\":\"auto\",\"max_position_embeddings\":262144}"
 
 // model_type, GGUF's name, globals, layers, tied, gated, activations, windows, rotates, defaults
+#define MINISTRAL_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"sliding_window\":4096,"                              \
+    "\"max_position_embeddings\":131072}"
+#define CWM_DEFAULTS                                                                                         \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"head_dim\":128,\"sliding_window\":8192,"             \
+    "\"max_position_embeddings\":131072,\"rope_scaling\":{\"rope_type\":\"llama3\","                         \
+    "\"rope_theta\":1000000.0,\"factor\":16.0,\"original_max_position_embeddings\":8192,"                    \
+    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
+#define INTERNLM3_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":2,\"head_dim\":128,\"max_position_embeddings\":32768}"
+#define IQUESTCODER_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"head_dim\":128,"                                     \
+    "\"max_position_embeddings\":131072}"
+#define HELIUM_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-8,\"num_key_value_heads\":20,\"head_dim\":128,\"rope_theta\":100000.0,"            \
+    "\"max_position_embeddings\":4096}"
+#define GLM_DEFAULTS                                                                                         \
+    "{\"rms_norm_eps\":1.5625e-7,\"head_dim\":128,\"num_key_value_heads\":2,"                                \
+    "\"partial_rotary_factor\":0.5,\"max_position_embeddings\":131072}"
+#define SOLAR_OPEN_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,"            \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,\"topk_group\":1,"              \
+    "\"norm_topk_prob\":true,\"n_routed_experts\":128,\"n_shared_experts\":1,\"num_experts_per_tok\":8,"     \
+    "\"moe_intermediate_size\":1280,\"max_position_embeddings\":131072}"
+#define EXAONE_DEFAULTS                                                                                      \
+    "{\"layer_norm_epsilon\":1e-5,\"num_key_value_heads\":8,\"intermediate_size\":14336,"                    \
+    "\"rope_theta\":500000.0,\"max_position_embeddings\":4096}"
+#define EXAONE_MOE_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-5,\"sliding_window\":4096,\"sliding_window_pattern\":4,"                           \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,\"topk_group\":1,"              \
+    "\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":1,"                     \
+    "\"num_experts\":64,\"num_experts_per_tok\":8,\"num_shared_experts\":1,"                                 \
+    "\"moe_intermediate_size\":1024,\"max_position_embeddings\":2048}"
+#define YOUTU_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-6,\"kv_lora_rank\":512,\"q_lora_rank\":1536,\"qk_nope_head_dim\":128,"             \
+    "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"max_position_embeddings\":131072}"
+#define GRANITE_SHARED_DEFAULTS                                                                              \
+    "{\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,"                            \
+    "\"residual_multiplier\":1.0,\"attention_multiplier\":1.0,\"num_local_experts\":8,"                      \
+    "\"num_experts_per_tok\":2,\"shared_intermediate_size\":0,\"max_position_embeddings\":2048}"
+#define HY_V3_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"head_dim\":128,\"rope_theta\":11158840.0,"           \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,"                     \
+    "\"router_scaling_factor\":2.826,\"first_k_dense_replace\":1,\"num_experts\":192,"                       \
+    "\"num_experts_per_tok\":8,\"num_shared_experts\":1,\"moe_intermediate_size\":1536,"                     \
+    "\"max_position_embeddings\":131072}"
+#define HYPERCLOVAX_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-6,\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,"                            \
+    "\"residual_multiplier\":1.0,\"max_position_embeddings\":2048}"
+#define MELLUM_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"head_dim\":128,\"sliding_window\":1024,"             \
+    "\"norm_topk_prob\":true,\"num_experts\":64,\"num_experts_per_tok\":8,\"moe_intermediate_size\":896,"    \
+    "\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":10000.0},"                                   \
+    "\"full_attention\":{\"rope_theta\":500000.0}},\"max_position_embeddings\":131072}"
+#define FLEX_OLMO_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-6,\"norm_topk_prob\":false,\"rope_theta\":500000.0,\"num_experts\":7,"             \
+    "\"num_experts_per_tok\":5,\"max_position_embeddings\":4096}"
+#define VAULTGEMMA_DEFAULTS                                                                                  \
+    "{\"num_attention_heads\":8,\"num_key_value_heads\":4,\"head_dim\":256,\"rms_norm_eps\":1e-6,"           \
+    "\"max_position_embeddings\":8192,\"query_pre_attn_scalar\":256,\"sliding_window\":4096,"                \
+    "\"final_logit_softcapping\":30.0,\"attn_logit_softcapping\":50.0}"
+#define SARVAM_MOE_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":64,\"num_key_value_heads\":4,\"rope_theta\":8000000.0,"             \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,\"topk_group\":1,"              \
+    "\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":1,"                     \
+    "\"n_routed_experts\":128,\"n_shared_experts\":1,\"num_experts_per_tok\":6,"                             \
+    "\"moe_intermediate_size\":1024,\"max_position_embeddings\":131072}"
+#define SARVAM_MLA_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,"          \
+    "\"v_head_dim\":128,\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,"            \
+    "\"topk_group\":1,\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":1,"    \
+    "\"n_routed_experts\":128,\"n_shared_experts\":1,\"num_experts_per_tok\":8,"                             \
+    "\"moe_intermediate_size\":2048,\"max_position_embeddings\":4096}"
+#define QWEN2_VL_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"rope_theta\":1000000.0,\"sliding_window\":4096,"     \
+    "\"max_window_layers\":80,\"max_position_embeddings\":32768}"
+#define QWEN2_OMNI_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"rope_theta\":1000000.0,\"sliding_window\":32768,"    \
+    "\"max_window_layers\":28,\"max_position_embeddings\":32768}"
+#define QWEN3_OMNI_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":4,\"rope_theta\":1000000.0,\"norm_topk_prob\":true,"     \
+    "\"num_experts\":128,\"num_experts_per_tok\":8,\"moe_intermediate_size\":768,"                           \
+    "\"max_position_embeddings\":32768}"
+#define GLM4V_DEFAULTS "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":2,\"max_position_embeddings\":32768}"
+#define GLM4V_MOE_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"scoring_func\":\"sigmoid\",\"n_group\":1,"       \
+    "\"topk_group\":1,\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,\"first_k_dense_replace\":1,"     \
+    "\"num_key_value_heads\":8,\"n_shared_experts\":1,\"num_experts_per_tok\":8,"                            \
+    "\"moe_intermediate_size\":1408,\"max_position_embeddings\":65536}"
+#define MISTRAL4_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-6,\"kv_lora_rank\":256,\"q_lora_rank\":1024,\"qk_nope_head_dim\":64,"              \
+    "\"qk_rope_head_dim\":64,\"v_head_dim\":128,\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\","    \
+    "\"norm_topk_prob\":true,\"routed_scaling_factor\":1.0,\"first_k_dense_replace\":0,"                     \
+    "\"n_routed_experts\":128,\"n_shared_experts\":1,\"num_experts_per_tok\":4,"                             \
+    "\"moe_intermediate_size\":2048,\"max_position_embeddings\":1048576,"                                    \
+    "\"rope_parameters\":{\"rope_type\":\"yarn\",\"rope_theta\":10000.0,\"factor\":128.0,"                   \
+    "\"original_max_position_embeddings\":8192,\"beta_fast\":32.0,\"beta_slow\":1.0,"                        \
+    "\"mscale_all_dim\":1.0,\"mscale\":1.0,\"llama_4_scaling_beta\":0.1}}"
+#define LFM3_DEFAULTS                                                                                        \
+    "{\"norm_eps\":1e-5,\"num_attention_heads\":16,\"num_key_value_heads\":4,\"head_dim\":128,"              \
+    "\"intermediate_size\":7680,\"conv_L_cache\":7,\"sliding_window\":256,"                                  \
+    "\"max_position_embeddings\":128000,"                                                                    \
+    "\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":10000.0},"                                   \
+    "\"full_attention\":{\"rope_type\":\"proportional\",\"rope_theta\":1000000.0,"                           \
+    "\"partial_rotary_factor\":0.5}}}"
+#define OLMO_HYBRID_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-6,\"linear_conv_kernel_dim\":4,\"max_position_embeddings\":65536}"
+#define BIGCODE_DEFAULTS                                                                                     \
+    "{\"n_embd\":768,\"n_layer\":12,\"n_head\":12,\"n_positions\":1024,\"num_key_value_heads\":1,"           \
+    "\"layer_norm_epsilon\":1e-5}"
+#define GPTJ_DEFAULTS                                                                                        \
+    "{\"n_embd\":4096,\"n_layer\":28,\"n_head\":16,\"n_positions\":2048,\"rotary_dim\":64,"                  \
+    "\"layer_norm_epsilon\":1e-5}"
+#define GPT_NEO_DEFAULTS                                                                                     \
+    "{\"hidden_size\":2048,\"num_layers\":24,\"num_heads\":16,\"max_position_embeddings\":2048,"             \
+    "\"window_size\":256,\"layer_norm_epsilon\":1e-5}"
+#define MINICPM_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"scale_emb\":1.0,\"scale_depth\":1.0,\"dim_model_base\":1.0,"                   \
+    "\"max_position_embeddings\":2048}"
+#define BAILING_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"partial_rotary_factor\":0.5,"                           \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":8,\"topk_group\":4,"              \
+    "\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":1,"                     \
+    "\"num_experts\":256,\"num_shared_experts\":1,\"num_experts_per_tok\":8,"                                \
+    "\"moe_intermediate_size\":512,\"max_position_embeddings\":32768}"
+#define BAMBA_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"mamba_n_heads\":128,\"mamba_n_groups\":1,"           \
+    "\"mamba_d_state\":256,\"mamba_d_head\":\"auto\",\"mamba_d_conv\":4,\"mamba_expand\":2,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":262144}"

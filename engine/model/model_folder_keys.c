@@ -64,6 +64,9 @@ static const struct folder_key keys[] = {
      "sliding_window_pattern _sliding_window_pattern",
      NULL},
     {"config.json", KEY_READ,
+     "num_layers window_size attention_layers router_scaling_factor score_function linear_allow_neg_eigval attn_layer_indices thinker_config",
+     NULL},
+    {"config.json", KEY_READ,
      "per_layer_config global_head_dim num_global_key_value_heads attention_k_eq_v num_kv_shared_layers "
      "use_double_wide_mlp hidden_size_per_layer_input enable_moe_block top_k_experts altup_num_inputs "
      "altup_active_idx altup_correct_scale activation_sparsity_pattern",

@@ -1,57 +1,10 @@
 // Families of Hugging Face folders as data. A family with the same computation as an existing one only needs
 // another row here.
 #include "engine/model/model_folder_defaults.h"
-#include "engine/model/model_folder_parts.h"
+#include "engine/model/model_folder_rules.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#define LLAMA_GLOBALS                                                                                        \
-    {"model.embed_tokens", "token_embd", FORM_AS_IS}, {"model.norm", "output_norm", FORM_AS_IS},             \
-    {                                                                                                        \
-        "lm_head", "output", FORM_AS_IS                                                                      \
-    }
-#define SELF_ATTENTION(q_form, k_form)                                                                       \
-    {"model.layers.*.self_attn.q_proj", "attn_q", q_form},                                                   \
-        {"model.layers.*.self_attn.k_proj", "attn_k", k_form},                                               \
-        {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                           \
-    {                                                                                                        \
-        "model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS                                         \
-    }
-#define GATED_MLP                                                                                            \
-    {"model.layers.*.mlp.gate_proj", "ffn_gate", FORM_AS_IS},                                                \
-        {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},                                                \
-    {                                                                                                        \
-        "model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS                                               \
-    }
-#define PRE_NORMS                                                                                            \
-    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                             \
-    {                                                                                                        \
-        "model.layers.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS                                    \
-    }
-#define HEAD_NORMS(form)                                                                                     \
-    {"model.layers.*.self_attn.q_norm", "attn_q_norm", form},                                                \
-    {                                                                                                        \
-        "model.layers.*.self_attn.k_norm", "attn_k_norm", form                                               \
-    }
-#define EXPERTS                                                                                              \
-    {"model.layers.*.mlp.gate", "ffn_gate_inp", FORM_AS_IS},                                                 \
-        {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},                          \
-        {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},                              \
-    {                                                                                                        \
-        "model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED                             \
-    }
-#define SHARED_EXPERT                                                                                        \
-    {"model.layers.*.mlp.shared_expert_gate", "ffn_gate_inp_shexp", FORM_AS_IS},                             \
-        {"model.layers.*.mlp.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},                        \
-        {"model.layers.*.mlp.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},                            \
-    {                                                                                                        \
-        "model.layers.*.mlp.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS                           \
-    }
-#define END                                                                                                  \
-    {                                                                                                        \
-        0                                                                                                    \
-    }
 
 static const struct folder_rule llama_globals[] = {LLAMA_GLOBALS, END};
 static const struct folder_rule gemma_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
@@ -81,22 +34,10 @@ static const struct folder_rule falcon_globals[] = {{"transformer.word_embedding
 
 static const struct folder_rule llama_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),
                                                   GATED_MLP, END};
-static const struct folder_rule mixtral_layers[] = {
-    PRE_NORMS,
-    SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),
-    {"model.layers.*.block_sparse_moe.gate", "ffn_gate_inp", FORM_AS_IS},
-    {"model.layers.*.block_sparse_moe.experts.{}.w1", "ffn_gate_exps", FORM_STACKED},
-    {"model.layers.*.block_sparse_moe.experts.{}.w3", "ffn_up_exps", FORM_STACKED},
-    {"model.layers.*.block_sparse_moe.experts.{}.w2", "ffn_down_exps", FORM_STACKED},
-    END};
 static const struct folder_rule qwen2_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                   GATED_MLP, END};
-static const struct folder_rule qwen2_moe_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-                                                      EXPERTS, SHARED_EXPERT, END};
 static const struct folder_rule qwen3_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                   HEAD_NORMS(FORM_AS_IS), GATED_MLP, END};
-static const struct folder_rule qwen3_moe_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-                                                      HEAD_NORMS(FORM_AS_IS), EXPERTS, END};
 #define QWEN3_NEXT_LAYER                                                                                     \
     {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},                                           \
         {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_ADD_ONE},                    \
@@ -216,22 +157,6 @@ static const struct folder_rule bloom_globals[] = {
         prefix "h.*.mlp.dense_4h_to_h", "ffn_down", FORM_AS_IS                                               \
     }
 static const struct folder_rule bloom_layers[] = {BLOOM_LAYER("transformer."), BLOOM_LAYER(""), END};
-static const struct folder_rule gpt_oss_layers[] = {
-    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
-    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    {"=model.layers.*.self_attn.sinks", "attn_sinks.weight", FORM_AS_IS},
-    {"model.layers.*.mlp.router", "ffn_gate_inp", FORM_AS_IS},
-    {"=model.layers.*.mlp.experts.gate_up_proj_blocks", "ffn_gate_exps.weight", FORM_EVEN_MXFP4},
-    {"=model.layers.*.mlp.experts.gate_up_proj_blocks", "ffn_up_exps.weight", FORM_ODD_MXFP4},
-    {"=model.layers.*.mlp.experts.down_proj_blocks", "ffn_down_exps.weight", FORM_EVERY_MXFP4},
-    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_EVEN},
-    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_ODD},
-    {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},
-    {"=model.layers.*.mlp.experts.gate_up_proj_bias", "ffn_gate_exps.bias", FORM_EVEN},
-    {"=model.layers.*.mlp.experts.gate_up_proj_bias", "ffn_up_exps.bias", FORM_ODD},
-    {"=model.layers.*.mlp.experts.down_proj_bias", "ffn_down_exps.bias", FORM_AS_IS},
-    END};
 static const struct folder_rule glm4_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
     {"model.layers.*.post_self_attn_layernorm", "post_attention_norm", FORM_AS_IS},
@@ -240,43 +165,6 @@ static const struct folder_rule glm4_layers[] = {
     SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
     {"model.layers.*.mlp.gate_up_proj", "ffn_up", FORM_AS_IS},
     {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
-    END};
-#define SHARED_EXPERTS                                                                                       \
-    {"=model.layers.*.mlp.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},                    \
-        {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},                       \
-        {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},                           \
-    {                                                                                                        \
-        "model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS                          \
-    }
-static const struct folder_rule glm4_moe_layers[] = {
-    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
-    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    HEAD_NORMS(FORM_AS_IS),
-    GATED_MLP,
-    EXPERTS,
-    SHARED_EXPERTS,
-    END};
-static const struct folder_rule dots1_layers[] = {PRE_NORMS,
-                                                  SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-                                                  HEAD_NORMS(FORM_AS_IS),
-                                                  GATED_MLP,
-                                                  EXPERTS,
-                                                  SHARED_EXPERTS,
-                                                  END};
-static const struct folder_rule deepseek_layers[] = {
-    PRE_NORMS,
-    {"model.layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},
-    {"model.layers.*.self_attn.q_a_proj", "attn_q_a", FORM_AS_IS},
-    {"model.layers.*.self_attn.q_a_layernorm", "attn_q_a_norm", FORM_AS_IS},
-    {"model.layers.*.self_attn.q_b_proj", "attn_q_b", FORM_AS_IS},
-    {"model.layers.*.self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", FORM_AS_IS},
-    {"model.layers.*.self_attn.kv_a_layernorm", "attn_kv_a_norm", FORM_AS_IS},
-    {"model.layers.*.self_attn.kv_b_proj", "attn_kv_b", FORM_AS_IS},
-    {"model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},
-    GATED_MLP,
-    EXPERTS,
-    SHARED_EXPERTS,
     END};
 static const struct folder_rule seed_oss_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
@@ -290,14 +178,6 @@ static const struct folder_rule cohere_layers[] = {{"model.layers.*.input_layern
                                                    HEAD_NORMS(FORM_AS_IS),
                                                    GATED_MLP,
                                                    END};
-static const struct folder_rule granite_moe_layers[] = {
-    PRE_NORMS,
-    SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K),
-    {"model.layers.*.block_sparse_moe.router.layer", "ffn_gate_inp", FORM_AS_IS},
-    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_gate_exps.weight", FORM_FIRST_HALF},
-    {"=model.layers.*.block_sparse_moe.input_linear.weight", "ffn_up_exps.weight", FORM_SECOND_HALF},
-    {"model.layers.*.block_sparse_moe.output_linear", "ffn_down_exps", FORM_AS_IS},
-    END};
 static const struct folder_rule olmo2_layers[] = {
     {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
     {"model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_AS_IS},
@@ -371,58 +251,7 @@ static const struct folder_rule internlm2_layers[] = {
     {"model.layers.*.feed_forward.w3", "ffn_up", FORM_AS_IS},
     {"model.layers.*.feed_forward.w2", "ffn_down", FORM_AS_IS},
     END};
-#define SPARSE_BLOCK                                                                                         \
-    {"model.layers.*.block_sparse_moe.gate", "ffn_gate_inp", FORM_AS_IS},                                    \
-        {"model.layers.*.block_sparse_moe.experts.{}.w1", "ffn_gate_exps", FORM_STACKED},                    \
-        {"model.layers.*.block_sparse_moe.experts.{}.w3", "ffn_up_exps", FORM_STACKED},                      \
-    {                                                                                                        \
-        "model.layers.*.block_sparse_moe.experts.{}.w2", "ffn_down_exps", FORM_STACKED                       \
-    }
-static const struct folder_rule phimoe_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-                                                   SPARSE_BLOCK, END};
-static const struct folder_rule minimax_layers[] = {
-    PRE_NORMS,
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    HEAD_NORMS(FORM_AS_IS),
-    {"=model.layers.*.block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
-    SPARSE_BLOCK,
-    END};
-static const struct folder_rule qwen3_vl_moe_layers[] = {
-    PRE_NORMS,
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    HEAD_NORMS(FORM_AS_IS),
-    {"model.layers.*.mlp.gate", "ffn_gate_inp", FORM_AS_IS},
-    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_COLUMNS},
-    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_COLUMNS},
-    {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},
-    END};
-#define HUNYUAN_ATTENTION                                                                                    \
-    PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),                                                       \
-        {"model.layers.*.self_attn.query_layernorm", "attn_q_norm", FORM_AS_IS},                             \
-    {                                                                                                        \
-        "model.layers.*.self_attn.key_layernorm", "attn_k_norm", FORM_AS_IS                                  \
-    }
 static const struct folder_rule hunyuan_layers[] = {HUNYUAN_ATTENTION, GATED_MLP, END};
-static const struct folder_rule hunyuan_moe_layers[] = {
-    HUNYUAN_ATTENTION,
-    {"model.layers.*.mlp.gate.wg", "ffn_gate_inp", FORM_AS_IS},
-    {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
-    {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
-    {"model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
-    {"model.layers.*.mlp.shared_mlp.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_mlp.up_proj", "ffn_up_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_mlp.down_proj", "ffn_down_shexp", FORM_AS_IS},
-    END};
-static const struct folder_rule ernie_moe_layers[] = {
-    PRE_NORMS,
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    GATED_MLP,
-    EXPERTS,
-    {"=model.layers.*.mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
-    END};
 
 static const struct folder_rule apertus_layers[] = {
     {"model.layers.*.attention_layernorm", "attn_norm", FORM_AS_IS},
@@ -431,38 +260,6 @@ static const struct folder_rule apertus_layers[] = {
     HEAD_NORMS(FORM_AS_IS),
     {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
     {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
-    END};
-static const struct folder_rule afmoe_layers[] = {
-    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
-    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
-    {"model.layers.*.pre_mlp_layernorm", "ffn_norm", FORM_AS_IS},
-    {"model.layers.*.post_mlp_layernorm", "post_ffw_norm", FORM_AS_IS},
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    HEAD_NORMS(FORM_AS_IS),
-    {"model.layers.*.self_attn.gate_proj", "attn_gate", FORM_AS_IS},
-    GATED_MLP,
-    {"model.layers.*.mlp.router.gate", "ffn_gate_inp", FORM_AS_IS},
-    {"=model.layers.*.mlp.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
-    {"model.layers.*.mlp.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
-    {"model.layers.*.mlp.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
-    {"model.layers.*.mlp.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
-    {"model.layers.*.mlp.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
-    {"model.layers.*.mlp.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
-    END};
-static const struct folder_rule llama4_layers[] = {
-    PRE_NORMS,
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_AS_IS},
-    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
-    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_AS_IS},
-    {"model.layers.*.feed_forward.router", "ffn_gate_inp", FORM_AS_IS},
-    {"=model.layers.*.feed_forward.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_COLUMNS},
-    {"=model.layers.*.feed_forward.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_COLUMNS},
-    {"=model.layers.*.feed_forward.experts.down_proj", "ffn_down_exps.weight", FORM_EVERY},
-    {"model.layers.*.feed_forward.shared_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
-    {"model.layers.*.feed_forward.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
-    {"model.layers.*.feed_forward.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};
 static const struct folder_rule gemma3n_globals[] = {
     LLAMA_GLOBALS,
@@ -488,6 +285,74 @@ static const struct folder_rule gemma3n_layers[] = {
     {"model.layers.*.laurel.post_laurel_norm", "laurel_post_norm", FORM_AS_IS},
     END};
 
+#define GPT_GLOBALS                                                                                          \
+    {"transformer.wte", "token_embd", FORM_AS_IS}, {"transformer.ln_f", "output_norm", FORM_AS_IS},          \
+    {                                                                                                        \
+        "lm_head", "output", FORM_AS_IS                                                                      \
+    }
+static const struct folder_rule gptj_globals[] = {GPT_GLOBALS, END};
+static const struct folder_rule gpt_neo_globals[] = {GPT_GLOBALS,
+                                                     {"transformer.wpe", "position_embd", FORM_AS_IS},
+                                                     END};
+#define GPT_NORMS                                                                                            \
+    {"transformer.h.*.ln_1", "attn_norm", FORM_AS_IS},                                                       \
+    {                                                                                                        \
+        "transformer.h.*.ln_2", "ffn_norm", FORM_AS_IS                                                       \
+    }
+#define GPT_MLP                                                                                              \
+    {"transformer.h.*.mlp.c_fc", "ffn_up", FORM_AS_IS},                                                      \
+    {                                                                                                        \
+        "transformer.h.*.mlp.c_proj", "ffn_down", FORM_AS_IS                                                 \
+    }
+#define GPT_ATTENTION(name)                                                                                  \
+    {"transformer.h.*." name ".q_proj", "attn_q", FORM_AS_IS},                                               \
+        {"transformer.h.*." name ".k_proj", "attn_k", FORM_AS_IS},                                           \
+        {"transformer.h.*." name ".v_proj", "attn_v", FORM_AS_IS},                                           \
+    {                                                                                                        \
+        "transformer.h.*." name ".out_proj", "attn_output", FORM_AS_IS                                       \
+    }
+static const struct folder_rule starcoder_layers[] = {GPT_NORMS,
+                                                      {"transformer.h.*.attn.c_attn", "attn_qkv", FORM_AS_IS},
+                                                      {"transformer.h.*.attn.c_proj", "attn_output",
+                                                       FORM_AS_IS},
+                                                      GPT_MLP,
+                                                      END};
+static const struct folder_rule gptj_layers[] = {GPT_NORMS,
+                                                 GPT_ATTENTION("attn"),
+                                                 {"transformer.h.*.mlp.fc_in", "ffn_up", FORM_AS_IS},
+                                                 {"transformer.h.*.mlp.fc_out", "ffn_down", FORM_AS_IS},
+                                                 END};
+static const struct folder_rule gpt_neo_layers[] = {GPT_NORMS, GPT_ATTENTION("attn.attention"), GPT_MLP, END};
+static const struct folder_rule exaone_layers[] = {GPT_NORMS,
+                                                   GPT_ATTENTION("attn.attention"),
+                                                   {"transformer.h.*.mlp.c_fc_0", "ffn_gate", FORM_AS_IS},
+                                                   {"transformer.h.*.mlp.c_fc_1", "ffn_up", FORM_AS_IS},
+                                                   {"transformer.h.*.mlp.c_proj", "ffn_down", FORM_AS_IS},
+                                                   END};
+static const struct folder_rule glm_layers[] = {PRE_NORMS,
+                                                SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                {"model.layers.*.mlp.gate_up_proj", "ffn_up", FORM_AS_IS},
+                                                {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+                                                END};
+static const struct folder_rule hyperclovax_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"model.layers.*.post_norm1", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.post_norm2", "post_ffw_norm", FORM_AS_IS},
+    GATED_MLP,
+    END};
+static const struct folder_rule jais2_layers[] = {PRE_NORMS,
+                                                  SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                  {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
+                                                  {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+                                                  END};
+static const struct folder_rule vaultgemma_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
+    {"model.layers.*.pre_feedforward_layernorm", "ffn_norm", FORM_ADD_ONE},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    GATED_MLP,
+    END};
+
 #define SILU      "silu swish"
 #define GELU_TANH "gelu_pytorch_tanh gelu_new"
 #define GELU      "gelu gelu_new gelu_fast gelu_pytorch_tanh"
@@ -496,35 +361,56 @@ static const struct folder_family families[] = {
     {"llama", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_6(2048)},
     {"mistral", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true,
      MISTRAL_DEFAULTS},
+    {"ministral", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true,
+     MINISTRAL_DEFAULTS},
+    {"cwm", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true, CWM_DEFAULTS},
+    {"internlm3", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true,
+     INTERNLM3_DEFAULTS},
+    {"iquestcoder", "llama", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true,
+     IQUESTCODER_DEFAULTS},
+    {"helium", "llama", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_NEVER, true, HELIUM_DEFAULTS},
     {"ministral3", "mistral3", llama_globals, llama_layers, false, true, SILU, WINDOWS_GIVEN, true,
      MINISTRAL3_DEFAULTS},
-    {"mixtral", "llama", llama_globals, mixtral_layers, false, true, SILU, WINDOWS_GIVEN, true,
+    {"mixtral", "llama", llama_globals, folder_mixtral_layers, false, true, SILU, WINDOWS_GIVEN, true,
      MIXTRAL_DEFAULTS},
     {"smollm3", "smollm3", llama_globals, llama_layers, true, true, SILU, WINDOWS_NEVER, true,
      SMOLLM3_DEFAULTS},
     {"qwen2", "qwen2", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true, RMS_6(32768)},
-    {"qwen2_moe", "qwen2moe", llama_globals, qwen2_moe_layers, false, true, SILU, WINDOWS_IF_USED, true,
-     QWEN2_MOE_DEFAULTS},
+    {"mimo", "qwen2", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true,
+     RMS_6(32768)}, // MiMo-7B
+    {"qwen2_moe", "qwen2moe", llama_globals, folder_qwen2_moe_layers, false, true, SILU, WINDOWS_IF_USED,
+     true, QWEN2_MOE_DEFAULTS},
     {"qwen3", "qwen3", llama_globals, qwen3_layers, false, true, SILU, WINDOWS_IF_USED, true, QWEN3_DEFAULTS},
-    {"qwen3_moe", "qwen3moe", llama_globals, qwen3_moe_layers, false, true, SILU, WINDOWS_IF_USED, true,
-     QWEN3_MOE_DEFAULTS},
+    {"qwen3_moe", "qwen3moe", llama_globals, folder_qwen3_moe_layers, false, true, SILU, WINDOWS_IF_USED,
+     true, QWEN3_MOE_DEFAULTS},
+    {"mellum", "mellum", llama_globals, folder_qwen3_moe_layers, false, true, SILU, WINDOWS_GIVEN, true,
+     MELLUM_DEFAULTS},
     {"qwen3_next", "qwen3next", gemma_globals, qwen3_next_layers, false, true, SILU, WINDOWS_NEVER, true,
      QWEN3_NEXT_DEFAULTS},
     {"qwen3_5_text", "qwen35", gemma_globals, qwen3_5_layers, false, true, SILU, WINDOWS_NEVER, true,
      QWEN3_5_DEFAULTS},
     {"qwen3_5_moe_text", "qwen35moe", gemma_globals, qwen3_5_layers, false, true, SILU, WINDOWS_NEVER, true,
      QWEN3_5_MOE_DEFAULTS},
+    {"olmo_hybrid", "olmo_hybrid", llama_globals, folder_olmo_hybrid_layers, false, true, SILU, WINDOWS_NEVER,
+     true, OLMO_HYBRID_DEFAULTS},
     {"gemma", "gemma", gemma_globals, gemma_layers, true, true, GELU, WINDOWS_NEVER, true, GEMMA_DEFAULTS},
     {"gemma2", "gemma2", gemma_globals, gemma2_layers, true, true, GELU, WINDOWS_GIVEN, true,
      GEMMA2_DEFAULTS},
+    {"vaultgemma", "vaultgemma", gemma_globals, vaultgemma_layers, true, true, GELU, WINDOWS_GIVEN, true,
+     VAULTGEMMA_DEFAULTS},
     {"gemma3_text", "gemma3", gemma_globals, gemma2_layers, true, true, GELU, WINDOWS_GIVEN, true,
      GEMMA3_DEFAULTS},
     {"phi3", "phi3", llama_globals, phi3_layers, false, true, SILU, WINDOWS_GIVEN, true, RMS_5(4096)},
     {"phi", "phi2", phi_globals, phi_layers, false, false, GELU, WINDOWS_NEVER, true, PHI_DEFAULTS},
     {"gpt2", "gpt2", gpt2_globals, gpt2_layers, true, false, GELU, WINDOWS_NEVER, false, GPT2_DEFAULTS},
+    {"gpt_bigcode", "starcoder", gpt_neo_globals, starcoder_layers, true, false, GELU, WINDOWS_NEVER, false,
+     BIGCODE_DEFAULTS},
+    {"gptj", "gptj", gptj_globals, gptj_layers, false, false, GELU, WINDOWS_NEVER, true, GPTJ_DEFAULTS},
+    {"gpt_neo", "gpt_neo", gpt_neo_globals, gpt_neo_layers, true, false, GELU, WINDOWS_GIVEN, false,
+     GPT_NEO_DEFAULTS},
     {"gpt_neox", "gptneox", neox_globals, neox_layers, false, false, GELU, WINDOWS_NEVER, true,
      NEOX_DEFAULTS},
-    {"gpt_oss", "gpt-oss", llama_globals, gpt_oss_layers, false, true, SILU, WINDOWS_GIVEN, true,
+    {"gpt_oss", "gpt-oss", llama_globals, folder_gpt_oss_layers, false, true, SILU, WINDOWS_GIVEN, true,
      GPT_OSS_DEFAULTS},
     {"starcoder2", "starcoder2", llama_globals, starcoder2_layers, true, false, GELU, WINDOWS_GIVEN, true,
      STARCODER2_DEFAULTS},
@@ -537,16 +423,34 @@ static const struct folder_family families[] = {
     {"olmo3", "olmo2", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true, OLMO3_DEFAULTS},
     {"granite", "granite", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true,
      GRANITE_DEFAULTS},
-    {"granitemoe", "granitemoe", llama_globals, granite_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
-     GRANITE_MOE_DEFAULTS},
+    {"granitemoe", "granitemoe", llama_globals, folder_granite_moe_layers, false, true, SILU, WINDOWS_NEVER,
+     true, GRANITE_MOE_DEFAULTS},
+    {"granitemoeshared", "granitemoe", llama_globals, folder_granite_shared_layers, false, true, SILU,
+     WINDOWS_NEVER, true, GRANITE_SHARED_DEFAULTS},
     {"glm4", "glm4", llama_globals, glm4_layers, false, true, SILU, WINDOWS_NEVER, true, GLM4_DEFAULTS},
-    {"glm4_moe", "glm4moe", llama_globals, glm4_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
+    {"glm", "chatglm", llama_globals, glm_layers, false, true, SILU, WINDOWS_NEVER, true, GLM_DEFAULTS},
+    {"glm4_moe", "glm4moe", llama_globals, folder_glm4_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
      GLM4_MOE_DEFAULTS},
-    {"dots1", "dots1", llama_globals, dots1_layers, false, true, SILU, WINDOWS_NEVER, true, DOTS1_DEFAULTS},
-    {"deepseek_v2", "deepseek2", llama_globals, deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
-     DEEPSEEK2_DEFAULTS},
-    {"deepseek_v3", "deepseek2", llama_globals, deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
+    {"solar_open", "glm4moe", llama_globals, folder_glm4_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
+     SOLAR_OPEN_DEFAULTS},
+    {"dots1", "dots1", llama_globals, folder_dots1_layers, false, true, SILU, WINDOWS_NEVER, true,
+     DOTS1_DEFAULTS},
+    {"sarvam_moe", "bailingmoe2", folder_bailing_globals, folder_bailing_layers, false, true, SILU,
+     WINDOWS_NEVER, true, SARVAM_MOE_DEFAULTS},
+    {"bailing_moe", "bailingmoe2", folder_bailing_globals, folder_bailing_layers, false, true, SILU,
+     WINDOWS_NEVER, true, BAILING_DEFAULTS},
+    {"deepseek_v2", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
+     true, DEEPSEEK2_DEFAULTS},
+    {"deepseek_v3", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
+     true, DEEPSEEK3_DEFAULTS},
+    {"kimi_k2", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
      DEEPSEEK3_DEFAULTS},
+    {"mistral4", "mistral4", llama_globals, folder_mistral4_layers, false, true, SILU, WINDOWS_NEVER, true,
+     MISTRAL4_DEFAULTS},
+    {"youtu", "deepseek2", llama_globals, folder_deepseek_layers, true, true, SILU, WINDOWS_NEVER, true,
+     YOUTU_DEFAULTS},
+    {"sarvam_mla", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
+     SARVAM_MLA_DEFAULTS},
     {"seed_oss", "seed_oss", llama_globals, seed_oss_layers, false, true, SILU, WINDOWS_NEVER, true,
      SEED_OSS_DEFAULTS},
     {"ernie4_5", "ernie4_5", llama_globals, qwen2_layers, true, true, SILU, WINDOWS_NEVER, true,
@@ -559,33 +463,60 @@ static const struct folder_family families[] = {
      INTERNLM2_DEFAULTS},
     {"qwen3_vl_text", "qwen3vl", llama_globals, qwen3_layers, false, true, SILU, WINDOWS_NEVER, true,
      QWEN3_DEFAULTS},
-    {"qwen3_vl_moe_text", "qwen3vlmoe", llama_globals, qwen3_vl_moe_layers, false, true, SILU, WINDOWS_NEVER,
-     true, QWEN3_VL_MOE_DEFAULTS},
-    {"phimoe", "phimoe", llama_globals, phimoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
+    {"qwen3_vl_moe_text", "qwen3vlmoe", llama_globals, folder_qwen3_vl_moe_layers, false, true, SILU,
+     WINDOWS_NEVER, true, QWEN3_VL_MOE_DEFAULTS},
+    {"qwen2_vl_text", "qwen2vl", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true,
+     QWEN2_VL_DEFAULTS},
+    {"qwen2_5_vl_text", "qwen2vl", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true,
+     QWEN2_VL_DEFAULTS},
+    {"qwen2_5_omni_text", "qwen2vl", llama_globals, qwen2_layers, false, true, SILU, WINDOWS_IF_USED, true,
+     QWEN2_OMNI_DEFAULTS},
+    {"qwen3_omni_moe_text", "qwen3moe", llama_globals, folder_qwen3_moe_layers, false, true, SILU,
+     WINDOWS_IF_USED, true, QWEN3_OMNI_DEFAULTS},
+    {"glm4v_text", "glm4", llama_globals, glm4_layers, false, true, SILU, WINDOWS_NEVER, true,
+     GLM4V_DEFAULTS},
+    {"glm4v_moe_text", "glm4moe", llama_globals, folder_glm4_moe_layers, false, true, SILU, WINDOWS_NEVER,
+     true, GLM4V_MOE_DEFAULTS},
+    {"phimoe", "phimoe", llama_globals, folder_phimoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
      PHIMOE_DEFAULTS},
     {"exaone4", "exaone4", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true,
      EXAONE4_DEFAULTS},
+    {"exaone", "exaone", gptj_globals, exaone_layers, false, true, SILU, WINDOWS_NEVER, true,
+     EXAONE_DEFAULTS},
+    {"exaone_moe", "exaone-moe", llama_globals, folder_exaone_moe_layers, false, true, SILU, WINDOWS_GIVEN,
+     true, EXAONE_MOE_DEFAULTS},
     {"hunyuan_v1_dense", "hunyuan-dense", llama_globals, hunyuan_layers, false, true, SILU, WINDOWS_NEVER,
      true, RMS_5(2048)},
-    {"hunyuan_v1_moe", "hunyuan-moe", llama_globals, hunyuan_moe_layers, false, true, SILU, WINDOWS_NEVER,
-     true, HUNYUAN_MOE_DEFAULTS},
-    {"minimax_m2", "minimax-m2", llama_globals, minimax_layers, false, true, SILU, WINDOWS_NEVER, true,
+    {"hunyuan_v1_moe", "hunyuan-moe", llama_globals, folder_hunyuan_moe_layers, false, true, SILU,
+     WINDOWS_NEVER, true, HUNYUAN_MOE_DEFAULTS},
+    {"hy_v3", "hy_v3", llama_globals, folder_hy_v3_layers, false, true, SILU, WINDOWS_NEVER, true,
+     HY_V3_DEFAULTS},
+    {"hyperclovax", "hyperclovax", llama_globals, hyperclovax_layers, false, true, SILU, WINDOWS_NEVER, true,
+     HYPERCLOVAX_DEFAULTS},
+    {"minimax_m2", "minimax-m2", llama_globals, folder_minimax_layers, false, true, SILU, WINDOWS_NEVER, true,
      MINIMAX_M2_DEFAULTS},
-    {"ernie4_5_moe", "ernie4_5-moe", llama_globals, ernie_moe_layers, true, true, SILU, WINDOWS_NEVER, true,
-     ERNIE_MOE_DEFAULTS},
-    {"olmoe", "olmoe", llama_globals, qwen3_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
+    {"ernie4_5_moe", "ernie4_5-moe", llama_globals, folder_ernie_moe_layers, true, true, SILU, WINDOWS_NEVER,
+     true, ERNIE_MOE_DEFAULTS},
+    {"olmoe", "olmoe", llama_globals, folder_qwen3_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
      OLMOE_DEFAULTS},
+    {"flex_olmo", "flex_olmo", llama_globals, folder_flex_olmo_layers, false, true, SILU, WINDOWS_NEVER, true,
+     FLEX_OLMO_DEFAULTS},
     {"nemotron", "nemotron", nemotron_globals, nemotron_layers, false, false, "relu2", WINDOWS_NEVER, true,
      NEMOTRON_DEFAULTS},
-    {"minicpm3", "minicpm3", llama_globals, deepseek_layers, true, true, SILU, WINDOWS_NEVER, true,
+    {"jais2", "jais2", llama_globals, jais2_layers, false, false, "relu2", WINDOWS_NEVER, true,
+     LAYER_5(8192)},
+    {"minicpm3", "minicpm3", llama_globals, folder_deepseek_layers, true, true, SILU, WINDOWS_NEVER, true,
      MINICPM3_DEFAULTS},
+    {"minicpm", "minicpm", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true,
+     MINICPM_DEFAULTS},
     {"arcee", "arcee", llama_globals, arcee_layers, false, false, "relu2", WINDOWS_NEVER, true, RMS_5(4096)},
-    {"glm4_moe_lite", "deepseek2", llama_globals, deepseek_layers, false, true, SILU, WINDOWS_NEVER, true,
-     GLM4_LITE_DEFAULTS},
+    {"glm4_moe_lite", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
+     true, GLM4_LITE_DEFAULTS},
     {"apertus", "apertus", llama_globals, apertus_layers, false, false, "xielu", WINDOWS_NEVER, true,
      APERTUS_DEFAULTS},
-    {"afmoe", "afmoe", llama_globals, afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true, AFMOE_DEFAULTS},
-    {"llama4_text", "llama4", llama_globals, llama4_layers, false, true, SILU, WINDOWS_GIVEN, true,
+    {"afmoe", "afmoe", llama_globals, folder_afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
+     AFMOE_DEFAULTS},
+    {"llama4_text", "llama4", llama_globals, folder_llama4_layers, false, true, SILU, WINDOWS_GIVEN, true,
      LLAMA4_DEFAULTS},
     {"gemma4_text", "gemma4", gemma4_globals, gemma4_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true,
      GEMMA4_DEFAULTS},
@@ -597,11 +528,15 @@ static const struct folder_family families[] = {
      LFM2_DEFAULTS},
     {"lfm2_moe", "lfm2moe", folder_lfm2_globals, folder_lfm2_moe_layers, true, true, SILU, WINDOWS_NEVER,
      true, LFM2_MOE_DEFAULTS},
+    {"lfm3", "lfm3", folder_lfm2_globals, folder_lfm3_layers, false, true, SILU, WINDOWS_GIVEN, true,
+     LFM3_DEFAULTS},
     {"granitemoehybrid", "granitehybrid", llama_globals, folder_granite_hybrid_layers, false, true, SILU,
      WINDOWS_NEVER, true, GRANITE_HYBRID_DEFAULTS},
     // without experts
     {"granitemoehybrid_dense", "granitehybrid", llama_globals, folder_granite_hybrid_dense_layers, false,
      true, SILU, WINDOWS_NEVER, true, GRANITE_HYBRID_DENSE_DEFAULTS},
+    {"bamba", "bamba", folder_falcon_h1_globals, folder_bamba_layers, false, true, SILU, WINDOWS_NEVER, true,
+     BAMBA_DEFAULTS},
     {"nemotron_h", "nemotron_h", folder_mamba_globals, folder_nemotron_h_layers, false, false, "relu2",
      WINDOWS_NEVER, false, NEMOTRON_H_DEFAULTS},
     // with experts
@@ -686,19 +621,6 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
         if (name.size > size && memcmp(name.data + name.size - size, endings[i], size) == 0)
             return true;
     }
-    return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.");
-}
-
-bool folder_is_tower(struct text name)
-{
-    static const char *const towers[] = {"vision_tower.", "multi_modal_projector.", "audio_tower.",
-                                         "embed_vision.", "embed_audio.",           "visual.",
-                                         "vision_model."};
-    for (size_t i = 0; i < sizeof towers / sizeof *towers; i++) {
-        bool inside = begins_with(name, "model.");
-        struct text rest = {name.data + (inside ? 6 : 0), name.size - (inside ? 6 : 0)};
-        if (begins_with(rest, towers[i]))
-            return true;
-    }
-    return false;
+    return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.") ||
+           begins_with(name, "model.mtp_layers.");
 }

@@ -28,6 +28,7 @@ enum folder_form {
     FORM_COLUMN,               // a vector becomes a column: [n] -> [n, 1]
     FORM_GROUPS,               // a norm of all heads' values -> a row for each group of heads
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
+    FORM_JOINED,               // rows of the tensors of "{a|b|c}", one after the other, and as FORM_TAPS
     // Recurrent layers. Families whose GGUF has the value heads tiled (enum delta_heads) reorder them.
     FORM_DELTA_HEADS,   // the value heads' rows, the last ones of the tensor
     FORM_DELTA_COLUMNS, // the value heads' columns
@@ -58,8 +59,9 @@ enum folder_form {
 };
 
 struct folder_rule {
-    const char *from; // "model.layers.*.mlp.up_proj": * is the layer, {} the index within a stack
-    const char *to;   // "ffn_up"; .weight and .bias are appended to both, unless `from` begins with =
+    // "model.layers.*.mlp.up_proj": * is the layer, {} the index within a stack, {a|b} the alternative of that index
+    const char *from;
+    const char *to; // "ffn_up"; .weight and .bias are appended to both, unless `from` begins with =
     enum folder_form form;
 };
 
@@ -82,11 +84,20 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
     folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
     folder_modernbert_globals[], folder_modernbert_layers[];
+// model_folder_expert_names.c
+extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers[], folder_qwen3_moe_layers[],
+    folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
+    folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[],
+    folder_qwen3_vl_moe_layers[], folder_hunyuan_moe_layers[], folder_ernie_moe_layers[],
+    folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[], folder_granite_shared_layers[],
+    folder_exaone_moe_layers[], folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[],
+    folder_bailing_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
     folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
-    folder_mamba_layers[], folder_jamba_layers[], folder_kimi_linear_layers[];
+    folder_mamba_layers[], folder_jamba_layers[], folder_lfm3_layers[], folder_bamba_layers[],
+    folder_olmo_hybrid_layers[], folder_kimi_linear_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 
@@ -95,8 +106,15 @@ const char *folder_family_name_at(size_t index);                        // a mod
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);
-// Whether the tensor belongs to the part of a model that reads images or audio, which is not computed.
+
+// model_folder_language.c: the language model in a folder of a model that also reads images or audio.
+// Whether the tensor belongs to a part that reads images or audio or writes speech, which is not computed.
 bool folder_is_tower(struct text name);
+// What replaces "model." in names of tensors, and what precedes the others ("lm_head").
+struct folder_naming {
+    const char *model, *head;
+};
+const struct folder_naming *folder_find_naming(const struct safetensors *weights);
 
 // Recurrent layers: value heads and key heads, and their dimensions.
 struct folder_delta {
@@ -150,6 +168,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
                            uint64_t n_rows);
 // Whether the rows can be reordered as the form says.
 bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, const struct tensor *from);
+// Sets shape and size of a tensor of reordered rows, until now its source's.
+void folder_set_rows(const struct folder_shape *shape, struct tensor *tensor, enum folder_form form);
 // FORM_DELTA_COLUMNS: the folder's column from which column `column` is copied.
 uint64_t folder_source_column(const struct folder_shape *shape, uint64_t column);
 // FORM_DELTA_COLUMNS: copies the rows of `from` with the heads' columns reordered. FORM_DELTA_DECAY.

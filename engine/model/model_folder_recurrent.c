@@ -61,9 +61,14 @@ static void put_delta(struct config *config)
     const char *names[] = {"linear_num_value_heads", "linear_num_key_heads", "linear_key_head_dim",
                            "linear_value_head_dim"};
     int64_t *sizes[] = {&delta->n_heads, &delta->n_key_heads, &delta->key_dim, &delta->value_dim};
+    bool olmo = is_model_type(config, "olmo_hybrid");
     for (int i = 0; i < 4; i++) {
-        int64_t most = i < 2 ? MODEL_HEADS_MAX : MODEL_HEAD_DIM_MAX;
-        *sizes[i] = read_integer(config, names[i], 0);
+        int64_t most = i < 2 ? MODEL_HEADS_MAX : MODEL_HEAD_DIM_MAX, otherwise = 0;
+        if (olmo && config->status == STATUS_OK)
+            otherwise = i < 2    ? config->out->shape.n_heads
+                        : i == 2 ? read_integer(config, "hidden_size", 0) * 3 / 4 / delta->n_key_heads
+                                 : 2 * delta->key_dim;
+        *sizes[i] = read_integer(config, names[i], otherwise);
         if (*sizes[i] < 1 || *sizes[i] > most)
             refuse_setting(config, ERROR_LIMIT_EXCEEDED, names[i], find_setting(config, names[i]));
     }
@@ -71,7 +76,7 @@ static void put_delta(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, names[0], find_setting(config, names[0]));
     if (config->status != STATUS_OK)
         return;
-    delta->tiled = !is_model_type(config, "qwen3_next");
+    delta->tiled = family_of(config)->delta_tiled;
     put_integer(config, "ssm.conv_kernel", read_integer(config, "linear_conv_kernel_dim", 0));
     put_integer(config, "ssm.time_step_rank", delta->n_heads);
     put_integer(config, "ssm.group_count", delta->n_key_heads);
@@ -117,6 +122,7 @@ static enum folder_mixer mixer_of(const struct value *type)
         const char *name;
         enum folder_mixer mixer;
     } names[] = {{"full_attention", MIXER_ATTENTION},
+                 {"sliding_attention", MIXER_ATTENTION},
                  {"attention", MIXER_ATTENTION},
                  {"linear_attention", MIXER_RECURRENT},
                  {"kda_attention", MIXER_RECURRENT},
@@ -191,7 +197,7 @@ static enum folder_mixer channels_mixer(const struct config *config, int64_t lay
 
 static enum folder_mixer read_mixer(struct config *config, int64_t layer)
 {
-    const struct value *attention = find_setting(config, "full_attn_idxs");
+    const struct value *attention = find_setting(config, "full_attn_idxs attn_layer_indices");
     if (find_setting(config, type_names))
         return folder_count_layers(config) == config->out->shape.n_layers ? listed_mixer(config, layer)
                                                                           : MIXER_UNKNOWN;

@@ -1,23 +1,15 @@
 // Tensors of families with recurrent layers: rules of model_folder_names.c.
-#include "engine/model/model_folder_parts.h"
+#include "engine/model/model_folder_rules.h"
 
-#define SELF_ATTENTION(q_form, k_form)                                                                       \
-    {"model.layers.*.self_attn.q_proj", "attn_q", q_form},                                                   \
-        {"model.layers.*.self_attn.k_proj", "attn_k", k_form},                                               \
-        {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                           \
+#define LFM2_MIXER                                                                                           \
+    {"model.layers.*.conv.in_proj", "shortconv.in_proj", FORM_AS_IS},                                        \
+        {"model.layers.*.conv.conv", "shortconv.conv", FORM_TAPS},                                           \
+        {"model.layers.*.conv.out_proj", "shortconv.out_proj", FORM_AS_IS},                                  \
+        {"model.layers.*.feed_forward.w1", "ffn_gate", FORM_AS_IS},                                          \
+        {"model.layers.*.feed_forward.w3", "ffn_up", FORM_AS_IS},                                            \
     {                                                                                                        \
-        "model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS                                         \
+        "model.layers.*.feed_forward.w2", "ffn_down", FORM_AS_IS                                             \
     }
-#define PRE_NORMS                                                                                            \
-    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                             \
-    {                                                                                                        \
-        "model.layers.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS                                    \
-    }
-#define END                                                                                                  \
-    {                                                                                                        \
-        0                                                                                                    \
-    }
-
 #define LFM2_LAYER                                                                                           \
     {"model.layers.*.operator_norm", "attn_norm", FORM_AS_IS},                                               \
         {"model.layers.*.ffn_norm", "ffn_norm", FORM_AS_IS},                                                 \
@@ -26,15 +18,7 @@
         {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                           \
         {"model.layers.*.self_attn.out_proj", "attn_output", FORM_AS_IS},                                    \
         {"model.layers.*.self_attn.q_layernorm", "attn_q_norm", FORM_AS_IS},                                 \
-        {"model.layers.*.self_attn.k_layernorm", "attn_k_norm", FORM_AS_IS},                                 \
-        {"model.layers.*.conv.in_proj", "shortconv.in_proj", FORM_AS_IS},                                    \
-        {"model.layers.*.conv.conv", "shortconv.conv", FORM_TAPS},                                           \
-        {"model.layers.*.conv.out_proj", "shortconv.out_proj", FORM_AS_IS},                                  \
-        {"model.layers.*.feed_forward.w1", "ffn_gate", FORM_AS_IS},                                          \
-        {"model.layers.*.feed_forward.w3", "ffn_up", FORM_AS_IS},                                            \
-    {                                                                                                        \
-        "model.layers.*.feed_forward.w2", "ffn_down", FORM_AS_IS                                             \
-    }
+        {"model.layers.*.self_attn.k_layernorm", "attn_k_norm", FORM_AS_IS}, LFM2_MIXER
 const struct folder_rule folder_lfm2_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
                                                   {"model.embedding_norm", "token_embd_norm", FORM_AS_IS},
                                                   {"lm_head", "output", FORM_AS_IS},
@@ -151,6 +135,48 @@ const struct folder_rule folder_jamba_layers[] = {
     {"model.layers.*.feed_forward.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
     END};
 
+const struct folder_rule folder_lfm3_layers[] = {
+    {"model.layers.*.operator_norm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.post_operator_norm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.ffn_norm", "ffn_norm", FORM_AS_IS},
+    {"model.layers.*.post_ffn_norm", "post_ffw_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.self_attn.gate_proj", "attn_gate", FORM_AS_IS},
+    LFM2_MIXER,
+    END};
+// The norm after attention, and the norm between a recurrence and its MLP, have the same name in GGUF and in folders
+// that transformers wrote.
+const struct folder_rule folder_olmo_hybrid_layers[] = {
+    {"model.layers.*.attention_layer_norm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.feedforward_layer_norm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    GATED_MLP,
+    {"model.layers.*.linear_attn.{q|k|v}_proj", "attn_qkv", FORM_JOINED},
+    {"model.layers.*.linear_attn.g_proj", "attn_gate", FORM_AS_IS},
+    {"model.layers.*.linear_attn.b_proj", "ssm_beta", FORM_AS_IS},
+    {"model.layers.*.linear_attn.a_proj", "ssm_alpha", FORM_AS_IS},
+    {"model.layers.*.linear_attn.{q|k|v}_conv1d", "ssm_conv1d", FORM_JOINED},
+    {"model.layers.*.linear_attn.conv1d", "ssm_conv1d", FORM_TAPS},
+    {"=model.layers.*.linear_attn.A_log", "ssm_a", FORM_DELTA_DECAY},
+    {"=model.layers.*.linear_attn.dt_bias", "ssm_dt.bias", FORM_AS_IS},
+    {"model.layers.*.linear_attn.o_norm", "ssm_norm", FORM_AS_IS},
+    {"model.layers.*.linear_attn.o_proj", "ssm_out", FORM_AS_IS},
+    END};
+const struct folder_rule folder_bamba_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.pre_ff_layernorm", "ffn_norm", FORM_AS_IS},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    MAMBA("model.layers.*.mamba", FORM_AS_IS),
+    {"model.layers.*.mamba.norm", "ssm_norm", FORM_AS_IS},
+    {"model.layers.*.feed_forward.gate_proj", "ffn_gate", FORM_AS_IS},
+    {"model.layers.*.feed_forward.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.feed_forward.down_proj", "ffn_down", FORM_AS_IS},
+    END};
 #define FEED_FORWARD(prefix)                                                                                 \
     {prefix ".gate_proj", "ffn_gate", FORM_AS_IS}, {prefix ".up_proj", "ffn_up", FORM_AS_IS},                \
     {                                                                                                        \

@@ -132,7 +132,9 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         refuse_setting(config, ERROR_MODEL_FILE, "original_max_position_embeddings", NULL);
         return;
     }
-    if (text_equals_string(kind, "default"))
+    // M-RoPE: the three positions of a text's tokens are equal.
+    if (text_equals_string(kind, "default") ||
+        (text_equals_string(kind, "mrope") && config->out->language_part))
         return;
     if (text_equals_string(kind, "dynamic")) {
         put_dynamic(config, scaling, n_context, n_dims);
@@ -199,8 +201,7 @@ void folder_read_rope(struct config *config)
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
     else if (find_setting(config, local))
         put_number(config, "rope.freq_base_swa", read_number(config, local, 0.0));
-    if (windowed && layers_vary(config) && find_in(windowed, "rope_type") &&
-        !is_text(find_in(windowed, "rope_type"), "default"))
+    if (windowed && find_in(windowed, "rope_type") && !is_text(find_in(windowed, "rope_type"), "default"))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_parameters", windowed);
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");
@@ -218,6 +219,8 @@ void folder_read_rope(struct config *config)
         return;
     bool proportional = scaling && is_text(find_in(scaling, "rope_type"), "proportional");
     int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * (proportional ? 1.0 : fraction));
+    if (find_setting(config, "kv_lora_rank"))
+        n_dims = config->out->shape.head_dim; // of qk_rope_head_dim, whatever partial_rotary_factor says
     n_dims = read_integer(config, "rotary_dim", n_dims);
     double alpha = scaling ? number_in(config, scaling, "alpha", 0.0) : 0.0;
     if (alpha > 0.0 && n_dims > 2) // HunYuan: another base, for sequences of all lengths

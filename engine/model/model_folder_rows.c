@@ -212,3 +212,33 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
         return true;
     }
 }
+
+void folder_set_rows(const struct folder_shape *shape, struct tensor *tensor, enum folder_form form)
+{
+    if (form == FORM_DELTA_TAPS || (form == FORM_TAPS && tensor->n_dims == 3)) {
+        tensor->n_dims = 2;
+        tensor->dims[1] = tensor->dims[2];
+        tensor->dims[2] = 1;
+    } else if (form == FORM_DELTA_DECAY) {
+        tensor->type = TENSOR_F32;
+        tensor->size_bytes = tensor->dims[0] * sizeof(float);
+    } else if (form == FORM_DECAY || form == FORM_COLUMN) {
+        uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
+        bool square = tensor->n_dims == 2; // Mamba-1's, with a decay for each value and key
+        tensor->type = form == FORM_DECAY ? TENSOR_F32 : tensor->type;
+        tensor->size_bytes = n_items * tensor_traits(tensor->type)->block_bytes;
+        tensor->n_dims = 2;
+        tensor->dims[0] = square ? tensor->dims[0] : 1;
+        tensor->dims[1] = square ? tensor->dims[1] : n_items;
+        tensor->dims[2] = tensor->dims[3] = 1;
+    } else if (form == FORM_GROUPS) {
+        tensor->n_dims = 2;
+        tensor->dims[1] = (uint64_t)shape->delta.n_key_heads;
+        tensor->dims[0] /= tensor->dims[1];
+    } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS ||
+               form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS) {
+        tensor->size_bytes /= tensor->dims[1];
+        tensor->dims[1] = folder_made_rows(shape, form, tensor->dims[1]);
+        tensor->size_bytes *= tensor->dims[1];
+    }
+}

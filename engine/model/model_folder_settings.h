@@ -12,6 +12,8 @@ struct config {
     const struct value *json;
     const struct value *outer; // of a vision-language model; NULL: none
     struct value defaults;     // the model_type's
+    struct value
+        sizes; // of a language model beside towers, if its settings name none; null: no such defaults
     struct folder_config *out;
     struct gguf_writer *keys;
     struct arena *arena;
@@ -56,7 +58,8 @@ static inline const struct value *find_first(const struct value *object, const c
 static inline const struct value *find_setting(const struct config *config, const char *names)
 {
     const struct value *value = find_first(config->json, names);
-    return value ? value : find_first(&config->defaults, names);
+    value = value ? value : find_first(&config->defaults, names);
+    return value ? value : find_first(&config->sizes, names);
 }
 
 // The item of a list of equal integers, else the list.
@@ -149,6 +152,9 @@ static inline const struct family *family_of(const struct config *config)
     return family_find(text_from_string(config->out->family->name));
 }
 
+// model_folder_language.c: if *model_type (config.json's) names a model that also reads images or audio, selects the
+// language model's settings in config->json and its model_type.
+enum status folder_take_language(struct config *config, struct text *model_type) WARN_UNUSED;
 // model_folder_recurrent.c.
 // The number of layers whose kinds are listed; 0: none are.
 int64_t folder_count_layers(const struct config *config);

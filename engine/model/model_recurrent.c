@@ -92,11 +92,15 @@ void read_recurrent(struct key_reader *reader, const struct family *family, stru
 {
     struct recurrent_shape *recurrent = &shape->recurrent;
     recurrent->kind = family->recurrent;
+    recurrent->norm_epsilon =
+        family->state_norm_epsilon > 0.0f ? family->state_norm_epsilon : shape->norm_epsilon;
     switch (family->recurrent) {
     case RECURRENT_NONE:
         return;
     case RECURRENT_DELTA:
         recurrent->tiled = family->delta_tiled;
+        recurrent->separate = family->delta_tiled || family->delta_apart;
+        recurrent->doubles_beta = family->delta_doubled;
         recurrent->n_taps = read_size(reader, "ssm.conv_kernel", -1, 2, MODEL_TAPS_MAX);
         read_heads(reader, recurrent);
         break;
@@ -328,7 +332,7 @@ enum status take_recurrent(struct tensor_search *search, int32_t index)
     case RECURRENT_DELTA:
         status = TAKE(delta_parts);
         if (status == STATUS_OK)
-            status = shape->tiled ? TAKE(delta_separate) : TAKE(delta_together);
+            status = shape->separate ? TAKE(delta_separate) : TAKE(delta_together);
         break;
     case RECURRENT_CHANNELS:
         status = take_channels(search, index);

@@ -113,7 +113,8 @@ static enum status read_temperature(struct model *model, struct key_reader *read
     struct model_shape *shape = &model->shape;
     double otherwise = model->family->unrotated_temperature;
     *temperature = (double)read_number(reader, "attention.temperature_scale", 0.0f, NULL);
-    *temperature = *temperature != 0.0 ? *temperature : otherwise;
+    if (*temperature == 0.0)
+        *temperature = otherwise != 0.0 ? otherwise : model->family->query_temperature;
     if (reader->status != STATUS_OK || *temperature == 0.0)
         return reader->status;
     if (otherwise != 0.0 && shape->rope.n_dims == shape->attention.key_dim) {
@@ -121,7 +122,10 @@ static enum status read_temperature(struct model *model, struct key_reader *read
         shape->rope.n_tables = 2;
         return reader->status;
     }
-    bool all_rotated = shape->rope.n_dims == shape->attention.key_dim && shape->rope.n_tables == 1;
+    // A latent is not rotated, but a query's dot product with it gets the temperature, too.
+    bool latent = shape->latent.dim && shape->latent.dim % 2 == 0 && shape->rope.style == ROPE_ADJACENT;
+    bool all_rotated =
+        (latent || shape->rope.n_dims == shape->attention.key_dim) && shape->rope.n_tables == 1;
     for (int32_t i = 0; i < shape->n_layers; i++)
         all_rotated = all_rotated && !model->layers[i].unrotated;
     if (!all_rotated || gguf_tensor(model->gguf, "rope_factors_long.weight"))
@@ -165,6 +169,7 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     windowed.scaling = ROPE_SCALING_NONE;
     windowed.factor = windowed.magnitude = 1.0;
     usual.temperature = temperature;
+    usual.n_plain = model->shape.latent.dim;
     usual.still = model->shape.rope.unrotated_own_table;
     usual.divisors = divisors_short ? divisors_short : divisors;
     if (status == STATUS_OK && model->shape.rope.n_tables == 2)
@@ -176,11 +181,26 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     return status;
 }
 
+// Whether the file has M-RoPE's sections, of which a text needs none: its three positions are equal.
+static bool has_sections(const struct model *model)
+{
+    struct gguf_array sections = {0};
+    bool found = false;
+    struct error ignored;
+    char key[128];
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", model->family->name);
+    return gguf_array(model->gguf, key, &sections, &found, &ignored) == STATUS_OK && found &&
+           sections.n_items > 0 && (sections.kind == GGUF_I32 || sections.kind == GGUF_U32) &&
+           gguf_array_integer(&sections, 0) > 0;
+}
+
 enum status model_read_rope(struct model *model, struct error *error)
 {
     struct model_shape *shape = &model->shape;
     struct key_reader reader = {.gguf = model->gguf, .family = model->family->name, .error = error};
     shape->rope.style = model->family->rope_style;
+    if (model->family->halves_by_sections && has_sections(model))
+        shape->rope.style = ROPE_HALVES;
     if (model->family->rope_by_key && !read_bool(&reader, "rope.scaling.finetuned", true))
         shape->rope.style = ROPE_NONE;
     if (reader.status != STATUS_OK)

@@ -190,7 +190,8 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
     int32_t width = wide ? shape->n_embd / shape->attention.n_heads : shape->attention.key_dim;
     if (family->latent_attention) // the width of a head's query before its projection into the latent
         width += shape->latent.key_dim - shape->latent.dim;
-    shape->attention.scale = read_number(reader, "attention.scale", family->values_normalized, NULL);
+    shape->attention.scale =
+        read_number(reader, "attention.scale", family->values_normalized || family->attention_unscaled, NULL);
     if (shape->attention.scale == 0.0f) // absent, or 0 as in Granite's files: the usual scale
         shape->attention.scale = (float)(1.0 / sqrt((double)width));
     shape->attention.softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);

@@ -100,6 +100,8 @@ enum {
     ATTENTION = QKV | SLOT(ATTN_Q_NORM) | SLOT(ATTN_K_NORM) | SLOT(ATTN_OUT),
     GATE_UP = SLOT(FFN_GATE) | SLOT(FFN_UP),
     MLP = GATE_UP | SLOT(FFN_DOWN),
+    PRE_NORMS = SLOT(ATTN_NORM) | SLOT(FFN_NORM),
+    POST_NORMS = SLOT(ATTN_POST_NORM) | SLOT(FFN_POST_NORM),
     MOE = SLOT(ROUTER) | SLOT(GATE_EXPERTS) | SLOT(UP_EXPERTS) | SLOT(DOWN_EXPERTS),
     SHARED_EXPERT = SLOT(SHARED_GATE) | SLOT(SHARED_UP) | SLOT(SHARED_DOWN),
     UNSHARED = SLOT(ATTN_K) | SLOT(ATTN_V) | SLOT(ATTN_K_NORM), // not of a layer that reads another's keys
@@ -219,6 +221,8 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
     int64_t dims[3];
     for (int i = 0; i < 3; i++)
         dims[i] = search->widths[slots[slot].dims[i]];
+    if (slot == SLOT_ATTN_GATE && search->model->family->gated_by_head)
+        dims[1] = search->widths[HEADS];
     if (model_slot_is_vector(slot))
         return take_vector(search, name, required, dims[0], weight);
     return take_matrix(search, name, required, dims, weight);
@@ -326,12 +330,14 @@ static void move_falcon_norms(struct model_layer *layer)
 }
 
 // Takes the router's correction bias, which is added to the experts' probabilities for their selection; its
-// tensor has no ".weight".
+// tensor has no ".weight", and in files of Hunyuan 3 no ".bias" either.
 static enum status take_pick_bias(struct tensor_search *search, int32_t index)
 {
     char name[NAME_BYTES];
     enum layer_slot slot = SLOT_ROUTER_PICK_BIAS;
-    layer_name(name, index, slots[slot].name, "bias");
+    layer_name(name, index, slots[slot].name, NULL);
+    if (!gguf_tensor(search->model->gguf, name))
+        layer_name(name, index, slots[slot].name, "bias");
     return take_vector(search, name, false, search->widths[EXPERTS],
                        &search->model->layers[index].tensors[slot]);
 }
@@ -467,6 +473,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     bool recurrent = search->model->layers[index].recurrent, attends = search->model->layers[index].attends;
     if (!attends)
         required &= ~(uint32_t)ATTENTION;
+    if (family->normed_by_kind)
+        required &= ~(uint32_t)(recurrent ? POST_NORMS : PRE_NORMS);
     if (attends && has_qkv(search, index)) {
         required &= ~(uint32_t)QKV;
         status = take_fused(search, index, &fused_qkv);

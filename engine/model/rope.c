@@ -51,7 +51,9 @@ static void set_frequencies(struct rope *rope, const struct rope_parameters *par
 
 static enum status check_parameters(const struct rope_parameters *parameters, struct error *error)
 {
-    if (parameters->n_dims < 2 || parameters->n_dims > ROPE_DIMS_MAX || parameters->n_dims % 2 != 0)
+    if (parameters->n_dims < 2 || parameters->n_dims > ROPE_DIMS_MAX || parameters->n_dims % 2 != 0 ||
+        parameters->n_plain < 0 || parameters->n_plain > ROPE_DIMS_MAX - parameters->n_dims ||
+        parameters->n_plain % 2 != 0)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "rope dimensions: expected an even number in 2..%d, got %d", ROPE_DIMS_MAX,
                          parameters->n_dims);
@@ -84,10 +86,11 @@ enum status rope_create(struct rope *rope, const struct rope_parameters *paramet
     enum status status = check_parameters(parameters, error);
     if (status != STATUS_OK)
         return status;
-    rope->frequencies = calloc((size_t)parameters->n_dims / 2, sizeof *rope->frequencies);
+    rope->n_dims = parameters->n_dims + parameters->n_plain;
+    rope->n_plain = parameters->n_plain;
+    rope->frequencies = calloc((size_t)rope->n_dims / 2, sizeof *rope->frequencies);
     if (!rope->frequencies)
         return error_memory(error, STATUS_REFUSE, "rope frequencies");
-    rope->n_dims = parameters->n_dims;
     rope->magnitude = parameters->magnitude;
     rope->temperature = parameters->temperature;
     rope->temperature_length = parameters->temperature_length;
@@ -115,12 +118,14 @@ void rope_finish(struct rope *rope)
 void rope_fill(const struct rope *rope, int32_t position, float *pairs)
 {
     assert(position >= 0 && position < 1 << 24);
-    double magnitude = rope->magnitude;
+    double factor = 1.0;
     if (rope->temperature != 0.0) {
         int32_t lengths = (position + rope->temperature_offset) / rope->temperature_length;
-        magnitude *= 1.0 + rope->temperature * elementary_log(1.0 + lengths);
+        factor = 1.0 + rope->temperature * elementary_log(1.0 + lengths);
     }
-    for (int32_t i = 0; i < rope->n_dims / 2; i++) {
+    int32_t n_pairs = rope->n_dims / 2, n_rotated = n_pairs - rope->n_plain / 2;
+    for (int32_t i = 0; i < n_pairs; i++) {
+        double magnitude = i < n_rotated ? rope->magnitude * factor : factor;
         double sine, cosine;
         elementary_sincos((double)position * rope->frequencies[i], &sine, &cosine);
         pairs[2 * i] = (float)(cosine * magnitude);

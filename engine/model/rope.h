@@ -27,7 +27,8 @@ enum { ROPE_DIMS_MAX = 4096 };
 #define ROPE_FREQUENCY_MAX 4.0
 
 struct rope_parameters {
-    int32_t n_dims; // even, 2..ROPE_DIMS_MAX
+    int32_t n_dims;  // even, 2..ROPE_DIMS_MAX
+    int32_t n_plain; // even: dimensions after these, which are not rotated and only get the temperature
     double base;
     enum rope_scaling scaling;
     double factor;               // by which the context is extended; 1: none
@@ -44,8 +45,8 @@ struct rope_parameters {
 };
 
 struct rope {
-    int32_t n_dims;
-    double *frequencies; // [n_dims / 2] radians a position
+    int32_t n_dims, n_plain; // n_dims with the plain ones
+    double *frequencies;     // [n_dims / 2] radians a position
     double magnitude, temperature;
     int32_t temperature_length, temperature_offset;
 };

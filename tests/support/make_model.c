@@ -27,6 +27,11 @@ enum made_trait {
     OUTPUT_GATE = 1 << 17,       // of attention
     INTERLEAVED = 1 << 18,       // experts, with a shared one, in every second layer
     INTERLEAVED_DENSE = 1 << 19, // experts in every second layer, the first one first
+    POSITIONS = 1 << 20,         // learned ones
+    FUSED_QKV = 1 << 21,
+    FUSED_GATE = 1 << 22,
+    OUTPUT_BIASED = 1 << 23, // of attention
+    SIGMOIDS = 1 << 24,      // the key of the router's function says so
 };
 
 static const struct {
@@ -50,6 +55,26 @@ static const struct {
     {"apertus", HEAD_NORMS | PLAIN_MLP | MADE_XIELU},
     {"afmoe", HEAD_LENGTHS | HEAD_NORMS | BOTH_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED |
                   PICK_BIAS | WINDOWED},
+    {"exaone", 0},
+    {"exaone-moe",
+     HEAD_LENGTHS | HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | WINDOWED | SIGMOIDS},
+    {"hy_v3", HEAD_LENGTHS | HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
+    {"hyperclovax", BOTH_NORMS},
+    {"chatglm", BIASED | FUSED_GATE},
+    {"mellum", HEAD_LENGTHS | HEAD_NORMS | SPARSE | EXPERT_WIDTH | WINDOWED},
+    {"bailingmoe2",
+     HEAD_LENGTHS | HEAD_NORMS | FUSED_QKV | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
+    {"flex_olmo", FULL_NORMS | ONLY_POST_NORMS | SPARSE},
+    {"jais2", LAYER_NORMS | BIASED | OUTPUT_BIASED},
+    {"vaultgemma", HEAD_LENGTHS | WINDOWED},
+    {"mistral4", LATENT | COMPRESSED | SPARSE | EXPERT_WIDTH | SHARED},
+    {"minicpm", 0},
+    {"starcoder", LAYER_NORMS | POSITIONS | FUSED_QKV | BIASED | OUTPUT_BIASED},
+    {"gptj", LAYER_NORMS},
+    {"gpt_neo", LAYER_NORMS | POSITIONS | OUTPUT_BIASED | WINDOWED},
+    {"olmo_hybrid", FULL_NORMS},
+    {"lfm3", HEAD_NORMS | OUTPUT_GATE | BOTH_NORMS | WINDOWED},
+    {"bamba", 0},
     {"lfm2", HEAD_NORMS},
     {"granitehybrid", SPARSE},
     {"falcon-h1", HEAD_LENGTHS},
@@ -173,12 +198,21 @@ static void add_scaling_keys(struct maker *maker)
     add_string(maker, "rope.scaling.type", "yarn");
     add_key(maker, "rope.scaling.factor", GGUF_F32, 8.0);
     add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
-    if (is_of(maker, "mistral3")) {
-        add_key(maker, "rope.scaling.yarn_log_multiplier", GGUF_F32, 1.0);
+    if (is_of(maker, "mistral3 mistral4")) {
+        add_key(maker, "rope.scaling.yarn_log_multiplier", GGUF_F32, is_of(maker, "mistral4") ? 0.1 : 1.0);
         add_key(maker, "attention.temperature_scale", GGUF_F32, 0.1);
     } else if (is_of(maker, "deepseek2")) {
         add_key(maker, "rope.scaling.yarn_log_multiplier", GGUF_F32, 0.0707);
     }
+}
+
+// M-RoPE's, of GLM-4.1V.
+static void add_sections(struct maker *maker)
+{
+    put_key_array(&maker->keys, "glm4.rope.dimension_sections", GGUF_I32, 4);
+    for (int i = 0; i < 4; i++)
+        put_integer(&maker->keys, i < 3 ? 1 : 0, 4);
+    maker->n_keys++;
 }
 
 static void add_xielu_keys(struct maker *maker)
@@ -197,7 +231,8 @@ static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
     add_recurrent_keys(maker);
-    if (is_of(maker, "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss " DELTA_FAMILIES) ||
+    if (is_of(maker,
+              "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss " QWEN_DELTA_FAMILIES) ||
         has_trait(maker, HEAD_LENGTHS)) {
         add_key(maker, "attention.key_length", GGUF_U32, maker->head_dim);
         add_key(maker, "attention.value_length", GGUF_U32, maker->head_dim);
@@ -210,6 +245,8 @@ static void add_family_keys(struct maker *maker)
         add_routing_keys(maker);
     if (has_trait(maker, MADE_XIELU))
         add_xielu_keys(maker);
+    if (is_of(maker, "glm4") && r->larger)
+        add_sections(maker);
     if (has_trait(maker, INTERLEAVED)) {
         add_key(maker, "interleave_moe_layer_step", GGUF_U32, 2);
         add_key(maker, "attention.temperature_length", GGUF_U32, 10);
@@ -220,14 +257,16 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "moe_latent_size", GGUF_U32, made_latent_experts(maker));
     if (has_trait(maker, SHARED))
         add_key(maker, "expert_shared_count", GGUF_U32, 2);
-    if (is_of(maker, "lfm2moe"))
+    if (is_of(maker, "lfm2moe") || has_trait(maker, SIGMOIDS))
         add_key(maker, "expert_gating_func", GGUF_U32, 2);
-    if (is_of(maker, "deepseek2 mistral3 gpt-oss") && r->larger)
+    if (has_trait(maker, SIGMOIDS))
+        add_key(maker, "expert_weights_norm", GGUF_BOOL, 1);
+    if (is_of(maker, "deepseek2 mistral3 mistral4 gpt-oss") && r->larger)
         add_scaling_keys(maker);
     if (is_of(maker, "gemma2 gemma3 mistral gpt-oss cohere2") || (is_of(maker, "olmo2") && r->larger) ||
         has_trait(maker, WINDOWED))
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
-    if (is_of(maker, "gemma2")) {
+    if (is_of(maker, "gemma2 vaultgemma")) {
         add_key(maker, "attn_logit_softcapping", GGUF_F32, 50.0);
         add_key(maker, "final_logit_softcapping", GGUF_F32, 30.0);
     }
@@ -272,11 +311,13 @@ static void add_keys(struct maker *maker)
     }
     add_key(maker, maker->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             GGUF_F32, 1e-5);
-    if (!is_of(maker, "gpt2 bloom " GEMMA_FAMILIES)) {
-        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " DELTA_FAMILIES) ? maker->head_dim / 4 / 2 * 2
-                         : is_of(maker, "glm4 glm4moe")                        ? maker->head_dim / 2
-                         : is_of(maker, "deepseek2 minicpm3 kimi-linear")      ? MADE_ROPE_DIMS
-                                                                               : maker->head_dim;
+    if (!is_of(maker, "gpt2 bloom starcoder gpt_neo " GEMMA_FAMILIES)) {
+        bool latent = is_of(maker, "deepseek2") || has_trait(maker, LATENT) || is_of(maker, "kimi-linear");
+        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " QWEN_DELTA_FAMILIES)
+                             ? maker->head_dim / 4 / 2 * 2
+                         : is_of(maker, "glm4 glm4moe chatglm gptj bailingmoe2") ? maker->head_dim / 2
+                         : latent                                                ? MADE_ROPE_DIMS
+                                                                                 : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
     }
@@ -463,16 +504,16 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_latent_attention(maker, prefix);
         return;
     }
-    bool gated = is_of(maker, DELTA_FAMILIES); // attn_q has a gate beside each head's query
+    bool gated = is_of(maker, QWEN_DELTA_FAMILIES); // attn_q has a gate beside each head's query
     int32_t d = maker->head_dim, q = r->n_heads * d, kv = r->n_kv_heads * d;
     bool full_norm = is_of(maker, "olmo2") || has_trait(maker, FULL_NORMS),
          bias = is_of(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe") ||
                 has_trait(maker, BIASED);
-    if (!is_of(maker, "olmo2") && !has_trait(maker, ONLY_POST_NORMS))
+    if (!is_of(maker, "olmo2 olmo_hybrid") && !has_trait(maker, ONLY_POST_NORMS))
         add_norm(maker, prefix, "attn_norm", r->n_embd);
     if (is_of(maker, "falcon") && r->larger)
         add_norm(maker, prefix, "attn_norm_2", r->n_embd);
-    if (is_of(maker, "phi2 phi3 gpt2 gptneox falcon bloom internlm2")) {
+    if (is_of(maker, "phi2 phi3 gpt2 gptneox falcon bloom internlm2") || has_trait(maker, FUSED_QKV)) {
         add_matrix(maker, prefix, "attn_qkv", q + 2 * kv, r->n_embd, bias);
     } else {
         add_matrix(maker, prefix, "attn_q", gated ? 2 * q : q, r->n_embd, bias);
@@ -489,9 +530,9 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_head_norms(maker, prefix, "attn_k_norm", r->n_kv_heads);
     }
     if (has_trait(maker, OUTPUT_GATE))
-        add_matrix(maker, prefix, "attn_gate", q, r->n_embd, false);
+        add_matrix(maker, prefix, "attn_gate", is_of(maker, "lfm3") ? r->n_heads : q, r->n_embd, false);
     add_matrix(maker, prefix, "attn_output", r->n_embd, q,
-               is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss"));
+               is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss") || has_trait(maker, OUTPUT_BIASED));
     if (is_of(maker, "gpt-oss"))
         add_vector(maker, prefix, "attn_sinks.weight", MADE_NORM, (uint64_t)r->n_heads);
     if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
@@ -545,10 +586,12 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     bool gated =
         (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) || is_of(maker, "stablelm command-r cohere2");
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
-    if (is_of(maker, "gpt-oss glm4moe seed_oss " DELTA_FAMILIES))
+    if (is_of(maker,
+              "gpt-oss glm4moe seed_oss " DELTA_FAMILIES)) // of olmo_hybrid before or after, by the layer
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
     else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, SINGLE_FAMILIES) &&
-             !is_of(maker, "phi2 falcon olmo2 command-r cohere2") && !(is_of(maker, "stablelm") && r->larger))
+             !is_of(maker, "phi2 falcon olmo2 command-r cohere2 gptj") &&
+             !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
     dense = dense || (has_trait(maker, INTERLEAVED) && layer % 2 == 0) ||
@@ -556,13 +599,14 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     if ((is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) && !dense) {
         add_experts(maker, prefix);
     } else {
-        bool fused = is_of(maker, "phi3 glm4");
+        bool fused = is_of(maker, "phi3 glm4") || has_trait(maker, FUSED_GATE);
         if (gated && !fused)
             add_matrix(maker, prefix, "ffn_gate", r->n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_down", r->n_embd, r->n_ff, bias);
     }
-    if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
+    if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS) ||
+        (is_of(maker, "olmo_hybrid") && !made_is_recurrent(maker, layer)))
         add_norm(maker, prefix, "post_ffw_norm", r->n_embd);
 }
 
@@ -588,7 +632,7 @@ static void add_tensors(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
     add_matrix(maker, "", "token_embd", r->n_vocab, r->n_embd, false);
-    if (is_of(maker, "gpt2"))
+    if (is_of(maker, "gpt2") || has_trait(maker, POSITIONS))
         add_tensor(maker, "position_embd.weight", MADE_PLAIN_MATRIX, (uint64_t)r->n_embd,
                    (uint64_t)r->n_context, 1);
     if (is_of(maker, "bloom"))
@@ -603,7 +647,7 @@ static void add_tensors(struct maker *maker)
         add_gemma_globals(maker);
     add_norm(maker, "", is_of(maker, SHORT_FAMILIES) ? "token_embd_norm" : "output_norm", r->n_embd);
     if (!r->tied)
-        add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2"));
+        add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2 gptj"));
     for (int32_t i = 0; i < r->n_layers + r->n_beyond; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
@@ -615,6 +659,8 @@ static void add_tensors(struct maker *maker)
             add_attention(maker, prefix);
         else
             add_norm(maker, prefix, "attn_norm", r->n_embd);
+        if (is_of(maker, "lfm3") && !made_attends(maker, i))
+            add_norm(maker, prefix, "post_attention_norm", r->n_embd);
         if (made_is_recurrent(maker, i))
             add_recurrence(maker, prefix);
         if (made_has_mlp(maker, i))
@@ -809,7 +855,9 @@ static void fill_recipe(struct maker *maker)
     r->n_layers = given_or(r->n_layers, n_layers);
     r->n_embd = given_or(r->n_embd, 64);
     r->n_heads = given_or(r->n_heads, 4);
-    r->n_kv_heads = is_of(maker, "gpt2 gptneox bloom deepseek2") ? r->n_heads : given_or(r->n_kv_heads, 2);
+    r->n_kv_heads = is_of(maker, "gpt2 gptneox bloom deepseek2 mistral4 gptj gpt_neo")
+                        ? r->n_heads
+                        : given_or(r->n_kv_heads, 2);
     r->n_ff = given_or(r->n_ff, 96);
     r->n_vocab = given_or(r->n_vocab, 320);
     r->n_context = given_or(r->n_context, 512);
@@ -817,7 +865,7 @@ static void fill_recipe(struct maker *maker)
     r->n_experts_used = given_or(r->n_experts_used, 2);
     r->window = given_or(r->window, 24);
     r->gain = r->gain != 0.0f ? r->gain : 2.0f;
-    r->tied = r->tied || is_of(maker, "gemma gemma2 gemma3 gemma3n gemma4 command-r cohere2");
+    r->tied = r->tied || is_of(maker, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 command-r cohere2");
     maker->head_dim = given_or(r->head_dim, r->n_embd / r->n_heads);
     maker->base = is_of(maker, "mixtral llama3 mistral") ? "llama" : r->family;
     maker->layer_norm =

@@ -35,7 +35,7 @@ struct model_recipe {
     bool larger;    // as the family's larger models: Falcon 40B's second norm, StableLM 2 12B's norms of each
                     // head and parallel residual, Phi-3 128k's rope factors beyond the first 16 positions,
                     // DeepSeek V3's compressed queries and router, GLM-4.5's and Command R+'s norms of heads,
-                    // Ministral's and gpt-oss's longer context, OLMo 3's windows
+                    // Ministral's and gpt-oss's longer context, OLMo 3's windows, GLM-4.1V's M-RoPE
     bool split;     // DeepSeek: what makes keys and values of a latent is cut by head, as newer files have it
     bool scaled;    // further scales of matrices, as models of NVFP4 have them
     bool tokenizer; // vocabulary of bytes and ChatML marks, and the template

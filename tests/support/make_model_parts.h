@@ -49,15 +49,16 @@ void add_matrix(struct maker *maker, const char *prefix, const char *name, int32
 
 // Families with recurrent layers (make_model_recurrent.c), also by their kind, and those that say by their
 // key-value heads which layers are recurrent.
-#define DELTA_FAMILIES     "qwen3next qwen35 qwen35moe"
-#define SHORT_FAMILIES     "lfm2 lfm2moe"
-#define SINGLE_FAMILIES    "nemotron_h nemotron_h_moe" // one mixer or MLP a layer
-#define BOTH_FAMILIES      "falcon-h1"                 // attention and a recurrence in each layer
-#define PURE_FAMILIES      "mamba2 mamba"              // neither attention nor an MLP
-#define SELECTIVE_FAMILIES "jamba mamba"
-#define SCAN_FAMILIES      "granitehybrid mamba2 " SINGLE_FAMILIES " " BOTH_FAMILIES
-#define CHANNEL_FAMILIES   "kimi-linear" // the delta rule with a decay for each channel
-#define HEADS_FAMILIES     SHORT_FAMILIES " granitehybrid jamba " SINGLE_FAMILIES " " CHANNEL_FAMILIES
+#define QWEN_DELTA_FAMILIES "qwen3next qwen35 qwen35moe"
+#define DELTA_FAMILIES      QWEN_DELTA_FAMILIES " olmo_hybrid"
+#define SHORT_FAMILIES      "lfm2 lfm2moe lfm3"
+#define SINGLE_FAMILIES     "nemotron_h nemotron_h_moe" // one mixer or MLP a layer
+#define BOTH_FAMILIES       "falcon-h1"                 // attention and a recurrence in each layer
+#define PURE_FAMILIES       "mamba2 mamba"              // neither attention nor an MLP
+#define SELECTIVE_FAMILIES  "jamba mamba"
+#define SCAN_FAMILIES       "granitehybrid bamba mamba2 " SINGLE_FAMILIES " " BOTH_FAMILIES
+#define CHANNEL_FAMILIES    "kimi-linear" // the delta rule with a decay for each channel
+#define HEADS_FAMILIES      SHORT_FAMILIES " granitehybrid bamba jamba " SINGLE_FAMILIES " " CHANNEL_FAMILIES
 #define RECURRENT_FAMILIES                                                                                   \
     CHANNEL_FAMILIES " " DELTA_FAMILIES " " SHORT_FAMILIES " " SCAN_FAMILIES " " SELECTIVE_FAMILIES
 bool made_is_recurrent(const struct maker *maker, int32_t layer);

@@ -65,7 +65,7 @@ void add_recurrent_keys(struct maker *maker)
         add_key(maker, "ssm.norm_before_gate", GGUF_BOOL, !maker->recipe.larger);
     if (is_of(maker, SINGLE_FAMILIES) && !replaced(maker, "nemotron_h.feed_forward_length"))
         add_widths(maker);
-    if (is_of(maker, "granitehybrid"))
+    if (is_of(maker, "granitehybrid olmo_hybrid"))
         add_key(maker, "rope.scaling.finetuned", GGUF_BOOL, maker->recipe.larger);
     if (is_of(maker, SHORT_FAMILIES))
         add_key(maker, "shortconv.l_cache", GGUF_U32, SHORT_TAPS);

@@ -170,8 +170,9 @@ bool is_windowed(const struct reference *r, int layer)
     static const struct {
         const char *family;
         int pattern; // period of the layers that see everything
-    } patterns[] = {{"gemma2", 2}, {"gemma3", 6},  {"gpt-oss", 2}, {"cohere2", 4},
-                    {"olmo2", 4},  {"exaone4", 4}, {"afmoe", 4},   {"llama4", 4}};
+    } patterns[] = {{"gemma2", 2},     {"gemma3", 6},  {"gpt-oss", 2},   {"cohere2", 4},
+                    {"olmo2", 4},      {"exaone4", 4}, {"afmoe", 4},     {"llama4", 4},
+                    {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
     if (is_of(r, "gemma3n gemma4"))
         return layer_number(r, "attention.sliding_window_pattern", layer) != 0.0;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
@@ -182,10 +183,10 @@ bool is_windowed(const struct reference *r, int layer)
 
 static bool is_rotated(const struct reference *r, int layer)
 {
-    return !is_of(r, "gpt2 bloom nemotron_h nemotron_h_moe jamba kimi-linear") &&
+    return !is_of(r, "gpt2 bloom starcoder gpt_neo nemotron_h nemotron_h_moe jamba kimi-linear") &&
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
-           !(is_of(r, "cohere2 exaone4 afmoe llama4") && !is_windowed(r, layer));
+           !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4") && !is_windowed(r, layer));
 }
 
 static double mscale(const struct reference *r, double m)
@@ -220,11 +221,13 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
         !is_of(
             r,
             "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
-        !is_of(r, "internlm2 ernie4_5-moe arcee llama4");
+        !is_of(r, "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj");
+    // M-RoPE's files of GLM-4.1V
+    halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
     if (r->n_rope_original)
-        size = is_of(r, "deepseek2 mistral3") ? 1.0 : mscale(r, 1.0);
+        size = is_of(r, "deepseek2 mistral3 mistral4") ? 1.0 : mscale(r, 1.0);
     double temperature = is_query ? number_of_key(r, "attention.temperature_scale", 0.0) : 0.0;
     for (int p = 0; p < r->n; p++)
         for (int h = 0; h < n_heads; h++, x += step)
@@ -246,9 +249,10 @@ double activate(const struct reference *r, double x)
 {
     if (r->exact_gelu)
         return 0.5 * x * erfc(-x / sqrt(2.0));
-    if (is_of(r, "gemma gemma2 gemma3 gemma3n gemma4 phi2 gpt2 gptneox starcoder2 falcon bloom"))
+    if (is_of(r, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 phi2 gpt2 gptneox starcoder2 falcon bloom") ||
+        is_of(r, "starcoder gptj gpt_neo"))
         return gelu(x);
-    if (is_of(r, "nemotron arcee nemotron_h nemotron_h_moe"))
+    if (is_of(r, "nemotron arcee jais2 nemotron_h nemotron_h_moe"))
         return pow(fmax(x, 0.0), 2.0);
     return x / (1.0 + exp(-x));
 }
@@ -337,10 +341,15 @@ static double *latent_attention(const struct reference *r, int layer, const doub
     double *c = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, 0, latent);
     double *rotated = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, latent, rope);
     normalize(r, layer, "attn_kv_a_norm", c, n, latent);
-    if (is_rotated(r, layer)) {
+    bool rotates = is_rotated(r, layer);
+    if (rotates)
         rotate(r, q + plain, n_heads, dim, r->rope_base, NULL, true);
+    double temperature = number_of_key(r, "attention.temperature_scale", 0.0); // also of the dims that stay
+    for (int i = 0; i < n * n_heads * dim && temperature != 0.0; i++)
+        if (i % dim < plain)
+            q[i] *= 1.0 + temperature * log(1.0 + floor(i / (n_heads * dim) / (double)r->n_rope_original));
+    if (rotates)
         rotate(r, rotated, 1, rope, r->rope_base, NULL, false);
-    }
     double *k = zeros((size_t)(n * n_heads * dim)), *v = zeros((size_t)(n * n_heads * value));
     double *whole = load(r, layer, "attn_kv_b.weight"), *keys = load(r, layer, "attn_k_b.weight"),
            *values = load(r, layer, "attn_v_b.weight");
@@ -407,15 +416,19 @@ static double *attention(const struct reference *r, int layer, const double *x)
     double *q =
         multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, gated ? 2 * q_width : q_width);
     double *gates = gated ? split_gates(r, &q) : NULL;
-    if (is_of(r, "afmoe"))
-        gates = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, q_width);
-    for (int i = 0; is_of(r, "afmoe") && i < n * q_width; i++)
-        gates[i] = sigmoid(gates[i]);
+    if (has_tensor(r, layer, "attn_gate.weight")) {
+        int each = is_of(r, "lfm3") ? r->head_dim : 1; // items of a head with one gate
+        double *own = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, q_width / each);
+        gates = zeros((size_t)(n * q_width));
+        for (int i = 0; i < n * q_width; i++)
+            gates[i] = sigmoid(own[i / each]);
+        free(own);
+    }
     double *k =
         multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
                          fused ? q_width + kv_width : 0, kv_width);
-    bool full = is_of(r, "olmo2 olmoe minimax-m2");
+    bool full = is_of(r, "olmo2 olmoe minimax-m2 flex_olmo olmo_hybrid");
     bool each = is_of(r, "stablelm command-r");
     bool after = is_of(r, "hunyuan-dense hunyuan-moe");
     for (int turn = 0; turn < 2; turn++) {
@@ -467,7 +480,7 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
     char gate_weight[64];
     snprintf(gate_weight, sizeof gate_weight, "%s.weight", gate);
     double *gated = load(r, layer, gate_weight);
-    bool fused = is_of(r, "phi3 glm4"), plain = !gated && !fused;
+    bool fused = is_of(r, "phi3 glm4 chatglm"), plain = !gated && !fused;
     double *g = plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * n_ff, n_ff);
     double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? n_ff : expert * n_ff, n_ff);
     for (int i = 0; i < n * n_ff; i++)
@@ -526,11 +539,11 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
         mix_experts(r, route, chosen);
         return;
     }
-    bool sigmoid =
-        number_of_key(r, "expert_gating_func",
-                      is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe kimi-linear")
-                          ? 2
-                          : 1) == 2.0;
+    bool sigmoid = number_of_key(r, "expert_gating_func",
+                                 is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe hy_v3") ||
+                                         is_of(r, "kimi-linear")
+                                     ? 2
+                                     : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -557,8 +570,9 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     pick(choice, r->n_experts, r->n_experts_used, chosen);
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
-    bool normalized = number_of_key(r, "expert_weights_norm",
-                                    !is_of(r, "qwen2moe deepseek2 dots1 olmoe llama4 jamba")) != 0.0;
+    bool normalized =
+        number_of_key(r, "expert_weights_norm",
+                      !is_of(r, "qwen2moe deepseek2 dots1 olmoe flex_olmo llama4 jamba")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
         route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
@@ -638,10 +652,11 @@ static void run_layer(const struct reference *r, int layer, double *x)
         return;
     }
     // these call the MLP's own norm so
-    bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe");
-    double *branch = is_recurrent(r, layer)                       ? run_recurrence(r, layer, input)
-                     : is_of(r, "deepseek2 minicpm3 kimi-linear") ? latent_attention(r, layer, input)
-                                                                  : attention(r, layer, input);
+    bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe") ||
+                   (is_of(r, "olmo_hybrid") && is_recurrent(r, layer));
+    double *branch = is_recurrent(r, layer)                                ? run_recurrence(r, layer, input)
+                     : is_of(r, "deepseek2 minicpm3 mistral4 kimi-linear") ? latent_attention(r, layer, input)
+                                                                           : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
@@ -699,26 +714,28 @@ static void open_reference(struct reference *r, const char *path)
     r->yarn_factor = number_of_key(r, "rope.scaling.factor", 1.0);
     if (r->yarn_factor > 1.0)
         r->n_rope_original = (int)number_of_key(r, "rope.scaling.original_context_length", 0);
-    r->parallel = is_of(r, "phi2 falcon command-r cohere2") ||
+    r->parallel = is_of(r, "phi2 falcon command-r cohere2 gptj") ||
                   number_of_key(r, "use_parallel_residual", 0.0) != 0.0 ||
                   (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
-    r->attention_scale = number_of_key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
-    if (is_of(r, "deepseek2 minicpm3 kimi-linear")) { // the key holds a tenth of "mscale_all_dim"
+    r->attention_scale =
+        number_of_key(r, "attention.scale", is_of(r, "gpt_neo") ? 1.0 : 1.0 / sqrt(r->head_dim));
+    if (is_of(r, "deepseek2 minicpm3 mistral4 kimi-linear")) { // the key holds a tenth of "mscale_all_dim"
         double scale = mscale(r, 10.0 * number_of_key(r, "rope.scaling.yarn_log_multiplier", 0.0));
         r->attention_scale =
             scale * scale /
             sqrt(number_of_key(r, "attention.key_length_mla", number_of_key(r, "attention.key_length", 1)));
     }
-    bool mini = is_of(r, "minicpm3");
+    bool mini = is_of(r, "minicpm3 minicpm");
     r->residual_scale = number_of_key(r, "residual_scale", mini ? 1.4 / sqrt(r->n_layers) : 1.0);
-    r->embedding_scale = number_of_key(r, "embedding_scale",
-                                       is_of(r, "gemma gemma2 gemma3 gemma3n gemma4 afmoe") ? sqrt(r->n_embd)
-                                       : mini                                               ? 12.0
-                                                                                            : 1.0);
+    r->embedding_scale =
+        number_of_key(r, "embedding_scale",
+                      is_of(r, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 afmoe") ? sqrt(r->n_embd)
+                      : mini                                                          ? 12.0
+                                                                                      : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
-    if (is_of(r, "granite granitemoe minicpm3 granitehybrid"))
+    if (is_of(r, "granite granitemoe minicpm3 minicpm granitehybrid"))
         r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
@@ -734,13 +751,13 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
         for (int i = 0; i < r.n_embd; i++)
             x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
                                   (positions ? positions[p * r.n_embd + i] : 0.0);
-    if (!is_of(&r, "lfm2 lfm2moe"))
+    if (!is_of(&r, "lfm2 lfm2moe lfm3"))
         normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
     if (is_of(&r, "gemma3n gemma4"))
         run_gemma(&r, ids, x);
     for (int layer = 0; layer < r.n_layers && !is_of(&r, "gemma3n gemma4"); layer++)
         run_layer(&r, layer, x);
-    normalize(&r, -1, is_of(&r, "lfm2 lfm2moe") ? "token_embd_norm" : "output_norm", x, n_ids, r.n_embd);
+    normalize(&r, -1, is_of(&r, "lfm2 lfm2moe lfm3") ? "token_embd_norm" : "output_norm", x, n_ids, r.n_embd);
     int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));
     double *out = multiply(&r, -1, own ? "output" : "token_embd", x, n_ids, r.n_embd, 0, n_vocab);
     for (int i = 0; i < n_ids * n_vocab; i++) {

@@ -66,7 +66,9 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
         key = (int)number_of_key(r, "ssm.state_size", 0);
     int inner = (int)number_of_key(r, "ssm.inner_size", 0), value = inner / n_heads, each = n_heads / n_keys;
     int n_channels = 2 * n_keys * key + inner;
-    bool grouped = is_of(r, "qwen3next"); // else the heads of one key head are n_keys apart
+    bool grouped = is_of(r, "qwen3next"),             // beta and alpha of a key head's heads are together
+        tiled = !grouped && !is_of(r, "olmo_hybrid"); // the heads of one key head are n_keys apart
+    double most = is_of(r, "olmo_hybrid") ? 2.0 : 1.0;
     double *qkv = multiply(r, layer, "attn_qkv", x, n, r->n_embd, 0, n_channels);
     double *mixed =
         convolve(r, layer, "ssm_conv1d", qkv, n_channels, (int)number_of_key(r, "ssm.conv_kernel", 0), true);
@@ -81,7 +83,7 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
         for (int i = 0; i < 2 * n_keys; i++)
             scale_to_length(row + i * key, key, i < n_keys ? 1.0 / sqrt(key) : 1.0);
         for (int h = 0; h < n_heads; h++) {
-            int k = grouped ? h / each : h % n_keys;
+            int k = tiled ? h % n_keys : h / each;
             double a =
                 grouped ? beta[2 * (p * n_heads + k * each) + each + h % each] : alpha[p * n_heads + h];
             double b = grouped ? beta[2 * (p * n_heads + k * each) + h % each] : beta[p * n_heads + h];
@@ -89,7 +91,7 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
                                      row + (n_keys + k) * key,
                                      row + 2 * n_keys * key + h * value,
                                      exp(decay[h] * log1p(exp(a + step[h]))),
-                                     sigmoid(b),
+                                     most * sigmoid(b),
                                      NULL};
             delta_rule(states + h * key * value, &item, key, value, all + p * inner + h * value);
         }
@@ -319,15 +321,15 @@ bool is_recurrent(const struct reference *r, int layer)
 {
     if (is_single(r) || is_of(r, "falcon-h1 jamba"))
         return has_tensor(r, layer, "ssm_in.weight");
-    if (is_of(r, "qwen3next qwen35 qwen35moe")) // every fourth layer has attention
+    if (is_of(r, "qwen3next qwen35 qwen35moe olmo_hybrid")) // every fourth layer has attention
         return (layer + 1) % 4 != 0;
-    return is_of(r, "lfm2 lfm2moe granitehybrid kimi-linear") &&
+    return is_of(r, "lfm2 lfm2moe lfm3 granitehybrid bamba kimi-linear") &&
            layer_number(r, "attention.head_count_kv", layer) == 0.0;
 }
 
 double *run_recurrence(const struct reference *r, int layer, const double *x)
 {
-    return is_of(r, "lfm2 lfm2moe")                ? run_short(r, layer, x)
+    return is_of(r, "lfm2 lfm2moe lfm3")           ? run_short(r, layer, x)
            : is_of(r, "kimi-linear")               ? run_channels(r, layer, x)
            : has_tensor(r, layer, "ssm_x.weight")  ? run_selective(r, layer, x)
            : has_tensor(r, layer, "ssm_in.weight") ? run_scan(r, layer, x)

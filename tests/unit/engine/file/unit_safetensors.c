@@ -72,6 +72,24 @@ TEST(a_file_s_tensors_are_found_by_name_with_rows_first)
     safetensors_close(safetensors);
 }
 
+TEST(dimensions_beyond_four_are_multiplied_into_the_last)
+{
+    struct weights_folder *place = *state;
+    struct safetensors_writer writer = {0};
+    float items[24] = {0};
+    put_entry(&writer, "kernel", "F32", 5, (uint64_t[]){3, 2, 1, 1, 4}, items, sizeof items);
+    put_entry(&writer, "most", "U8", SAFETENSORS_DIMS_MAX, (uint64_t[]){2, 1, 1, 1, 1, 1, 1, 1}, "12", 2);
+    write_safetensors(&writer, place->path);
+    struct safetensors *safetensors = open_or_fail(place->path);
+    const struct tensor *kernel =
+        &safetensors_at(safetensors, safetensors_find(safetensors, TEXT("kernel")))->tensor;
+    assert_int_equal(kernel->n_dims, TENSOR_DIMS_MAX);
+    assert_int_equal(kernel->dims[0], 4);
+    assert_int_equal(kernel->dims[3], 6);
+    assert_int_equal(kernel->size_bytes, sizeof items);
+    safetensors_close(safetensors);
+}
+
 TEST(headers_that_make_no_sense_are_refused)
 {
     static const struct {
@@ -89,7 +107,7 @@ TEST(headers_that_make_no_sense_are_refused)
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}", "whole numbers above 0"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}",
          "too many items"},
-        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1],\"data_offsets\":[0,4]}}", "5 dimensions"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", "9 dimensions"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", "(truncated?)"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,8]}}", "needs 4 bytes"},
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", "after the last tensor"},

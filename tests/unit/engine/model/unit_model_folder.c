@@ -122,14 +122,15 @@ static void write_config(const struct making *making)
                           (int)(strlen(making->item->model_type) - strlen("_text")),
                           making->item->model_type);
     buffer_add_format(&json, "{\"model_type\":\"%s\"%s", making->item->model_type, making->item->config);
-    if (strcmp(making->name, "deepseek2"))
+    bool latent = key_u32(making, "attention.kv_lora_rank", 0) > 0;
+    if (!latent)
         buffer_add_format(&json, ",\"head_dim\":%u", making->head_dim);
     else
         buffer_add_format(&json, ",\"qk_rope_head_dim\":8,\"qk_nope_head_dim\":%u", making->head_dim - 8);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         put_setting(making, &json, keys[i][0], keys[i][1]);
     uint32_t n_rope = key_u32(making, "rope.dimension_count", making->head_dim);
-    if (n_rope < making->head_dim && strcmp(making->name, "deepseek2"))
+    if (n_rope < making->head_dim && !latent)
         buffer_add_format(&json, ",\"partial_rotary_factor\":%.9g", (double)n_rope / making->head_dim);
     if (gguf_tensor(making->gguf, "rope_factors_long.weight")) {
         buffer_add_format(&json,
@@ -426,12 +427,14 @@ static void put_rule(const struct making *making, struct safetensors_writer *wri
 }
 
 // Of several names for one tensor the first that fits the model: with and without GPT-2's prefix, Falcon's
-// two kinds.
+// two kinds, Mistral 4's experts.
 static bool is_meant(const struct making *making, const struct folder_rule *rule)
 {
     if ((strcmp(making->name, "gpt2") == 0 || strcmp(making->name, "bloom") == 0) &&
         strcmp(rule->to, "output"))
         return (strncmp(rule->from, "transformer.", 12) == 0) == making->prefixed;
+    if (strcmp(making->name, "mistral4") == 0) // the experts' matrices together
+        return strstr(rule->from, ".experts.{}") == NULL;
     if (strcmp(making->name, "falcon") == 0 && strcmp(rule->to, "attn_norm") == 0)
         return (strstr(rule->from, "ln_mlp") != NULL) == making->item->larger;
     return true;
@@ -580,6 +583,7 @@ static struct folder_case cases[] = {
     {"qwen2", "qwen2", ",\"use_sliding_window\":false,\"max_window_layers\":1", false, false},
     {"qwen2_moe", "qwen2moe", ",\"norm_topk_prob\":false,\"decoder_sparse_step\":1,\"mlp_only_layers\":[]",
      false, false},
+    {"mimo", "qwen2", "", false, false},
     {"qwen3", "qwen3", "", false, false},
     {"qwen3", "qwen3", "", false, true, .prefix = ""},
     {"qwen3_moe", "qwen3moe", ",\"norm_topk_prob\":true", false, false},
@@ -654,6 +658,37 @@ static struct folder_case cases[] = {
     {"minimax_m2", "minimax-m2", "", false, false},
     {"ernie4_5_moe", "ernie4_5-moe", ",\"moe_layer_end_index\":-1", false, false},
     {"granite", "granite", "", false, false},
+    {"ministral", "mistral", "", false, false},
+    {"exaone", "exaone", "", false, false},
+    {"exaone_moe", "exaone-moe", ",\"routed_scaling_factor\":1.0", false, false},
+    {"hy_v3", "hy_v3", ",\"router_scaling_factor\":1.0,\"mlp_layer_types\":[\"dense\",\"sparse\",\"sparse\"]",
+     false, false},
+    {"hyperclovax", "hyperclovax", "", false, false},
+    {"glm", "chatglm", "", false, false},
+    {"mellum", "mellum",
+     ",\"rope_parameters\":{\"rope_theta\":10000.0},\"layer_types\":[\"sliding_attention\","
+     "\"sliding_attention\",\"sliding_attention\"]",
+     false, false},
+    {"sarvam_moe", "bailingmoe2", ",\"routed_scaling_factor\":1.0", false, false},
+    {"bailing_moe", "bailingmoe2",
+     ",\"score_function\":\"sigmoid\",\"n_group\":1,\"topk_group\":1,\"routed_scaling_factor\":1.0", false,
+     false},
+    {"flex_olmo", "flex_olmo", "", false, false},
+    {"jais2", "jais2", "", false, false},
+    {"vaultgemma", "vaultgemma", ",\"query_pre_attn_scalar\":16", false, false},
+    {"mistral4", "mistral4", ",\"v_head_dim\":12,\"rope_parameters\":{\"rope_theta\":10000.0}", false, false},
+    {"mistral4", "mistral4",
+     ",\"v_head_dim\":12,\"rope_parameters\":{\"type\":\"yarn\",\"factor\":8.0,\"mscale\":1.0,\"mscale_all_dim\":1.0,"
+     "\"llama_4_scaling_beta\":0.1,\"original_max_position_embeddings\":16,\"rope_theta\":10000.0}",
+     true, false},
+    {"minicpm", "minicpm", ",\"scale_emb\":12,\"scale_depth\":1.4,\"dim_model_base\":256", false, false},
+    {"gpt_bigcode", "starcoder", "", false, false},
+    {"gptj", "gptj", ",\"rotary_dim\":8", false, false},
+    {"gpt_neo", "gpt_neo", ",\"attention_layers\":[\"local\",\"local\",\"local\"]", false, false},
+    {"qwen2_vl_text", "qwen2vl", ",\"rope_scaling\":{\"type\":\"mrope\",\"mrope_section\":[2,3,3]}", false,
+     false, TENSOR_F32, "model."},
+    {"qwen2_5_vl_text", "qwen2vl", "", false, false, TENSOR_F32, "model.language_model."},
+    {"glm4v_text", "glm4", "", false, false, TENSOR_F32, "model.language_model."},
 };
 
 // --- Folders ---
@@ -708,6 +743,58 @@ static void make_llama_folder(char directory[64], const char *config)
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &(struct model_recipe){.seed = 1});
     write_folder(&item, path, directory, false);
+}
+
+static void assert_rows(const char *directory, const char *name, uint64_t n_cols, const float *items,
+                        size_t n)
+{
+    struct gguf *gguf;
+    struct error error = {0};
+    if (model_folder_open(&gguf, directory, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    const struct tensor *tensor = gguf_tensor(gguf, name);
+    assert_non_null(tensor);
+    assert_int_equal(tensor->dims[0], n_cols);
+    assert_int_equal(tensor->dims[1], n / n_cols);
+    assert_int_equal(gguf_load(gguf, tensor, &error), STATUS_OK);
+    assert_memory_equal(tensor->data, items, n * sizeof *items);
+    gguf_close(gguf);
+}
+
+// Of OLMo Hybrid; the parts may be cut anywhere.
+static void rows_of_several_tensors_are_joined(void **state)
+{
+    static const char config[] =
+        "{\"model_type\":\"olmo_hybrid\",\"hidden_size\":4,\"num_hidden_layers\":2,"
+        "\"num_attention_heads\":1,\"intermediate_size\":4,\"linear_key_head_dim\":2,"
+        "\"linear_value_head_dim\":3}";
+    static const uint64_t n_rows[] = {2, 1, 4};
+    char directory[64], path[128], name[80];
+    float rows[28], taps[14];
+    struct safetensors_writer writer = {0};
+    for (int i = 0; i < 28; i++)
+        rows[i] = (float)i, taps[i / 2] = (float)-i;
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    write_file(path, config, strlen(config));
+    put_entry(&writer, "model.embed_tokens.weight", "F32", 2, (uint64_t[2]){1, 4}, rows, 16);
+    put_entry(&writer, "lm_head.weight", "F32", 2, (uint64_t[2]){1, 4}, rows, 16);
+    for (size_t i = 0, first = 0; i < 3; first += n_rows[i++]) {
+        snprintf(name, sizeof name, "model.layers.0.linear_attn.%c_proj.weight", "qkv"[i]);
+        put_entry(&writer, name, "F32", 2, (uint64_t[2]){n_rows[i], 4}, rows + 4 * first, 16 * n_rows[i]);
+        snprintf(name, sizeof name, "model.layers.0.linear_attn.%c_conv1d.weight", "qkv"[i]);
+        put_entry(&writer, name, "F32", 3, (uint64_t[3]){n_rows[i], 1, 2}, taps + 2 * first, 8 * n_rows[i]);
+    }
+    snprintf(path, sizeof path, "%s/model.safetensors", directory);
+    write_safetensors(&writer, path);
+    assert_rows(directory, "blk.0.attn_qkv.weight", 4, rows, 28);
+    assert_rows(directory, "blk.0.ssm_conv1d.weight", 2, taps, 14);
+    put_entry(&writer, "model.embed_tokens.weight", "F32", 2, (uint64_t[2]){1, 4}, rows, 16);
+    put_entry(&writer, "model.layers.0.linear_attn.q_proj.weight", "F32", 2, (uint64_t[2]){1, 4}, rows, 16);
+    put_entry(&writer, "model.layers.0.linear_attn.k_proj.weight", "F32", 2, (uint64_t[2]){1, 3}, rows, 12);
+    write_safetensors(&writer, path);
+    assert_folder_refused(directory, "k_proj.weight: expected the shape and type of the others");
+    remove_directory(directory);
 }
 
 static void tokenizer_files_and_ends_become_keys(void **state)
@@ -825,6 +912,7 @@ int main(void)
     enum { N_CASES = sizeof cases / sizeof *cases };
     static const struct CMUnitTest others[] = {
         cmocka_unit_test(folders_that_lack_something_or_hold_too_much_are_refused),
+        cmocka_unit_test(rows_of_several_tensors_are_joined),
         cmocka_unit_test(tokenizer_files_and_ends_become_keys),
         cmocka_unit_test(how_a_model_makes_vectors_becomes_keys),
         cmocka_unit_test(config_says_whether_a_decoder_looks_both_ways),
