@@ -6,6 +6,7 @@
 #pragma once
 
 #include "consumer/command/files/output_file.h"
+#include "consumer/observe/log.h"
 #include "consumer/options/options.h"
 #include "consumer/annotate/evaluation.h"
 #include "consumer/annotate/label_counts.h"
@@ -77,7 +78,8 @@ struct annotate {
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed
     struct annotate_rows rows;
-    bool knows_thoughts; // their lengths were seen, or a budget limits them
+    struct log_counts counts; // of the worker that computed requests
+    bool knows_thoughts;      // their lengths were seen, or a budget limits them
 };
 
 // Checks that the answers' constraint compiles and that the model has a chat template; keeps neither

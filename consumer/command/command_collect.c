@@ -153,9 +153,13 @@ enum status command_collect(const struct settings *settings, struct error *error
         return status;
     status = settings->kafka.brokers ? collect_from_topics(&output, settings, error)
                                      : collect_from_store(&output, settings, error);
+    const struct log_counts counts = {output.n_results, output.n_failed, output.n_results, -1, -1};
+    const struct log_fields fields = {.event = "finished",
+                                      .dataset = text_from_string(settings->dataset),
+                                      .counts = &counts};
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: %lld answers, %lld of them errors", settings->dataset,
-                  (long long)output.n_results, (long long)output.n_failed);
+        log_write_fields(LOG_INFO, &fields, "dataset %s: %lld answers, %lld of them errors",
+                         settings->dataset, (long long)output.n_results, (long long)output.n_failed);
     output_close(&output);
     return status;
 }

@@ -334,8 +334,13 @@ static enum status run_embedder(struct command_embed *embed, struct error *error
         return status;
     const struct output_part_state *done = &embed->done;
     double took_s = clock_s() - start_s;
-    log_write(LOG_INFO, "%lld texts, %lld tokens, %.1f tokens/s", (long long)(done->n_lines - done->n_failed),
-              (long long)embed->n_tokens, (double)embed->n_tokens / (took_s > 0 ? took_s : 1));
+    took_s = took_s > 0 ? took_s : 1;
+    const struct log_counts counts = {done->n_lines, done->n_failed, done->n_lines, embed->n_tokens,
+                                      (double)(done->n_lines - embed->output.state.n_lines) / took_s};
+    const struct log_fields fields = {.event = "finished", .counts = &counts};
+    log_write_fields(LOG_INFO, &fields, "%lld texts, %lld tokens, %.1f tokens/s",
+                     (long long)(done->n_lines - done->n_failed), (long long)embed->n_tokens,
+                     (double)embed->n_tokens / took_s);
     if (embed->n_cut)
         log_write(LOG_WARNING, "%lld texts were cut to %d tokens, %s", (long long)embed->n_cut,
                   embed->embedding.rules.n_longest, embed->embedding.rules.limited_by);

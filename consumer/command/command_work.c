@@ -46,7 +46,8 @@ enum status command_work(const struct settings *settings, struct error *error)
                          settings->worker.retry_failed ? "retry-failed" : "force-new");
     struct store *store = NULL;
     struct late_store late = {0};
-    struct progress_line line = {.message_ms = settings->worker.progress_s * 1000};
+    struct progress_line line = {.dataset = text_from_string(settings->dataset),
+                                 .message_ms = settings->worker.progress_s * 1000};
     struct worker_progress progress = {0};
     const char *path = named_store_path(settings);
     const struct file_use uses[] = {{"--model", settings->model.path, .is_model = true},

@@ -605,9 +605,14 @@ static enum status report(const struct embed_table *table, double start_s, struc
 {
     double took_s = clock_s() - start_s;
     const struct output_part_state *done = &table->done;
-    log_write(LOG_INFO, "%lld rows, %lld of them with the text of another, %lld tokens, %.1f tokens/s",
-              (long long)done->n_lines, (long long)table->n_copied, (long long)table->n_tokens,
-              (double)table->n_tokens / (took_s > 0 ? took_s : 1));
+    took_s = took_s > 0 ? took_s : 1;
+    const struct log_counts counts = {done->n_lines, done->n_failed, done->n_lines, table->n_tokens,
+                                      (double)(done->n_lines - table->file.part.state.n_lines) / took_s};
+    const struct log_fields fields = {.event = "finished", .counts = &counts};
+    log_write_fields(LOG_INFO, &fields,
+                     "%lld rows, %lld of them with the text of another, %lld tokens, %.1f tokens/s",
+                     (long long)done->n_lines, (long long)table->n_copied, (long long)table->n_tokens,
+                     (double)table->n_tokens / took_s);
     if (table->n_cut)
         log_write(LOG_WARNING, "%lld texts were cut to %d tokens, %s", (long long)table->n_cut,
                   table->embedding.rules.n_longest, table->embedding.rules.limited_by);
