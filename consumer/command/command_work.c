@@ -20,14 +20,18 @@ static enum status retry_failed(struct store *store, const struct settings *sett
 }
 
 // A worker that was stopped succeeds even if jobs failed.
-static enum status report_progress(const struct worker_progress *progress,
+static enum status report_progress(const struct progress_line *line, const struct worker_progress *progress,
                                    const struct kafka_options *options, enum status status,
                                    struct error *error)
 {
     int64_t n_failed = progress->n_failed - progress->n_cancelled;
+    const struct log_counts counts = progress_line_counts(line, progress);
+    const struct log_fields fields = {
+        .event = status == STATUS_OK ? "finished" : "progress", .dataset = line->dataset, .counts = &counts};
     if (status == STATUS_OK || progress->n_done || progress->n_failed)
-        log_write(LOG_INFO, "%lld job%s answered, %lld failed, %lld cancelled", (long long)progress->n_done,
-                  progress->n_done == 1 ? "" : "s", (long long)n_failed, (long long)progress->n_cancelled);
+        log_write_fields(LOG_INFO, &fields, "%lld job%s answered, %lld failed, %lld cancelled",
+                         (long long)progress->n_done, progress->n_done == 1 ? "" : "s", (long long)n_failed,
+                         (long long)progress->n_cancelled);
     if (status != STATUS_OK || n_failed == 0 || progress->was_stopped)
         return status;
     bool may_pass = progress->n_may_pass && !options->brokers;
@@ -72,7 +76,7 @@ enum status command_work(const struct settings *settings, struct error *error)
                                   .exit_when_idle_s = (int)settings->worker.exit_when_idle_s,
                                   .line = &line};
         status = service_run(&service, settings, &progress, error);
-        status = report_progress(&progress, &settings->kafka, status, error);
+        status = report_progress(&line, &progress, &settings->kafka, status, error);
     }
     struct closing closing = {0};
     closing_begin(&closing, "the store", closing_reason(status, error, progress.was_stopped));
