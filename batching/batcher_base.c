@@ -1,6 +1,8 @@
 // The batcher of batcher.h as the engine thread runs it.
 #include "batching/batcher_state.h"
 
+#include <stdlib.h>
+
 static void take(struct job_batcher *base, struct job *job)
 {
     batcher_take((struct batcher *)base, job);
@@ -43,10 +45,62 @@ static void report_prefixes(const struct job_batcher *base, struct prefix_report
     batcher_report_prefixes((const struct batcher *)base, report);
 }
 
+// Whether the answer's text is reported as it is. Other answers are divided, ranked or extended when they are
+// complete.
+static bool reports_text(const struct sequence *sequence)
+{
+    const struct request *request = &sequence->prompt->job->request;
+    return sequence->prompt->job->stream && !sequence->scoring.only_scores && !request->echo &&
+           !request->best_of && !request->sampling.logprobs && !prompt_has_parts(sequence->prompt);
+}
+
+// False: out of memory, and the pieces are as before.
+static bool add_piece(struct answer_pieces *pieces, struct sequence *sequence, size_t settled)
+{
+    size_t before = sequence->answer.n_reported, begin = pieces->bytes.size;
+    if (pieces->n == pieces->capacity) {
+        size_t capacity = pieces->capacity ? 2 * pieces->capacity : 16;
+        struct answer_piece *items = realloc(pieces->items, capacity * sizeof *items);
+        if (!items)
+            return false;
+        pieces->items = items;
+        pieces->capacity = capacity;
+    }
+    buffer_add(&pieces->bytes, sequence->answer.text.data + before, settled - before);
+    if (pieces->bytes.failed)
+        return false;
+    pieces->items[pieces->n++] = (struct answer_piece){.stream = sequence->prompt->job->stream,
+                                                       .choice = sequence->choice,
+                                                       .offset = before,
+                                                       .begin = begin,
+                                                       .n = settled - before};
+    sequence->answer.n_reported = settled;
+    return true;
+}
+
+static struct answer_pieces *take_pieces(struct job_batcher *base)
+{
+    struct batcher *b = (struct batcher *)base;
+    struct answer_pieces *pieces = NULL;
+    for (int32_t i = 0; b->has_streams && i < b->n_running; i++) {
+        struct sequence *sequence = b->running[i];
+        if (!reports_text(sequence))
+            continue;
+        size_t settled = sequence_settled_size(sequence);
+        if (settled <= sequence->answer.n_reported)
+            continue;
+        pieces = pieces ? pieces : calloc(1, sizeof *pieces);
+        if (!pieces || !add_piece(pieces, sequence, settled))
+            break;
+    }
+    return pieces;
+}
+
 struct job_batcher *batcher_base(struct batcher *batcher)
 {
     static const struct job_batcher_impl impl = {
-        take, is_empty, cancel, compute_round, take_findings, release, release_partitions, report_prefixes};
+        take,    is_empty,           cancel,          compute_round, take_findings,
+        release, release_partitions, report_prefixes, take_pieces};
     batcher->base.impl = &impl;
     return &batcher->base;
 }

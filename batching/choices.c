@@ -229,7 +229,7 @@ static bool put_parts(struct job *job, const struct sequence *sequence, const st
     return whole && put_calls(job, sequence, &parts, choice);
 }
 
-static bool has_parts(const struct prompt *prompt)
+bool prompt_has_parts(const struct prompt *prompt)
 {
     return prompt->rules.format.thinking ||
            (prompt->rules.format.tools && prompt->job->request.tools.choice != TOOLS_NONE);
@@ -243,7 +243,7 @@ static bool finish_choice(struct job *job, const struct sequence *sequence, cons
     choice->n_tokens = sequence->answer.n_generated;
     if (request->sampling.logprobs && !request->hides_logprobs && !put_logprobs(job, sequence, choice))
         return false;
-    if (has_parts(sequence->prompt))
+    if (prompt_has_parts(sequence->prompt))
         return put_parts(job, sequence, tokenizer, choice);
     return request->echo
                ? put_echoed_text(job, sequence, choice)

@@ -102,6 +102,7 @@ struct sequence_answer {
     int32_t output;
     int32_t n_forced;               // not drawn but forced; part of n_generated and n_end_tokens
     struct buffer text;             // bytes of the generated tokens
+    size_t n_reported;              // bytes of `text` in earlier pieces (struct answer_piece)
     struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
     enum finish_reason finish_reason;
     // 1 if a stop token ended the answer: it counts as generated, but is not part of text and logprobs.
@@ -196,6 +197,9 @@ bool sequence_reserve(struct sequence *sequence, int32_t n) WARN_UNUSED;
 // Appends a token: text, logprobs, stop rules.
 void sequence_append(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer);
+// The size of the beginning of the answer's text that no later token changes: it ends before the beginning of
+// a stop string and before an incomplete character.
+size_t sequence_settled_size(const struct sequence *sequence);
 // True if the token ends the answer and is not part of it.
 bool sequence_stops_before(const struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer);
 
@@ -208,6 +212,8 @@ void logprob_entries_limit(struct logprob_entry *entries, size_t n, int32_t n_to
 // Ends the sequence with FINISH_ERROR. Sets the prompt's error, unless it has one already.
 void sequence_fail(struct sequence *sequence, enum status status, enum error_code code, const char *text);
 
+// True if the answer's text is divided into thoughts, content and calls.
+bool prompt_has_parts(const struct prompt *prompt);
 // Writes the answers of the finished sequences, or the error, into the job's result. If memory runs out,
 // prompt->error is a fault of the host and the result is unchanged.
 void prompt_finish_job(struct prompt *prompt, const struct tokenizer *tokenizer);

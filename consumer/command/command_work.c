@@ -26,8 +26,9 @@ static enum status report_progress(const struct progress_line *line, const struc
 {
     int64_t n_failed = progress->n_failed - progress->n_cancelled;
     const struct log_counts counts = progress_line_counts(line, progress);
-    const struct log_fields fields = {
-        .event = status == STATUS_OK ? "finished" : "progress", .dataset = line->dataset, .counts = &counts};
+    const struct log_fields fields = {.event = status == STATUS_OK ? "finished" : "progress",
+                                      .dataset = line->dataset,
+                                      .counts = &counts};
     if (status == STATUS_OK || progress->n_done || progress->n_failed)
         log_write_fields(LOG_INFO, &fields, "%lld job%s answered, %lld failed, %lld cancelled",
                          (long long)progress->n_done, progress->n_done == 1 ? "" : "s", (long long)n_failed,
