@@ -45,19 +45,20 @@ static void report_prefixes(const struct job_batcher *base, struct prefix_report
     batcher_report_prefixes((const struct batcher *)base, report);
 }
 
-// Whether the answer's text is reported as it is. Other answers are divided, ranked or extended when they are
-// complete.
-static bool reports_text(const struct sequence *sequence)
+// Other answers are ranked or extended when they are complete.
+static bool is_streamed(const struct sequence *sequence)
 {
     const struct request *request = &sequence->prompt->job->request;
     return sequence->prompt->job->stream && !sequence->scoring.only_scores && !request->echo &&
-           !request->best_of && !request->sampling.logprobs && !prompt_has_parts(sequence->prompt);
+           !request->best_of && !request->sampling.logprobs;
 }
 
-// False: out of memory, and the pieces are as before.
-static bool add_piece(struct answer_pieces *pieces, struct sequence *sequence, size_t settled)
+// Adds what the text has beyond *n_reported bytes. False: out of memory, and the pieces are as before.
+static bool add_piece(struct answer_pieces *pieces, const struct sequence *sequence, struct text text,
+                      size_t *n_reported, bool is_reasoning)
 {
-    size_t before = sequence->answer.n_reported, begin = pieces->bytes.size;
+    if (text.size <= *n_reported)
+        return true;
     if (pieces->n == pieces->capacity) {
         size_t capacity = pieces->capacity ? 2 * pieces->capacity : 16;
         struct answer_piece *items = realloc(pieces->items, capacity * sizeof *items);
@@ -66,34 +67,39 @@ static bool add_piece(struct answer_pieces *pieces, struct sequence *sequence, s
         pieces->items = items;
         pieces->capacity = capacity;
     }
-    buffer_add(&pieces->bytes, sequence->answer.text.data + before, settled - before);
+    const struct answer_piece piece = {.stream = sequence->prompt->job->stream,
+                                       .choice = sequence->choice,
+                                       .is_reasoning = is_reasoning,
+                                       .offset = *n_reported,
+                                       .begin = pieces->bytes.size,
+                                       .n = text.size - *n_reported};
+    buffer_add(&pieces->bytes, text.data + *n_reported, piece.n);
     if (pieces->bytes.failed)
         return false;
-    pieces->items[pieces->n++] = (struct answer_piece){.stream = sequence->prompt->job->stream,
-                                                       .choice = sequence->choice,
-                                                       .offset = before,
-                                                       .begin = begin,
-                                                       .n = settled - before};
-    sequence->answer.n_reported = settled;
+    pieces->items[pieces->n++] = piece;
+    *n_reported = text.size;
     return true;
 }
 
 static struct answer_pieces *take_pieces(struct job_batcher *base)
 {
     struct batcher *b = (struct batcher *)base;
-    struct answer_pieces *pieces = NULL;
-    for (int32_t i = 0; b->has_streams && i < b->n_running; i++) {
+    struct answer_pieces pieces = {0}, *taken = NULL;
+    bool has_memory = true;
+    for (int32_t i = 0; b->has_streams && has_memory && i < b->n_running; i++) {
         struct sequence *sequence = b->running[i];
-        if (!reports_text(sequence))
+        struct text reasoning, content;
+        if (!is_streamed(sequence))
             continue;
-        size_t settled = sequence_settled_size(sequence);
-        if (settled <= sequence->answer.n_reported)
-            continue;
-        pieces = pieces ? pieces : calloc(1, sizeof *pieces);
-        if (!pieces || !add_piece(pieces, sequence, settled))
-            break;
+        sequence_settle(sequence, b->config.environment.tokenizer, &reasoning, &content);
+        has_memory = add_piece(&pieces, sequence, reasoning, &sequence->report.n_reasoning, true) &&
+                     add_piece(&pieces, sequence, content, &sequence->report.n_content, false);
     }
-    return pieces;
+    if (pieces.n && (taken = malloc(sizeof *taken)))
+        *taken = pieces;
+    else
+        answer_pieces_finish(&pieces);
+    return taken;
 }
 
 struct job_batcher *batcher_base(struct batcher *batcher)

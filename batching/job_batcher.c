@@ -26,11 +26,16 @@ enum status job_cancel(struct error *error)
     return error_set(error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
 }
 
+void answer_pieces_finish(struct answer_pieces *pieces)
+{
+    buffer_finish(&pieces->bytes);
+    free(pieces->items);
+}
+
 void answer_pieces_destroy(struct answer_pieces *pieces)
 {
     if (!pieces)
         return;
-    buffer_finish(&pieces->bytes);
-    free(pieces->items);
+    answer_pieces_finish(pieces);
     free(pieces);
 }

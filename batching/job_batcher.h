@@ -20,16 +20,18 @@ enum status job_cancel(struct error *error);
 
 // Texts of answers that are being computed: what is new since the last report.
 struct answer_piece {
-    uint64_t stream; // of the job
-    uint32_t choice; // of the answer, from 0
-    size_t offset;   // of the piece in the answer's text; a job that starts again starts at 0
-    size_t begin, n; // of its bytes in `bytes`
+    uint64_t stream;   // of the job
+    uint32_t choice;   // of the answer, from 0
+    bool is_reasoning; // of the thoughts' text, else of the content's
+    size_t offset;     // of the piece in the answer's text; a job that starts again starts at 0
+    size_t begin, n;   // of its bytes in `bytes`
 };
 struct answer_pieces {
     struct answer_piece *items; // [n]
     size_t n, capacity;
     struct buffer bytes;
 };
+void answer_pieces_finish(struct answer_pieces *pieces);
 void answer_pieces_destroy(struct answer_pieces *pieces);
 
 struct job_batcher;

@@ -102,7 +102,6 @@ struct sequence_answer {
     int32_t output;
     int32_t n_forced;               // not drawn but forced; part of n_generated and n_end_tokens
     struct buffer text;             // bytes of the generated tokens
-    size_t n_reported;              // bytes of `text` in earlier pieces (struct answer_piece)
     struct logprob_entry *logprobs; // [generated_capacity] if requested, texts in the job's arena
     enum finish_reason finish_reason;
     // 1 if a stop token ended the answer: it counts as generated, but is not part of text and logprobs.
@@ -122,6 +121,17 @@ struct sequence_thoughts {
     struct token_array closing; // indices in answer.generated of the tokens that the budget forced
 };
 
+// What was reported of an answer that is streamed while it is computed (struct answer_piece).
+struct sequence_report {
+    size_t n_content, n_reasoning; // bytes in earlier pieces
+    // Of an answer with parts: the text of its first n_tokens tokens with the names of the format's special
+    // tokens; n_text: of these tokens, bytes of answer.text.
+    struct buffer spelled, reasoning;
+    int32_t n_tokens;
+    size_t n_text;
+    bool is_over; // the rest is not reported: a special token is within a character, or memory ran out
+};
+
 struct sequence_draft; // batching/speculation.h
 
 struct sequence {
@@ -134,6 +144,7 @@ struct sequence {
     struct sequence_cache cache;
     struct sequence_targets scoring;
     struct sequence_answer answer;
+    struct sequence_report report;
     struct sequence_constraint constrained;
     struct sequence_thoughts thoughts;
     struct sequence_draft *draft; // NULL: no draft was tried
@@ -200,6 +211,10 @@ void sequence_append(struct sequence *sequence, const struct sample_result *draw
 // The size of the beginning of the answer's text that no later token changes: it ends before the beginning of
 // a stop string and before an incomplete character.
 size_t sequence_settled_size(const struct sequence *sequence);
+// The beginnings of the answer's thoughts and content that no later token changes, valid until the sequence's
+// next token. Of an answer that may have calls both are empty.
+void sequence_settle(struct sequence *sequence, const struct tokenizer *tokenizer, struct text *reasoning,
+                     struct text *content);
 // True if the token ends the answer and is not part of it.
 bool sequence_stops_before(const struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer);
 
@@ -212,8 +227,6 @@ void logprob_entries_limit(struct logprob_entry *entries, size_t n, int32_t n_to
 // Ends the sequence with FINISH_ERROR. Sets the prompt's error, unless it has one already.
 void sequence_fail(struct sequence *sequence, enum status status, enum error_code code, const char *text);
 
-// True if the answer's text is divided into thoughts, content and calls.
-bool prompt_has_parts(const struct prompt *prompt);
 // Writes the answers of the finished sequences, or the error, into the job's result. If memory runs out,
 // prompt->error is a fault of the host and the result is unchanged.
 void prompt_finish_job(struct prompt *prompt, const struct tokenizer *tokenizer);

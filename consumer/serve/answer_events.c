@@ -10,7 +10,7 @@ void answer_events_finish(struct answer_events *events)
 {
     buffer_finish(&events->name);
     for (int i = 0; i < JOB_N_MAX; i++)
-        buffer_finish(&events->sent[i].text);
+        buffer_finish(&events->sent[i].content), buffer_finish(&events->sent[i].reasoning);
 }
 
 static struct sent_choice *sent_of(struct answer_events *events, uint32_t index)
@@ -97,9 +97,10 @@ static void begin_answer(struct answer_events *events, uint32_t index, struct bu
 
 // ---- pieces ----
 
-void answer_events_add(struct answer_events *events, uint32_t choice, struct text bytes, struct buffer *out)
+void answer_events_add(struct answer_events *events, uint32_t choice, bool is_reasoning, struct text bytes,
+                       struct buffer *out)
 {
-    struct buffer *sent = &events->sent[choice].text;
+    struct sent_choice *sent = &events->sent[choice];
     struct buffer piece = {0};
     begin_answer(events, choice, out);
     json_encode_string(bytes, &piece);
@@ -110,12 +111,13 @@ void answer_events_add(struct answer_events *events, uint32_t choice, struct tex
     }
     begin_chunk(events, out);
     begin_choice(events, choice, out);
-    buffer_add_string(out, events->is_chat ? "\"content\":" : "");
+    if (events->is_chat)
+        buffer_add_string(out, is_reasoning ? "\"reasoning_content\":" : "\"content\":");
     buffer_add(out, piece.data, piece.size);
     buffer_add_string(out, events->is_chat ? "}" : "");
     buffer_add_string(out, ",\"logprobs\":null,\"finish_reason\":null}");
     end_chunk(events, out);
-    buffer_add(sent, piece.data + 1, piece.size - 2);
+    buffer_add(is_reasoning ? &sent->reasoning : &sent->content, piece.data + 1, piece.size - 2);
     buffer_finish(&piece);
 }
 
@@ -136,13 +138,13 @@ static void add_calls(struct buffer *out, const struct value *calls)
 }
 
 // Writes a JSON string with what follows the sent text. False: the text begins otherwise, or memory ran out.
-static bool write_rest(const struct sent_choice *sent, const struct value *text, struct buffer *rest)
+static bool write_rest(const struct buffer *sent, const struct value *text, struct buffer *rest)
 {
     struct buffer whole = {0};
-    size_t n = sent->text.size;
+    size_t n = sent->size;
     json_encode(text ? text : &null_value, &whole);
-    bool follows = !whole.failed && !sent->text.failed &&
-                   (n == 0 || (whole.size >= n + 2 && memcmp(whole.data + 1, sent->text.data, n) == 0));
+    bool follows = !whole.failed && !sent->failed &&
+                   (n == 0 || (whole.size >= n + 2 && memcmp(whole.data + 1, sent->data, n) == 0));
     if (follows && n)
         buffer_add_byte(rest, '"');
     if (follows)
@@ -151,55 +153,59 @@ static bool write_rest(const struct sent_choice *sent, const struct value *text,
     return follows && !rest->failed;
 }
 
-// The message of a chat, without what was sent of it.
-static void add_message(struct answer_events *events, uint32_t index, const struct value *choice,
-                        struct text rest, struct buffer *out)
+// The message of a chat, without what was sent of it. False: as write_rest.
+static bool add_message(struct answer_events *events, uint32_t index, const struct value *choice,
+                        struct buffer *out)
 {
     const struct value *message = value_get(choice, "message"), *calls = member_of(message, "tool_calls");
-    const struct value *reasoning = member_of(message, "reasoning_content");
+    const struct value *thoughts = member_of(message, "reasoning_content");
     const struct value *logprobs = value_get(choice, "logprobs");
-    bool has_calls = calls && calls->kind == VALUE_ARRAY;
-    bool is_sent = sent_of(events, index)->text.size && rest.size == 2;
-    if (is_sent && !reasoning && !has_calls && (!logprobs || logprobs->kind == VALUE_NULL))
-        return;
-    begin_chunk(events, out);
-    begin_choice(events, index, out);
-    buffer_add_string(out, "\"content\":");
-    buffer_add_text(out, rest);
-    if (reasoning)
-        add_member(out, "reasoning_content", reasoning);
-    if (has_calls)
-        add_calls(out, calls);
-    buffer_add_byte(out, '}');
-    add_member(out, "logprobs", logprobs);
-    buffer_add_string(out, ",\"finish_reason\":null}");
-    end_chunk(events, out);
+    const struct sent_choice *sent = sent_of(events, index);
+    struct buffer content = {0}, reasoning = {0};
+    bool follows = write_rest(&sent->content, member_of(message, "content"), &content) &&
+                   write_rest(&sent->reasoning, thoughts, &reasoning);
+    bool has_calls = calls && calls->kind == VALUE_ARRAY,
+         has_logprobs = logprobs && logprobs->kind != VALUE_NULL;
+    bool has_content = !sent->content.size || content.size > 2; // more than ""
+    bool has_thoughts = thoughts && (!sent->reasoning.size || reasoning.size > 2);
+    if (follows && (has_content || has_thoughts || has_calls || has_logprobs)) {
+        begin_chunk(events, out);
+        begin_choice(events, index, out);
+        buffer_add_string(out, "\"content\":");
+        buffer_add(out, content.data, content.size);
+        if (has_thoughts) {
+            buffer_add_string(out, ",\"reasoning_content\":");
+            buffer_add(out, reasoning.data, reasoning.size);
+        }
+        if (has_calls)
+            add_calls(out, calls);
+        buffer_add_byte(out, '}');
+        add_member(out, "logprobs", logprobs);
+        buffer_add_string(out, ",\"finish_reason\":null}");
+        end_chunk(events, out);
+    }
+    buffer_finish(&content);
+    buffer_finish(&reasoning);
+    return follows;
 }
 
 // False: as write_rest.
 static bool end_choice(struct answer_events *events, uint32_t index, const struct value *choice,
                        struct buffer *out)
 {
-    struct buffer buffer = {0};
-    const struct value *text =
-        events->is_chat ? member_of(value_get(choice, "message"), "content") : value_get(choice, "text");
-    bool follows = write_rest(sent_of(events, index), text, &buffer);
-    struct text rest = {buffer.data, buffer.size};
     begin_answer(events, index, out);
-    if (follows && events->is_chat)
-        add_message(events, index, choice, rest, out);
+    bool follows = !events->is_chat || add_message(events, index, choice, out);
     begin_chunk(events, out);
     begin_choice(events, index, out);
     if (events->is_chat) {
         buffer_add_string(out, "},\"logprobs\":null");
     } else {
-        buffer_add_text(out, rest);
+        follows = write_rest(&sent_of(events, index)->content, value_get(choice, "text"), out);
         add_member(out, "logprobs", value_get(choice, "logprobs"));
     }
     add_member(out, "finish_reason", value_get(choice, "finish_reason"));
     buffer_add_byte(out, '}');
     end_chunk(events, out);
-    buffer_finish(&buffer);
     return follows;
 }
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct fed_choice {
+struct fed_text {
     struct buffer unread;
     size_t n_received; // bytes so far
 };
@@ -19,7 +19,7 @@ struct answer_feed {
     uint64_t number;
     char dataset[SERVE_ID_BYTES];
     struct buffer name;
-    struct fed_choice choices[JOB_N_MAX];
+    struct fed_text texts[JOB_N_MAX][2]; // of each choice the thoughts, the content
 };
 
 struct answer_feed *answer_feed_open(struct serve *serve, const char *dataset)
@@ -39,7 +39,8 @@ void answer_feed_close(struct answer_feed *feed)
         return;
     store_watch_leave(&feed->serve->watch, &feed->waiter);
     for (int i = 0; i < JOB_N_MAX; i++)
-        buffer_finish(&feed->choices[i].unread);
+        for (int j = 0; j < 2; j++)
+            buffer_finish(&feed->texts[i][j].unread);
     buffer_finish(&feed->name);
     free(feed);
 }
@@ -70,13 +71,13 @@ uint64_t serve_stream_begin(void *context, const struct job *job)
 }
 
 // A job that starts again repeats its text: only what is new is added.
-static void add_piece(struct fed_choice *choice, const struct answer_piece *piece, const char *bytes)
+static void add_piece(struct fed_text *text, const struct answer_piece *piece, const char *bytes)
 {
-    if (piece->offset > choice->n_received || piece->offset + piece->n <= choice->n_received)
+    if (piece->offset > text->n_received || piece->offset + piece->n <= text->n_received)
         return;
-    size_t n_known = choice->n_received - piece->offset, size = choice->unread.size;
-    buffer_add(&choice->unread, bytes + piece->begin + n_known, piece->n - n_known);
-    choice->n_received += choice->unread.size - size;
+    size_t n_known = text->n_received - piece->offset, size = text->unread.size;
+    buffer_add(&text->unread, bytes + piece->begin + n_known, piece->n - n_known);
+    text->n_received += text->unread.size - size;
 }
 
 void serve_stream_take(void *context, const struct answer_pieces *pieces)
@@ -88,7 +89,7 @@ void serve_stream_take(void *context, const struct answer_pieces *pieces)
         struct answer_feed *feed = find_feed(serve, piece->stream, (struct text){0});
         if (!feed || piece->choice >= JOB_N_MAX)
             continue;
-        add_piece(&feed->choices[piece->choice], piece, pieces->bytes.data);
+        add_piece(&feed->texts[piece->choice][!piece->is_reasoning], piece, pieces->bytes.data);
         store_watch_wake(&feed->waiter);
     }
     store_watch_unlock(&serve->watch);
@@ -100,7 +101,7 @@ static bool has_text(const void *context)
 {
     const struct answer_feed *feed = context;
     for (int i = 0; i < JOB_N_MAX; i++)
-        if (feed->choices[i].unread.size)
+        if (feed->texts[i][0].unread.size || feed->texts[i][1].unread.size)
             return true;
     return false;
 }
@@ -110,16 +111,17 @@ bool answer_feed_wait(struct answer_feed *feed, uint64_t seen, int timeout_ms)
     return store_watch_wait_for(&feed->serve->watch, &feed->waiter, seen, timeout_ms, has_text, feed);
 }
 
-bool answer_feed_next(struct answer_feed *feed, uint32_t *choice, struct buffer *text)
+bool answer_feed_next(struct answer_feed *feed, uint32_t *choice, bool *is_reasoning, struct buffer *text)
 {
     bool found = false;
     store_watch_lock(&feed->serve->watch);
-    for (uint32_t i = 0; i < JOB_N_MAX && !found; i++) {
-        struct buffer *unread = &feed->choices[i].unread;
+    for (uint32_t i = 0; i < 2 * JOB_N_MAX && !found; i++) {
+        struct buffer *unread = &feed->texts[i / 2][i % 2].unread;
         found = unread->size > 0;
         if (!found)
             continue;
-        *choice = i;
+        *choice = i / 2;
+        *is_reasoning = i % 2 == 0;
         *text = *unread;
         *unread = (struct buffer){0};
     }

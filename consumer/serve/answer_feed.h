@@ -18,7 +18,7 @@ void answer_feed_close(struct answer_feed *feed);
 // Waits until there is text, the store has changed since `seen` (store_watch_now), or timeout_ms has passed.
 // True: there is text.
 bool answer_feed_wait(struct answer_feed *feed, uint64_t seen, int timeout_ms);
-// Moves text of one choice into `text`, which must be empty. False: there is none.
-bool answer_feed_next(struct answer_feed *feed, uint32_t *choice, struct buffer *text);
+// Moves text of one choice into `text`, which must be empty; its thoughts are first. False: there is none.
+bool answer_feed_next(struct answer_feed *feed, uint32_t *choice, bool *is_reasoning, struct buffer *text);
 // Copies the members that all chunks have (answer_events_name). Empty: the job was not received yet.
 void answer_feed_name(struct answer_feed *feed, struct buffer *name);

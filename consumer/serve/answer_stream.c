@@ -48,10 +48,12 @@ static void write_text(struct answer_stream *stream)
 {
     struct buffer text = {0};
     uint32_t choice;
+    bool is_reasoning;
     if (!stream->events.name.size)
         answer_feed_name(stream->pending.feed, &stream->events.name);
-    for (; answer_feed_next(stream->pending.feed, &choice, &text); buffer_finish(&text))
-        answer_events_add(&stream->events, choice, (struct text){text.data, text.size}, &stream->unsent);
+    for (; answer_feed_next(stream->pending.feed, &choice, &is_reasoning, &text); buffer_finish(&text))
+        answer_events_add(&stream->events, choice, is_reasoning, (struct text){text.data, text.size},
+                          &stream->unsent);
 }
 
 struct answer_stream *answer_stream_create(struct pending_answer *pending, bool is_chat, bool include_usage)

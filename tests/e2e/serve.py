@@ -11,6 +11,7 @@ import sqlite3
 import time
 
 import tiny_model
+from clients import THINKS
 from session import DEADLINE_S, case, is_wide, varied_jobs
 
 SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
@@ -524,7 +525,7 @@ def text_in(chunk):
 
 @case
 def a_streams_text_arrives_while_it_is_computed_and_is_the_plain_answers(test):
-    more = {"max_tokens": 40, "ignore_eos": True}
+    more = {"max_tokens": 24, "ignore_eos": True}
     with serving(test, "--engine-test", "fixed:50") as server:
         for path, body in (("/v1/chat/completions", chat(1, **more)["body"]),
                            ("/v1/completions", {"model": "tiny", "prompt": "the", "temperature": 0.5, "seed": 3, "n": 2, **more})):
@@ -561,6 +562,29 @@ def a_streams_text_has_whole_characters_and_nothing_of_a_stop_string(test):
                 assert "".join(map(text_in, chunks)) == plain["text"], (plain, chunks)
                 assert chunks[-1]["choices"][0]["finish_reason"] == plain["finish_reason"]
                 assert not seed % 2 or all("\ufffd" not in text_in(chunk) for chunk in chunks), chunks
+
+
+@case
+def a_streams_thoughts_arrive_before_its_content_and_both_are_the_plain_answers(test):
+    specials = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+    tiny_model.write(test.model, n_rows=tiny_model.N_VOCAB + len(specials), more_keys=tiny_model.more_specials(specials))
+    with open(test.path("template.jinja"), "w", encoding="utf-8") as file:
+        file.write(THINKS)
+    kinds = set()
+    with serving(test, "--engine-test", "fixed:5", "--chat-template", "template.jinja") as server:
+        for seed in range(12):
+            body = chat(seed, max_tokens=30, seed=seed, temperature=1.2, ignore_eos=seed % 3 > 0, thinking_token_budget=6 if seed % 2 else 100,
+                        chat_template_kwargs={"enable_thinking": seed % 4 > 0})["body"]
+            message = server.post("/v1/chat/completions", body)["choices"][0]["message"]
+            stream = Stream(server, "/v1/chat/completions", body)
+            deltas = [chunk["choices"][0]["delta"] for chunk in stream.events()]
+            stream.close()
+            joined = {name: "".join(delta.get(name) or "" for delta in deltas) for name in ("reasoning_content", "content")}
+            assert joined == {name: message.get(name) or "" for name in joined}, (message, deltas)
+            places = [index for index, delta in enumerate(deltas) if delta.get("reasoning_content")]
+            assert not places or not any(delta.get("content") for delta in deltas[:places[-1]]), deltas
+            kinds |= {(bool(message.get("reasoning_content")), bool(message["content"]))}
+    assert kinds >= {(True, True), (True, False), (False, True)}, kinds
 
 
 @case

@@ -189,8 +189,8 @@ TEST(a_stream_that_has_begun_ends_with_the_rest_of_its_text)
         struct answer_events events = {.is_chat = true};
         struct buffer out = {0};
         buffer_add_string(&events.name, "\"id\":\"i\"");
-        answer_events_add(&events, 0, TEXT("a\"b"), &out);
-        answer_events_add(&events, 0, TEXT("\xE2\x82"), &out); // not UTF-8: one U+FFFD
+        answer_events_add(&events, 0, false, TEXT("a\"b"), &out);
+        answer_events_add(&events, 0, false, TEXT("\xE2\x82"), &out); // not UTF-8: one U+FFFD
         assert_non_null(strstr(out.data, "\"delta\":{\"role\":\"assistant\""));
         assert_non_null(strstr(out.data, "\"delta\":{\"content\":\"a\\\"b\"}"));
         buffer_clear(&out);
