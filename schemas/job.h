@@ -370,6 +370,8 @@ struct job_source {
     int32_t crashes;        // crashes of workers that may have been computing it
     int64_t received_s;     // monotonic clock; only for figures
     int64_t written_s;      // time of the record, seconds since 1970 UTC; 0: unknown
+    bool is_repeated;       // gets no result, because another record has its job_id (--unique-jobs)
+    int64_t redriven;       // how often it was sent again as a dead letter
     struct header *headers; // [n_headers]
     int32_t n_headers;
     bool has_more_headers; // the record has more headers than `headers`

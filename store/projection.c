@@ -19,6 +19,29 @@ static void bind_identity(sqlite3_stmt *statement, int first, const struct publi
     bind_text(statement, first + 9, published->made_by);
 }
 
+// Makes the row of a failed job a queued one: the job was sent again as a dead letter and has a new result.
+static enum status reopen_redriven(struct store *store, const struct job *job, struct dataset_totals *totals,
+                                   struct error *error)
+{
+    sqlite3_stmt *update = database_statement(
+        &store->database,
+        "UPDATE jobs SET status = 'queued', error_code = NULL, error = NULL, finished_at_us = NULL"
+        " WHERE dataset = ?1 AND job_id = ?2 AND status = 'failed'",
+        error);
+    if (!update)
+        return error->status;
+    bind_text(update, 1, job->dataset);
+    bind_text(update, 2, job->job_id);
+    enum status status = database_run(&store->database, update, error);
+    if (status != STATUS_OK || sqlite3_changes(store->database.sqlite) == 0)
+        return status;
+    struct dataset_total *total = totals_of(totals, job->dataset, error);
+    if (!total)
+        return error->status;
+    total->n_failed--;
+    return STATUS_OK;
+}
+
 // Finishes a job that already has a row, because it was mirrored before it ended.
 static enum status end_job(struct store *store, const struct published_job *published,
                            struct dataset_totals *totals, struct error *error)
@@ -38,7 +61,11 @@ static enum status end_job(struct store *store, const struct published_job *publ
         return error->status;
     bind_identity(update, 1, published);
     bind_outcome(update, 11, store, published->job, published->finished_at_us);
-    enum status status = database_run(&store->database, update, error);
+    enum status status = STATUS_OK;
+    if (published->job->source.redriven)
+        status = reopen_redriven(store, published->job, totals, error);
+    if (status == STATUS_OK)
+        status = database_run(&store->database, update, error);
     if (status != STATUS_OK || sqlite3_changes(store->database.sqlite) == 0)
         return status;
     return totals_add(totals, published->job, false, published->finished_at_us, error);
@@ -167,4 +194,25 @@ enum status projection_set_partition(struct store *store, const struct partition
     BIND_INTEGERS(upsert, 5, row->position, row->committed, row->log_end, row->in_flight, row->map_covered,
                   now_us, row->deleted);
     return database_run(&store->database, upsert, error);
+}
+
+enum status store_find_finished(struct store *store, const struct job *job, int32_t partition, int64_t offset,
+                                bool *is_finished, struct error *error)
+{
+    sqlite3_stmt *select = database_statement( // the dataset may be called NAME@TOPIC (dataset_name.h)
+        &store->database,
+        "SELECT count(*) FROM jobs WHERE dataset IN (?1, ?1 || '@' || ?3) AND job_id = ?2 AND topic = ?3"
+        " AND finished_at_us IS NOT NULL AND NOT (partition = ?4 AND offset = ?5)",
+        error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, job->dataset);
+    bind_text(select, 2, job->job_id);
+    bind_text(select, 3, job->source.topic);
+    BIND_INTEGERS(select, 4, partition, offset);
+    int64_t n = 0;
+    enum status status =
+        database_read_integer(&store->database, select, 0, &n, "looking for an answered job", error);
+    *is_finished = n > 0;
+    return status;
 }

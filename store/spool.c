@@ -11,10 +11,11 @@ struct spool {
     int64_t n_repeated;
 };
 
-static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY, finished INTEGER NOT NULL)"
-                             " STRICT, WITHOUT ROWID;"
+static const char schema[] = "CREATE TABLE jobs (job_id TEXT PRIMARY KEY, finished INTEGER NOT NULL,"
+                             " round INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
                              "CREATE TABLE results (arrival INTEGER PRIMARY KEY, job_id TEXT NOT NULL UNIQUE,"
-                             " position INTEGER NOT NULL, record BLOB NOT NULL) STRICT;"
+                             " position INTEGER NOT NULL, round INTEGER NOT NULL, record BLOB NOT NULL)"
+                             " STRICT;"
                              "CREATE INDEX results_order ON results (position, arrival);";
 
 static enum status prepare_tables(struct database *database, int cache_kib, struct error *error)
@@ -57,44 +58,67 @@ void spool_close(struct spool *spool)
     free(spool);
 }
 
-enum status spool_add_job(struct spool *spool, struct text job_id, bool is_finished, struct error *error)
+enum status spool_add_job(struct spool *spool, struct text job_id, bool is_finished, int64_t round,
+                          struct error *error)
 {
-    sqlite3_stmt *insert =
-        database_statement(&spool->database,
-                           "INSERT INTO jobs (job_id, finished) VALUES (?, ?) ON CONFLICT DO UPDATE SET"
-                           " finished = 0 WHERE finished > excluded.finished",
-                           error);
+    sqlite3_stmt *insert = database_statement(
+        &spool->database,
+        "INSERT INTO jobs (job_id, finished, round) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET"
+        " finished = excluded.finished, round = excluded.round WHERE round < excluded.round"
+        " OR (round = excluded.round AND finished > excluded.finished)",
+        error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, job_id);
     bind_integer(insert, 2, is_finished);
+    bind_integer(insert, 3, round);
     return database_run(&spool->database, insert, error);
 }
 
-enum status spool_add_result(struct spool *spool, struct text job_id, int64_t index, struct text record,
-                             struct error *error)
+static enum status count_repeated(struct spool *spool, struct text job_id, int64_t round, struct error *error)
 {
-    sqlite3_stmt *insert = database_statement(
-        &spool->database,
-        "INSERT INTO results (job_id, position, record) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", error);
+    sqlite3_stmt *select =
+        database_statement(&spool->database, "SELECT count(*) FROM results WHERE job_id = ? AND round = ?",
+                           error);
+    if (!select)
+        return error->status;
+    bind_text(select, 1, job_id);
+    bind_integer(select, 2, round);
+    int64_t n = 0;
+    enum status status = database_read_integer(&spool->database, select, 0, &n, "counting", error);
+    spool->n_repeated += n;
+    return status;
+}
+
+enum status spool_add_result(struct spool *spool, struct text job_id, int64_t index, int64_t round,
+                             struct text record, struct error *error)
+{
+    sqlite3_stmt *insert =
+        database_statement(&spool->database,
+                           "INSERT INTO results (job_id, position, round, record) VALUES (?, ?, ?, ?)"
+                           " ON CONFLICT DO UPDATE SET position = excluded.position, round = excluded.round,"
+                           " record = excluded.record WHERE round < excluded.round",
+                           error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, job_id);
     bind_integer(insert, 2, index < 0 ? INT64_MAX : index);
-    bind_blob(insert, 3, record);
+    bind_integer(insert, 3, round);
+    bind_blob(insert, 4, record);
     enum status status = database_run(&spool->database, insert, error);
-    spool->n_repeated += status == STATUS_OK && sqlite3_changes(spool->database.sqlite) == 0;
-    return status;
+    bool is_kept = sqlite3_changes(spool->database.sqlite) > 0;
+    return status == STATUS_OK && !is_kept ? count_repeated(spool, job_id, round, error) : status;
 }
 
 enum status spool_count(struct spool *spool, struct spool_counts *counts, struct error *error)
 {
-    sqlite3_stmt *select =
-        database_statement(&spool->database,
-                           "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM results), count(*),"
-                           " count(*) FILTER (WHERE finished) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM"
-                           " results WHERE results.job_id = jobs.job_id)",
-                           error);
+    sqlite3_stmt *select = database_statement(
+        &spool->database,
+        "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM results) - count(*)"
+        " FILTER (WHERE EXISTS (SELECT 1 FROM results WHERE results.job_id = jobs.job_id)),"
+        " count(*), count(*) FILTER (WHERE finished) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM"
+        " results WHERE results.job_id = jobs.job_id AND results.round >= jobs.round)",
+        error);
     if (!select)
         return error->status;
     int code = sqlite3_step(select);

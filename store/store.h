@@ -277,6 +277,11 @@ struct store_record {
 enum status store_record(struct store *store, const struct store_record *record,
                          struct error *error) WARN_UNUSED;
 
+// Whether the store knows another record of Kafka with the job's dataset and job_id as finished: not the one
+// at this place of the job's topic. For how long it knows is `retain` of sheaf work.
+enum status store_find_finished(struct store *store, const struct job *job, int32_t partition, int64_t offset,
+                                bool *is_finished, struct error *error) WARN_UNUSED;
+
 // ---- a mirror: the fleet's figures from the topics ----
 
 // A job's record on the jobs topic; times in microseconds since 1970 UTC.

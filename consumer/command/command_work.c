@@ -33,6 +33,9 @@ static enum status report_progress(const struct progress_line *line, const struc
         log_write_fields(LOG_INFO, &fields, "%lld job%s answered, %lld failed, %lld cancelled",
                          (long long)progress->n_done, progress->n_done == 1 ? "" : "s", (long long)n_failed,
                          (long long)progress->n_cancelled);
+    if (progress->n_repeated)
+        log_write(LOG_INFO, "%lld record%s repeated a job_id and got no result (--unique-jobs)",
+                  (long long)progress->n_repeated, progress->n_repeated == 1 ? "" : "s");
     if (status != STATUS_OK || n_failed == 0 || progress->was_stopped)
         return status;
     bool may_pass = progress->n_may_pass && !options->brokers;

@@ -15,6 +15,7 @@ enum status command_status(const struct settings *settings, struct error *error)
 enum status command_cancel(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_dataset(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_mirror(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_redrive(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_lag(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_inspect(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_grammar(const struct settings *settings, struct error *error) WARN_UNUSED;

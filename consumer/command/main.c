@@ -34,7 +34,7 @@ static const struct {
     {"report", command_report},     {"embed", command_embed},
     {"classify", command_classify}, {"rerank", command_rerank},
     {"lag", command_lag, true},     {"perplexity", command_perplexity},
-    {"serve", command_serve, true},
+    {"serve", command_serve, true}, {"redrive", command_redrive},
 };
 
 // A supervisor may stop a service at once: that is no failure.

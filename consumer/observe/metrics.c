@@ -110,6 +110,7 @@ enum name {
     OLDEST_UNFINISHED,
     DEAD_LETTERS,
     DUPLICATES,
+    REPEATED,
     ERRORS,
     CONSTRAINED,
     TOKENS,
@@ -168,6 +169,8 @@ static const struct {
     [DEAD_LETTERS] = {"sheaf_dead_letters_total", COUNTER,
                       "Records that were no jobs, and jobs that killed workers."},
     [DUPLICATES] = {"sheaf_duplicate_jobs_total", COUNTER, "Jobs answered from a job with an equal request."},
+    [REPEATED] = {"sheaf_repeated_jobs_total", COUNTER,
+                  "Records without a result, because another one has their job_id."},
     [ERRORS] = {"sheaf_job_errors_total", COUNTER, "Failed and cancelled jobs, by error code."},
     [TOKENS] = {"sheaf_tokens_total", COUNTER,
                 "Tokens: prompts computed, answers generated, prompts from shared "
@@ -308,6 +311,8 @@ static void add_jobs(const struct metrics *metrics, struct buffer *out)
     add_one(out, JOBS_INFLIGHT, (double)metrics->jobs.n_in_flight);
     add_one(out, OLDEST_UNFINISHED, (double)oldest_age(metrics));
     add_one(out, DEAD_LETTERS, (double)metrics->jobs.n_dead_letters);
+    add_one(out, DUPLICATES, (double)metrics->jobs.n_duplicates);
+    add_one(out, REPEATED, (double)metrics->jobs.n_repeated);
     add_one(out, CONSTRAINED, (double)metrics->jobs.n_constrained);
     begin_metric(out, ERRORS);
     for (int code = 1; code < ERROR_CODE_COUNT; code++)

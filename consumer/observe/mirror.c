@@ -86,6 +86,7 @@ enum status mirror_decode_result(struct job *job, const struct record *record)
     struct job_source *source = &job->source;
     source->partition = (int32_t)header_integer(record, "sheaf-source-partition", -1);
     source->offset = header_integer(record, "sheaf-source-offset", -1);
+    source->redriven = record->redriven;
     struct job_figures *figures = &job->figures;
     figures->attempts = (int32_t)header_integer(record, "sheaf-attempts", 0);
     figures->cached_tokens = (int32_t)header_integer(record, "sheaf-cached-tokens", 0);

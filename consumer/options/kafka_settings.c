@@ -1,6 +1,7 @@
 #include "consumer/options/kafka_settings.h"
 
 #include "consumer/observe/log.h"
+#include "consumer/queue/headers.h"
 #include "schemas/base/machine.h"
 
 #include <libgen.h>
@@ -70,6 +71,26 @@ static enum status check_topics(const struct kafka_config *config, struct error 
     return STATUS_OK;
 }
 
+// A result's own headers are not replaced by a job's.
+static enum status check_passed(const char *names, struct error *error)
+{
+    for (const char *at = names; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        struct text name = {at, strcspn(at, ",")};
+        if (name.size == 0)
+            return error_set(
+                error, STATUS_REFUSE, ERROR_USAGE,
+                "--pass-headers \"%s\": expected names of headers, separated by commas, got an empty one",
+                names);
+        if (headers_are_own(name))
+            return error_set(
+                error, STATUS_REFUSE, ERROR_USAGE,
+                "--pass-headers: %.*s is a header of results themselves, which a job's does not replace",
+                (int)name.size, name.data);
+    }
+    return STATUS_OK;
+}
+
 enum status kafka_settings_init(struct kafka_settings *kafka, const struct kafka_options *options,
                                 const char *store_path, struct error *error)
 {
@@ -91,6 +112,7 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct kafka
                               .directory = kafka->directory,
                               .group.member_name = options->group.member_name,
                               .worker = kafka->worker,
+                              .pass_headers = options->pass_headers,
                               .properties = kafka->properties,
                               .n_properties = (size_t)options->n_properties,
                               .topics.create = options->topics.create,
@@ -109,6 +131,8 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct kafka
                            options->group.protocol);
     if (status == STATUS_OK)
         status = check_topics(&kafka->config, error);
+    if (status == STATUS_OK)
+        status = check_passed(options->pass_headers, error);
     if (status != STATUS_OK)
         kafka_settings_finish(kafka);
     return status;

@@ -23,10 +23,11 @@ static const struct {
          " prefix output-format price-in price-out repeat "},
     [GROUP_QUEUE] =
         {" exit-when-idle retry-failed force-new retain listen token no-work ",
-         " no-reuse require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
-    [GROUP_KAFKA] = {" jobs results dead control group create-topics property ",
-                     " member-name dynamic-member group-protocol membership-timeout partitions refuse-deleted"
-                     " skip-unreadable ignore-offset-map "},
+         " no-reuse unique-jobs require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
+    [GROUP_KAFKA] =
+        {" jobs results dead control group create-topics where property ",
+         " member-name dynamic-member group-protocol membership-timeout partitions pass-headers refuse-deleted"
+         " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
         {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
          "quantize ",

@@ -43,6 +43,10 @@ static const struct command commands[] = {
     {"lag", LAG, 0, 0, -1, "--brokers HOSTS [--jobs TOPIC --group NAME] [--json | --metrics HOST:PORT]",
      "The jobs that a group has not finished, from its topic alone, also without a worker.",
      "With --metrics it goes on and serves the number, as Prometheus metrics and as JSON, for a scaler.\n"},
+    {"redrive", REDRIVE, 0, 0, -1, "--brokers HOSTS [--dead TOPIC --jobs TOPIC] [--where NAME=VALUE]",
+     "Sends dead letters to the jobs topic again, each once.",
+     "A job keeps its key, value and headers; why it died becomes the headers __sheaf.errors.1.code and so on, and "
+     "collect takes\nits new result. What was sent is on the control topic, so a redrive that was killed goes on.\n"},
     {"cancel", CANCEL, 0, 0, -1, "--dataset NAME [--brokers HOSTS | --store FILE]",
      "Cancels the unfinished jobs of a dataset."},
     {"dataset", DATASET, 1, 3, -1, "list|delete|rename|reopen [NAME [NEW-NAME]] [--store FILE]",
@@ -131,6 +135,12 @@ static const struct option options[] = {
      "create missing topics"},
     {"partitions", 0, INTEGER, WORK | SUBMIT | ANNOTATE, AT(kafka.topics.n_partitions), 1, 65536, "N",
      "partitions of the jobs and results topics created by --create-topics (the brokers' default)"},
+    {"pass-headers", 0, TEXT_VALUE, WORK, AT(kafka.pass_headers), 1, 0, "A,B",
+     "headers of a job that its result repeats, besides those of traces, correlation and tenants; x-* names all "
+     "that begin so"},
+    {"where", 0, TEXT_LIST, REDRIVE, AT(redrive_where), 0, 0, "NAME=VALUE",
+     "dead letters whose code, stage, dataset or job_id is VALUE; may be repeated: all names must match, each by one "
+     "of its values"},
     {"refuse-deleted", 0, FLAG, WORK, AT(kafka.refuse_deleted), 0, 0, NULL,
      "end if retention deleted jobs before the group had read them, or was there; default: a warning"},
     {"skip-unreadable", 0, FLAG, WORK, AT(kafka.skip_unreadable), 0, 0, NULL,
@@ -173,6 +183,9 @@ static const struct option options[] = {
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
      "compute what was answered in another dataset of the store, or under a smaller max_tokens (such answers are the "
      "same bytes; those of equal requests of the dataset are taken all the same)"},
+    {"unique-jobs", 0, FLAG, WORK_ALONE, AT(worker.unique_jobs), 0, 0, NULL,
+     "with --brokers: of records with one job_id of a dataset answer the first alone; known are the last 65,536 jobs and "
+     "the finished ones of this worker's store, so producers should key their records by job_id"},
     {"require-arithmetic", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(worker.require_arithmetic), 1, 0, "PARTS",
      "end unless answers have this system_fingerprint, whole, or these parts of one, e.g. "
      "\"backend=cuda-sm90 kv-type=f16\""},

@@ -30,8 +30,9 @@ enum {
     // A server works too, so its command has the bit of WORK: options of workers that it has not are WORK_ALONE.
     SERVE = 1 << 22,
     WORK_ALONE = 1 << 23,
-    ALL = (1 << 24) - 1,
-    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS | ANNOTATE | LAG,
+    REDRIVE = 1 << 24,
+    ALL = (1 << 25) - 1,
+    ON_KAFKA = WORK | SUBMIT | COLLECT | CANCEL | MIRROR | STATUS | ANNOTATE | LAG | REDRIVE,
     ENGINE = WORK | RUN | ANNOTATE | LOGITS | PERPLEXITY | BENCH | EMBED | CLASSIFY | RERANK,
     WITH_MODEL = ENGINE | INSPECT | TOKENIZE | GRAMMAR | TEMPLATE | QUANTIZE,
 };

@@ -38,6 +38,7 @@ struct kafka_options {
     char *brokers;
     char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
     int n_properties;
+    char *pass_headers; // names, separated by commas
     bool ignore_offset_map, refuse_deleted, skip_unreadable;
     struct {
         char *jobs, *results, *dead, *control;
@@ -95,7 +96,7 @@ struct worker_options {
     int64_t crash_limit, dead_share, model_failures;
     char *require_arithmetic;
     char *task; // "auto" or a name of schemas/task.h
-    bool force_new, retry_failed, no_reuse, cached_tokens, same_draws;
+    bool force_new, retry_failed, no_reuse, unique_jobs, cached_tokens, same_draws;
     bool metrics_content;
 };
 
@@ -187,6 +188,7 @@ struct log_options {
 // Each command gets the values of its options (option_table.c) in the groups that they belong to.
 struct settings {
     char *store, *dataset;
+    char **redrive_where; // NAME=VALUE (topic_redrive.h), NULL-terminated
     struct command_line line;
     struct output_options output;
     struct kafka_options kafka;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 enum { WORKER_NAME_BYTES_MAX = 255, SEGMENT_BYTES_MAX = 255, ESCAPED_BYTES = 3 };
@@ -150,11 +151,57 @@ struct job_identity headers_identity(const struct header *headers, int32_t n_hea
     return identity;
 }
 
-static void pass_through(struct record_headers *headers, const struct job_source *source, struct text name)
+// ---- headers that a result repeats ----
+
+// Trace contexts of W3C and Zipkin, and what request-reply clients, Spring's among them, correlate by.
+static const char *const passed_names[] = {
+    "traceparent",   "tracestate",          "baggage", "b3",        "x-b3-*", "correlation-id",
+    "correlationid", "kafka_correlationid", "tenant",  "tenant-id", NULL};
+
+static bool name_is(struct text name, const char *pattern, size_t n_pattern)
 {
-    struct text value = headers_find(source->headers, source->n_headers, name.data);
-    if (value.size > 0)
-        add_header(headers, name, value);
+    bool is_prefix = n_pattern > 0 && pattern[n_pattern - 1] == '*';
+    size_t n = n_pattern - is_prefix;
+    return (is_prefix ? name.size >= n : name.size == n) && strncasecmp(name.data, pattern, n) == 0;
+}
+
+static bool is_in_list(struct text name, const char *list)
+{
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (name_is(name, at, strcspn(at, ",")))
+            return true;
+    }
+    return false;
+}
+
+static bool is_passed(struct text name, const char *also)
+{
+    for (int i = 0; passed_names[i]; i++) {
+        if (name_is(name, passed_names[i], strlen(passed_names[i])))
+            return true;
+    }
+    return also && !headers_are_own(name) && is_in_list(name, also);
+}
+
+bool headers_are_own(struct text name)
+{
+    static const char *const own[] = {"ce_*", "sheaf-*", "__sheaf.*", "content-type"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (name_is(name, own[i], strlen(own[i])))
+            return true;
+    }
+    return false;
+}
+
+int32_t headers_pass(const struct header *headers, int32_t n_headers, const char *also, struct header *passed)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < n_headers; i++) {
+        if (is_passed(headers[i].name, also))
+            passed[n++] = headers[i];
+    }
+    return n;
 }
 
 // Does not clear the bytes, which are not read.
@@ -202,14 +249,17 @@ void headers_of_result(struct record_headers *headers, const struct job *job, co
     if (job->job_id.size > 0)
         add_header(headers, TEXT("ce_subject"), job->job_id);
     add_time(headers, TEXT("ce_time"), finished_us);
-    pass_through(headers, source, TEXT("traceparent"));
-    pass_through(headers, source, TEXT("tracestate"));
+    struct text cause = headers_find(source->headers, source->n_headers, "ce_id");
+    if (cause.size > 0)
+        add_header(headers, TEXT("ce_causationid"), cause);
     add_header(headers, TEXT("sheaf-source-topic"), source->topic);
     add_integer(headers, TEXT("sheaf-source-partition"), source->partition);
     add_integer(headers, TEXT("sheaf-source-offset"), source->offset);
     append_value(headers, &maker, (struct text){worker, strnlen(worker, WORKER_NAME_BYTES_MAX)});
     add_header(headers, TEXT("sheaf-worker"), maker);
     add_integer(headers, TEXT("sheaf-attempts"), job->figures.attempts);
+    if (source->redriven)
+        add_integer(headers, TEXT(HEADER_REDRIVEN), source->redriven);
     add_integer(headers, TEXT("sheaf-cached-tokens"), job->figures.cached_tokens);
     if (job->figures.is_duplicate)
         add_integer(headers, TEXT("sheaf-duplicate"), 1);

@@ -13,6 +13,7 @@ static bool copy_headers(struct job *job, const struct record *record)
     source->crashes = record->crashes;
     source->bytes.record = record->value.size;
     source->written_s = record->written_s;
+    source->redriven = record->redriven;
     source->has_more_headers = record->has_more_headers;
     if (!job_set_text(job, &source->topic, record->topic) ||
         (record->key.data && !job_set_text(job, &source->key, record->key)))

@@ -52,6 +52,7 @@ struct kafka_config {
     struct kafka_group_config group;
     const char *directory;                   // folder of the worker's slot (slot.h): the store's
     const char *worker;                      // this worker's name, for the headers of results
+    const char *pass_headers;                // `also` of headers_pass (headers.h)
     const struct kafka_property *properties; // for all clients, overriding our settings
     size_t n_properties;
     bool refuse_deleted;  // if records were deleted before they were read, end instead of warning

@@ -35,6 +35,7 @@ struct record {
     int64_t written_s;        // seconds since 1970 UTC; 0: unknown
     struct text content_type; // from the headers; may be empty
     struct text value;
+    int64_t redriven;       // how often it was sent again as a dead letter
     struct text cut;        // the reason if the value is only the beginning of what was submitted; else empty
     struct text unreadable; // reason, if this empty record replaces records that cannot be read; else empty
     int32_t attempts;       // number of earlier starts; on Kafka the number of crashes

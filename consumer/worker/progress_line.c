@@ -109,6 +109,8 @@ static void format_figures(const struct progress_line *line, const struct worker
                           100.0 * (double)progress->cached_tokens / (double)progress->prompt_tokens);
     if (progress->n_duplicates > 0)
         buffer_add_format(out, ", %lld duplicates", (long long)progress->n_duplicates);
+    if (progress->n_repeated > 0)
+        buffer_add_format(out, ", %lld repeated", (long long)progress->n_repeated);
     if (rate > 0 && finished < line->n_total) {
         char left[32];
         format_time((double)(line->n_total - finished) / rate, left);

@@ -189,6 +189,7 @@ static struct worker_config configure_worker(const struct service *service, cons
         .records.store = service->store,
         .records.find_store = service->late ? find_store : NULL,
         .records.jobs_need_recording = settings->kafka.brokers != NULL,
+        .records.unique = settings->worker.unique_jobs,
         .records.retain_s = settings_retain_s(settings),
         .records.retains_answers = settings->worker.retain_s <= 0,
         .limits.idle_s = service->exit_when_idle_s,

@@ -130,28 +130,6 @@ static bool is_quarantined(struct worker *worker, const struct record *record, c
     return true;
 }
 
-// Logs that two records have one job_id, and at intervals how many more there were.
-static void compare_id(struct worker *worker, const struct record *record, const struct job *job)
-{
-    struct worker_records *records = &worker->records;
-    struct known_id earlier;
-    if (!records->ids || !job_ids_meet(records->ids, job, record, &earlier))
-        return;
-    records->n_ids_met++;
-    if (records->ids_warned_ms && clock_ms() - records->ids_warned_ms < WORKER_WARN_AGAIN_MS)
-        return;
-    log_write(
-        LOG_WARNING,
-        "topic %.*s: the records at partition %d offset %lld and partition %d offset %lld have one job_id, "
-        "\"%.*s\" of dataset \"%.*s\", and different bodies: both are answered, and collect and the stores"
-        " keep the first result (%lld such records)",
-        (int)record->topic.size, record->topic.data, (int)earlier.partition, (long long)earlier.offset,
-        (int)record->partition, (long long)record->offset, (int)job->job_id.size, job->job_id.data,
-        (int)job->dataset.size, job->dataset.data, (long long)records->n_ids_met);
-    records->ids_warned_ms = clock_ms();
-    records->n_ids_met = 0;
-}
-
 // Fails an embedding job whose result the queue cannot take, before it is computed.
 static void fail_if_too_large(const struct worker *worker, struct job *job)
 {
@@ -211,7 +189,7 @@ static void receive_record(void *context, const struct record *record)
         job_reserve_give(&worker->jobs.reserve, job);
         return;
     }
-    compare_id(worker, record, job);
+    repeated_jobs_take(worker, record, job);
     job->source.bytes.charged = (size_t)worker_job_bytes(job, worker->config->embedding.input_bytes);
     worker->jobs.n_in_flight++;
     worker->jobs.n_bytes += (int64_t)job->source.bytes.charged;

@@ -26,6 +26,7 @@ struct worker_progress {
     int64_t generated_tokens, prefill_tokens;
     int64_t prompt_tokens, cached_tokens; // tokens of committed jobs
     int64_t n_duplicates;                 // committed jobs that got an equal request's answer
+    int64_t n_repeated;                   // jobs without a result, because another record has their job_id
     char last_error[ERROR_TEXT_BYTES];    // error of the last failed job; "": none
 };
 
@@ -59,6 +60,7 @@ struct worker_config {
         struct store *(*find_store)(void *context); // instead of `store`, called each time; may be NULL
         void *context;
         bool jobs_need_recording; // over Kafka; the embedded queue has them already
+        bool unique;              // of Kafka's records with one job_id the first alone is answered
         int64_t retain_s;         // older rows of the store are compacted to sums; 0: never
         bool retains_answers;     // true: collected datasets of the embedded queue keep their rows
     } records;

@@ -106,8 +106,11 @@ static size_t finish_group(struct worker *worker, size_t n)
         struct job *job = job_list_take(&worker->jobs.finished);
         assert(job == worker->commits.group[i]);
         duplicates_leave(&worker->duplicates, job, &without); // its followers were answered
-        worker_job_left(worker, job, is_published[i]);
-        if (is_published[i]) {
+        bool has_result = is_published[i] && !job->source.is_repeated;
+        worker_job_left(worker, job, has_result);
+        worker->figures.totals->n_repeated += is_published[i] && job->source.is_repeated;
+        worker->config->metrics->jobs.n_repeated += is_published[i] && job->source.is_repeated;
+        if (has_result) {
             count_published(worker->figures.totals, job);
             worker->commits.group[n_committed++] = job;
         } else {

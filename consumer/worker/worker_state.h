@@ -105,6 +105,11 @@ struct worker {
     bool out_of_memory;
 };
 
+// ---- repeated_jobs.c ----
+
+// Fails a job that is to have no result, as is_repeated says, because another record has its job_id.
+void repeated_jobs_take(struct worker *worker, const struct record *record, struct job *job);
+
 // ---- worker_figures.c ----
 
 void worker_figures_take(struct worker *worker, const struct round *round);

@@ -357,6 +357,33 @@ def a_record_that_is_no_job_is_a_dead_letter_and_the_others_go_on(test):
 
 
 @case
+def with_unique_jobs_the_first_record_of_a_job_id_alone_is_answered(test):
+    """In one worker's memory, and by its store after a restart; bad records and jobs without an id too."""
+    topics = Topics(test, 2)
+    job = {"prompt": "the", "max_tokens": 2, "seed": 1, "job_id": "a", "dataset": "d"}
+    options = ["--engine-test", "instant", "--unique-jobs", "--store", "w.db"]
+    topics.produce([job, job, {**job, "prompt": "another"}, {**job, "dataset": "other"}, {"prompt": "the", "max_tokens": 2}])
+    said = test.wait(topics.work("--exit-when-idle", "1", *options)).err
+    assert "3 jobs answered" in said and "2 records repeated a job_id" in said, said
+    assert "the first alone is answered" in said, said
+    assert len(topics.read("results")) == 3 and not topics.read("dead")
+    topics.produce([job, {**job, "job_id": "b"}, {**job, "prompt": 7}])
+    worker = topics.work(*options, "--metrics", "127.0.0.1:0")
+    where = served_at(test, worker)
+    test.wait_until("it is answered", lambda: 'sheaf_jobs_total{status="done"} 1\n' in ask(where, "/metrics")[1])
+    test.wait_until("both are finished", lambda: "\nsheaf_repeated_jobs_total 2\n" in ask(where, "/metrics")[1])
+    worker.terminate()
+    test.wait(worker)
+    assert len(topics.read("results")) == 4 and not topics.read("dead")
+    assert test.query("SELECT dataset, job_id, status FROM jobs WHERE dataset <> 'default' ORDER BY 1, 2", "w.db") == \
+        [("d", "a", "done"), ("d", "b", "done"), ("other", "a", "done")]
+    assert "\n0 unfinished in topic" in test.run("lag", *topics.options[:4], "--group", topics.group).out
+    topics.produce([{**job, "job_id": "b"}])
+    topics.work_to_the_end("--engine-test", "instant", "--store", "w.db")  # without the option each is answered
+    assert len(topics.read("results")) == 5
+
+
+@case
 def a_job_in_msgpack_is_answered_like_one_in_json(test):
     topics = Topics(test, 1)
 

@@ -90,6 +90,64 @@ def the_scaler_asks_what_serves_it_with_its_token(test):
     assert secret == {"parameter": "token", "name": volumes["configuration"]["secret"]["secretName"], "key": "metrics-token"}
 
 
+# strimzi.io/docs/operators/0.49.0/configuring: KafkaTopicSpec, AclRule.
+STRIMZI_TOPIC = {"partitions", "replicas", "config", "topicName"}
+STRIMZI_OPERATIONS = {"Read", "Write", "Create", "Delete", "Alter", "Describe", "ClusterAction", "AlterConfigs", "DescribeConfigs",
+                      "IdempotentWrite", "All"}
+
+
+def rights_of_the_runbook(who):
+    """{(resource's type, name): operations} of a row of the table of rights."""
+    with open(os.path.join(ROOT, "ops/RUNBOOK.md"), encoding="utf-8") as file:
+        (row,) = re.findall(rf"^\| {re.escape(who)} \| (.*) \|$", file.read(), re.M)
+    rights = {}
+    for sentence in row.split(". "):
+        operations, _, names = sentence.partition(": ")
+        for name in re.split(r", (?:the )?|the ", re.sub(r"\(.*?\)", "", names)):
+            if "transactional ids" in name:
+                resource = "transactionalId", re.search("`(.*)[*]`", name).group(1)
+            elif name.strip() == "group":
+                resource = "group", "sheaf"
+            elif name.strip():
+                resource = "topic", "sheaf-" + name.strip()
+            else:
+                continue
+            rights.setdefault(resource, set()).update(operations.split(", "))
+    return rights
+
+
+@case
+def topics_and_users_of_strimzi_have_the_settings_and_rights_of_the_runbook(test):
+    objects = documents("kafka.yaml")
+    assert {one["apiVersion"] for one in objects} == {"kafka.strimzi.io/v1"}
+    assert len({one["metadata"]["labels"]["strimzi.io/cluster"] for one in objects}) == 1
+    topics = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "KafkaTopic"}
+    known = test.run("help", "--help-all", "work").out
+    assert sorted(topics) == sorted(f"sheaf-{name}" for name in ("jobs", "results", "dead", "control"))
+    for name, spec in topics.items():
+        assert f"({name})" in known, name  # the option's default
+        assert set(spec) <= STRIMZI_TOPIC and all(isinstance(spec[key], int) for key in ("partitions", "replicas"))
+    assert topics["sheaf-control"]["config"]["cleanup.policy"] == "compact"
+    users = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "KafkaUser"}
+    expected = {"sheaf-worker": ["a worker"], "sheaf-submitter": ["`sheaf submit`", "`sheaf collect`", "`sheaf cancel`"],
+                "sheaf-mirror": ["`sheaf mirror`, `sheaf status --rebuild`"]}
+    assert set(users) == set(expected)
+    for name, rows in expected.items():
+        rights = {}
+        for row in rows:
+            for resource, operations in rights_of_the_runbook(row).items():
+                rights.setdefault(resource, set()).update(operations)
+        if ("topic", "sheaf-jobs") in rights and "Read" in rights["topic", "sheaf-jobs"]:
+            rights["topic", "sheaf-jobs"].discard("Describe")  # Read implies it
+        rights = {(kind, text.replace("GROUP", "sheaf").replace("JOBS", "sheaf-jobs")): operations
+                  for (kind, text), operations in rights.items()}
+        given = {(acl["resource"]["type"], acl["resource"]["name"]): set(acl["operations"]) for acl in users[name]["authorization"]["acls"]}
+        assert given == rights, (name, given, rights)
+        for acl in users[name]["authorization"]["acls"]:
+            is_prefix = acl["resource"]["type"] == "transactionalId"
+            assert acl["resource"]["patternType"] == ("prefix" if is_prefix else "literal") and set(acl["operations"]) <= STRIMZI_OPERATIONS
+
+
 @case
 def the_container_s_tree_runs_without_a_distribution(test):
     subprocess.run(["bash", "-n", os.path.join(ROOT, "ops/package")], check=True)

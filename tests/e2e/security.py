@@ -1,8 +1,12 @@
-"""TLS with certificates both ways, SASL SCRAM, and rights, against a real broker; secrets are seen nowhere.
+"""TLS with certificates both ways, SASL SCRAM, tokens by OIDC, and rights, against a real broker; secrets are seen nowhere.
 
-Certificates and passwords are made here, for this run. The broker has three listeners: the plain one, MTLS that asks for a
-certificate, and SCRAM with TLS below it.
+Certificates and passwords are made here, for this run. The broker has four listeners: the plain one, MTLS that asks for a
+certificate, and SCRAM and OAUTH with TLS below them.
 """
+import base64
+import contextlib
+import http.server
+import json
 import os
 import re
 import secrets
@@ -11,6 +15,9 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
+import time
+import urllib.parse
 
 from kafka import ask, create_topics, ops, protocol, served_at
 from session import DEADLINE_S, Skip, case, text_of
@@ -18,7 +25,7 @@ from session import DEADLINE_S, Skip, case, text_of
 PASSWORD = secrets.token_hex(12)
 KEY_PASSWORD = secrets.token_hex(12)
 PROPERTIES = """
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,MTLS:SSL,SCRAM:SASL_SSL
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,MTLS:SSL,SCRAM:SASL_SSL,OAUTH:SASL_SSL
 ssl.keystore.type=PEM
 ssl.keystore.location={folder}/broker.pem
 ssl.truststore.type=PEM
@@ -26,9 +33,12 @@ ssl.truststore.location={folder}/ca.crt
 listener.name.mtls.ssl.client.auth=required
 listener.name.scram.sasl.enabled.mechanisms=SCRAM-SHA-512
 listener.name.scram.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.oauth.sasl.enabled.mechanisms=OAUTHBEARER
+listener.name.oauth.oauthbearer.sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \\
+    unsecuredLoginStringClaim_sub="broker";
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 allow.everyone.if.no.acl.found=false
-super.users=User:ANONYMOUS;User:CN=sheaf;User:sheaf
+super.users=User:ANONYMOUS;User:CN=sheaf;User:sheaf;User:oidc
 """
 # Debian 12's librdkafka, as all before 2.6.1, sends a nonce that brokers from 4.0 on refuse (its issue 4895).
 KAFKA_VERSION = os.environ.get("SHEAF_KAFKA_VERSION", "3.9.1")
@@ -93,15 +103,15 @@ def broker():
     with open(path("broker.properties"), "w", encoding="ascii") as file:
         file.write(PROPERTIES.format(folder=place["folder"]))
     for _ in range(5):  # another program may take a port before the broker does
-        mtls, scram = free_ports(2)
-        started = ops("start", "--dir", path("kafka"), "--listeners", f"MTLS://127.0.0.1:{mtls},SCRAM://127.0.0.1:{scram}",
+        mtls, scram, oauth = free_ports(3)
+        started = ops("start", "--dir", path("kafka"), "--listeners", f"MTLS://127.0.0.1:{mtls},SCRAM://127.0.0.1:{scram},OAUTH://127.0.0.1:{oauth}",
                       "--properties", path("broker.properties"), "--scram", f"sheaf={PASSWORD}",
                       "--scram", f"stranger={PASSWORD}", "--scram", f"clerk={PASSWORD}")
         if "Address already in use" not in started.stderr:
             break
     assert started.returncode == 0, started.stderr
     place["plain"] = started.stdout.strip()
-    place["ports"] = {"mtls": mtls, "scram": scram}
+    place["ports"] = {"mtls": mtls, "scram": scram, "oauth": oauth}
     return place
 
 
@@ -169,6 +179,86 @@ def jobs_pass_with_a_scram_password_that_is_seen_nowhere(test):
     for name in os.listdir(test.folder):
         if name != "kafka.conf":
             assert PASSWORD.encode() not in test.read(name), name
+
+
+class TokenEndpoint(http.server.BaseHTTPRequestHandler):
+    """OAuth's client credentials grant: unsigned tokens, which the broker's own validator for tests takes."""
+    lifetime_s = 3600
+    asked = []  # the forms, with "client" from the header
+
+    def do_POST(self):  # pylint: disable=invalid-name
+        form = dict(urllib.parse.parse_qsl(self.rfile.read(int(self.headers["Content-Length"])).decode()))
+        form["client"] = base64.b64decode(self.headers["Authorization"].removeprefix("Basic ")).decode()
+        self.asked.append(form)
+        is_known = form["client"] == f"sheaf:{PASSWORD}" and form["grant_type"] == "client_credentials"
+        now_s = int(time.time())
+        parts = [json.dumps(part).encode() for part in
+                 ({"alg": "none"}, {"sub": "oidc", "iat": now_s - 1, "exp": now_s + self.lifetime_s, "scope": form.get("scope", "")})]
+        token = ".".join(base64.urlsafe_b64encode(part).decode().rstrip("=") for part in parts) + "."
+        answer = {"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime_s} if is_known else \
+            {"error": "invalid_client", "error_description": "no such client"}
+        body = json.dumps(answer).encode()
+        self.send_response(200 if is_known else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
+@contextlib.contextmanager
+def token_endpoint(lifetime_s):
+    handler = type("Endpoint", (TokenEndpoint,), {"lifetime_s": lifetime_s, "asked": []})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}/token", handler.asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def with_token(url, *more, secret=PASSWORD):
+    broker()
+    return ["security.protocol=sasl_ssl", f"ssl.ca.location={path('ca.crt')}", "sasl.mechanisms=OAUTHBEARER",
+            "sasl.oauthbearer.method=oidc", "sasl.oauthbearer.client.id=sheaf", f"sasl.oauthbearer.client.secret={secret}",
+            f"sasl.oauthbearer.token.endpoint.url={url}", *more]
+
+
+@case
+def jobs_pass_with_tokens_by_oidc_whose_secret_is_seen_nowhere(test):
+    with token_endpoint(3600) as (url, asked):
+        client = Client(test, "oauth", *with_token(url, "sasl.oauthbearer.scope=jobs results", "sasl.oauthbearer.extensions=logicalCluster=lkc-1"))
+        assert PASSWORD not in client.round_trip()
+    assert asked and {form["scope"] for form in asked} == {"jobs results"}, asked
+
+
+@case
+def a_worker_renews_its_token(test):
+    with token_endpoint(5) as (url, asked):
+        client = Client(test, "oauth", *with_token(url))
+        worker = test.start("work", "--model", test.model, "--engine-test", "instant", "--config", "kafka.conf")
+        test.wait_until("its clients have a second token each", lambda: len(asked) >= 8)
+        test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])
+        client.run("submit", "in.jsonl", "--dataset", "set")
+        test.wait_until("it answers", lambda: test.query("SELECT n_done FROM datasets") == [(20,)])
+        worker.terminate()
+        assert test.wait(worker).status == 0
+
+
+@case
+def a_refused_client_and_settings_that_are_missing_are_named(test):
+    with token_endpoint(3600) as (url, _):
+        client = Client(test, "oauth", *with_token(url, secret="nottheone4711"))
+        said = client.run("lag", status=1).err
+        assert "nottheone4711" not in said and "401" in said and "no such client" in said, said
+    client = Client(test, "oauth", *with_token("http://127.0.0.1:9/token"))
+    said = client.run("lag", status=1).err
+    assert "127.0.0.1:9/token" in said or "oken" in said, said
+    client = Client(test, "oauth", *[line for line in with_token(url) if "client.secret" not in line])
+    said = client.run("lag", status=2).err
+    assert "sasl.oauthbearer.client.secret" in said, said
 
 
 @case
@@ -300,6 +390,26 @@ def a_submitter_needs_the_rights_of_the_runbook_and_names_a_missing_one(test):
         assert right[1] in refused.err and "uthoriz" in refused.err, refused
         allow_again(test, right)
     assert "20 jobs written" in client.run("submit", "in.jsonl", "--dataset", "set").err
+
+
+@case
+def a_redrive_needs_the_rights_of_the_runbook(test):
+    client = Client(test, "scram", *with_password(user="clerk"))
+    letter = ["-H", f"__sheaf.errors.topic={client.prefix}jobs", "-H", "__sheaf.errors.code=crashed"]
+    for name, headers in (("dead", letter), ("control", [])):  # a topic without records is not read
+        subprocess.run(["kcat", "-b", broker()["plain"], "-P", "-k", "x", "-t", client.prefix + name, *headers], input="{}\n", text=True,
+                       check=True, timeout=DEADLINE_S)
+    rights = [(TOPIC, f"{client.prefix}{name}", right) for name, right in (("dead", READ), ("control", READ), ("control", WRITE), ("jobs", WRITE))]
+    grant(test, *rights)
+    refused = client.run("redrive", status=1)
+    assert f"sheaf-redrive/{client.prefix}jobs/" in refused.err and "uthoriz" in refused.err, refused
+    grant(test, (TRANSACTIONAL_ID, f"sheaf-redrive/{client.prefix}jobs/*", WRITE))
+    for right in rights:
+        deny(test, right)
+        refused = client.run("redrive", status=1)
+        assert right[1] in refused.err and "uthoriz" in refused.err, refused
+        allow_again(test, right)
+    assert "1 dead letters" in client.run("redrive").err
 
 
 @case

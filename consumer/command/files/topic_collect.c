@@ -20,9 +20,9 @@ static enum status add_record(const struct collected_topic *reading, struct text
                               const struct record *record, struct error *error)
 {
     if (reading->results)
-        return spool_add_result(reading->spool, job_id, index, record->value, error);
+        return spool_add_result(reading->spool, job_id, index, record->redriven, record->value, error);
     bool is_finished = kafka_finished_has(&reading->finished, record->partition, record->offset);
-    return spool_add_job(reading->spool, job_id, is_finished, error);
+    return spool_add_job(reading->spool, job_id, is_finished, record->redriven, error);
 }
 
 // Decodes a record and adds it: a job without identity headers, or a result, whose index is needed. A faulty

@@ -159,7 +159,7 @@ struct outgoing {
     const char *topic_name;
     size_t bytes_max;
     struct text key, value;       // data NULL: none
-    const struct header *headers; // the job's own, copied unchanged
+    const struct header *headers; // the job's, copied unchanged
     int32_t n_headers;
     const struct record_headers *own;
     size_t index; // the job's number in its commit
@@ -222,6 +222,9 @@ static enum status encode_result(struct kafka_transport *kafka, const struct job
     result_encode(job, job->source.encoding, &kafka->publishing.scratch.value);
     headers_of_result(&kafka->publishing.scratch.headers, job, kafka->config->group.name,
                       kafka->config->worker, clock_wall_us());
+    record->headers = kafka->publishing.scratch.passed_headers;
+    record->n_headers = headers_pass(job->source.headers, job->source.n_headers, kafka->config->pass_headers,
+                                     kafka->publishing.scratch.passed_headers);
     record->value = (struct text){kafka->publishing.scratch.value.data, kafka->publishing.scratch.value.size};
     if (!kafka->publishing.scratch.value.failed)
         return STATUS_OK;
@@ -388,6 +391,8 @@ enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, si
                               int64_t deadline_ms, struct error *error)
 {
     enum status status = STATUS_OK;
+    if (job->source.is_repeated)
+        return STATUS_OK;
     if (is_dead_letter(job))
         status = publish_dead_letter(kafka, job, index, deadline_ms, error);
     if (status == STATUS_OK && job->job_id.size > 0)

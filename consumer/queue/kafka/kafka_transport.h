@@ -211,7 +211,7 @@ struct kafka_hindrance {
 struct kafka_scratch {
     struct buffer value, map;
     struct record_headers headers;
-    struct header record_headers[KAFKA_HEADERS_MAX];
+    struct header record_headers[KAFKA_HEADERS_MAX], passed_headers[KAFKA_HEADERS_MAX];
 };
 
 struct kafka_clients {
@@ -476,7 +476,7 @@ const char *kafka_publish_find_lost(struct kafka_transport *kafka);
 // STATUS_RETRY: a topic that the jobs' records go to was deleted.
 enum status kafka_publish_check_topics(const struct kafka_transport *kafka, struct job *const *jobs,
                                        size_t n_jobs, struct error *error) WARN_UNUSED;
-// Produces a job's records: its result, and the original record if it is a dead letter. A result that is too
+// Produces a job's records: its result, and the original record if it is a dead letter; none of a repeated job. A result that is too
 // large is replaced by an error result.
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,
                               int64_t deadline_ms, struct error *error) WARN_UNUSED;

@@ -7,7 +7,7 @@ static struct error error;
 
 static void add_record(struct spool *spool, const char *job_id, int64_t index, const char *record)
 {
-    assert_ok(spool_add_result(spool, text_from_string(job_id), index, text_from_string(record), &error),
+    assert_ok(spool_add_result(spool, text_from_string(job_id), index, 0, text_from_string(record), &error),
               &error);
 }
 
@@ -23,7 +23,7 @@ TEST(results_come_by_index_then_as_they_came_and_the_first_of_an_id_counts)
     assert_ok(spool_open(&spool, SPOOL_CACHE_KIB, &error), &error);
     const char *jobs[] = {"a", "b", "c", "a", "d"};
     for (int i = 0; i < 5; i++)
-        assert_ok(spool_add_job(spool, text_from_string(jobs[i]), false, &error), &error);
+        assert_ok(spool_add_job(spool, text_from_string(jobs[i]), false, 0, &error), &error);
     add_record(spool, "x", -1, "5");
     add_record(spool, "c", 2, "3");
     add_record(spool, "y", -1, "6");
@@ -44,6 +44,39 @@ TEST(results_come_by_index_then_as_they_came_and_the_first_of_an_id_counts)
     spool_close(spool);
 }
 
+TEST(the_result_of_the_highest_round_counts_and_a_job_of_a_later_round_is_missing)
+{
+    struct spool *spool;
+    assert_ok(spool_open(&spool, SPOOL_CACHE_KIB, &error), &error);
+    static const struct {
+        const char *job_id;
+        int64_t round;
+        const char *record; // NULL: a job
+    } added[] = {{"a", 0, NULL}, {"a", 1, NULL}, {"b", 0, NULL}, {"b", 1, NULL},
+                 {"c", 2, NULL}, {"c", 1, NULL}, {"a", 0, "1"},  {"a", 1, "2"},
+                 {"a", 0, "3"},  {"a", 1, "4"},  {"b", 0, "5"},  {"c", 2, "6"}};
+    for (size_t i = 0; i < sizeof added / sizeof added[0]; i++) {
+        struct text job_id = text_from_string(added[i].job_id);
+        if (added[i].record)
+            assert_ok(spool_add_result(spool, job_id, job_id.data[0], added[i].round,
+                                       text_from_string(added[i].record), &error),
+                      &error);
+        else
+            assert_ok(spool_add_job(spool, job_id, added[i].round == 0, added[i].round, &error), &error);
+    }
+    struct spool_counts counts;
+    struct buffer all = {0};
+    assert_ok(spool_count(spool, &counts, &error), &error);
+    assert_ok(spool_read(spool, append, &all, &error), &error);
+    assert_string_equal(all.data, "256");
+    assert_int_equal(counts.n_results, 2);
+    assert_int_equal(counts.n_missing, 1);  // b's second
+    assert_int_equal(counts.n_finished, 0); // although its first is
+    assert_int_equal(counts.n_repeated, 1); // "4"
+    buffer_finish(&all);
+    spool_close(spool);
+}
+
 TEST(a_job_without_a_result_is_finished_if_each_submission_of_it_is)
 {
     struct spool *spool;
@@ -55,7 +88,7 @@ TEST(a_job_without_a_result_is_finished_if_each_submission_of_it_is)
                 {"d", true}, {"e", true}, {"e", true}, {"f", false}};
     assert_ok(spool_open(&spool, SPOOL_CACHE_KIB, &error), &error);
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++)
-        assert_ok(spool_add_job(spool, text_from_string(jobs[i].job_id), jobs[i].is_finished, &error),
+        assert_ok(spool_add_job(spool, text_from_string(jobs[i].job_id), jobs[i].is_finished, 0, &error),
                   &error);
     add_record(spool, "a", 0, "1"); // not missing
     add_record(spool, "a", 0, "2"); // foreign: left out
@@ -94,7 +127,7 @@ TEST(memory_is_bounded_however_many_there_are)
         char id[16];
         int length = snprintf(id, sizeof id, "%d", index);
         memset(record, index % 251, BYTES);
-        assert_ok(spool_add_result(spool, (struct text){id, (size_t)length}, index,
+        assert_ok(spool_add_result(spool, (struct text){id, (size_t)length}, index, 0,
                                    (struct text){record, BYTES}, &error),
                   &error);
     }

@@ -1,6 +1,7 @@
 #include "consumer/queue/kafka/client/kafka_handle.h"
 
 #include "consumer/queue/headers.h"
+#include "consumer/queue/kafka/client/kafka_token.h"
 #include "schemas/base/clock.h"
 
 #include <inttypes.h>
@@ -185,13 +186,15 @@ static enum status set_users(rd_kafka_conf_t *conf, const struct kafka_config *c
                 return error_set(error, STATUS_REFUSE, ERROR_USAGE, "-X %s: sheaf sets this property itself",
                                  property->name);
         }
+        if (kafka_token_takes(config, property->name))
+            continue;
         enum status status = set_property(conf, property->name, property->value, error);
         if (status != STATUS_OK) {
             error_prefix(error, "-X %s", property->name);
             return status;
         }
     }
-    return STATUS_OK;
+    return kafka_token_check(config, error);
 }
 
 static bool has_property(const struct kafka_config *config, const char *name)
@@ -411,12 +414,14 @@ enum status kafka_handle_open(struct kafka_handle *handle, const struct kafka_co
     rd_kafka_conf_set_error_cb(conf, handle_error);
     rd_kafka_conf_set_log_cb(conf, handle_log);
     rd_kafka_conf_set_throttle_cb(conf, handle_throttle);
+    kafka_token_prepare(config, conf);
     handle->rk = rd_kafka_new(consumes ? RD_KAFKA_CONSUMER : RD_KAFKA_PRODUCER, conf, text, sizeof text);
     if (!handle->rk) {
         rd_kafka_conf_destroy(conf);
         return error_set(error, STATUS_REFUSE, ERROR_BROKER, "librdkafka: %s", text);
     }
     rd_kafka_set_log_queue(handle->rk, NULL);
+    kafka_token_start(config, handle->rk);
     if (consumes)
         rd_kafka_poll_set_consumer(handle->rk);
     return STATUS_OK;
@@ -537,6 +542,7 @@ struct record kafka_message_record(const rd_kafka_message_t *message, struct tex
     record.written_s = written_ms > 0 ? written_ms / 1000 : 0;
     take_headers(&record, message, headers);
     record.identity = headers_identity(record.headers, record.n_headers);
+    (void)headers_read_integer(record.headers, record.n_headers, HEADER_REDRIVEN, &record.redriven);
     record.cut = headers_find(record.headers, record.n_headers, HEADER_CUT);
     record.content_type = headers_find(record.headers, record.n_headers, "content-type");
     return record;

@@ -333,6 +333,25 @@ TEST(an_error_that_is_too_large_is_sent_without_its_job_s_key_and_headers)
     assert_true(world.sent[0].bytes < 20000);
 }
 
+TEST(a_result_repeats_the_headers_that_its_worker_passes)
+{
+    static struct header given[] = {{{"b3", 2}, {"0", 1}}, {{"order", 5}, {"9", 1}}, {{"x", 1}, {"y", 1}}};
+    struct kafka_config passing = *kafka.config;
+    answer_with("yes", 3);
+    job->source.headers = given;
+    job->source.n_headers = 3;
+    assert_int_equal(publish(), STATUS_OK);
+    assert_has(world.sent[0].headers, "b3=0;");
+    assert_lacks(world.sent[0].headers, "order=");
+    passing.pass_headers = "order";
+    const struct kafka_config *before = kafka.config;
+    kafka.config = &passing;
+    assert_int_equal(publish(), STATUS_OK);
+    kafka.config = before;
+    assert_has(world.sent[0].headers, "b3=0;order=9;");
+    assert_lacks(world.sent[0].headers, "x=y");
+}
+
 TEST(a_result_that_was_refused_often_goes_without_key_and_headers)
 {
     static struct header trace = {{"traceparent", 11}, {"trace", 5}};

@@ -40,8 +40,8 @@ TEST(a_result_has_the_headers_of_a_cloud_event)
 {
     struct record_headers headers;
     struct job *job = make_job();
-    struct header passed[] = {{TEXT("traceparent"), TEXT("00-1-2-01")}, {TEXT("secret"), TEXT("stays")}};
-    job->source.headers = passed;
+    struct header given[] = {{TEXT("ce_id"), TEXT("order-9")}, {TEXT("secret"), TEXT("stays")}};
+    job->source.headers = given;
     job->source.n_headers = 2;
     job->figures = (struct job_figures){
         .cached_tokens = 7, .queued_us = 8, .prefill_us = 9, .decode_us = 10, .attempts = 2};
@@ -54,7 +54,7 @@ TEST(a_result_has_the_headers_of_a_cloud_event)
     assert_header(&headers, "ce_type", "sheaf.result");
     assert_header(&headers, "ce_subject", "id-1");
     assert_header(&headers, "ce_time", "2023-11-14T22:13:20.123Z");
-    assert_header(&headers, "traceparent", "00-1-2-01");
+    assert_header(&headers, "ce_causationid", "order-9");
     assert_null(value_of(&headers, "secret").data);
     assert_header(&headers, "sheaf-source-offset", "1099511627776");
     assert_header(&headers, "sheaf-worker", "w");
@@ -81,6 +81,40 @@ TEST(a_result_has_the_headers_of_a_cloud_event)
     job->request.constraint.kind = CONSTRAINT_NONE;
     job->source.headers = NULL;
     job_destroy(job);
+}
+
+static void assert_passed(const struct header *passed, int32_t n_passed, const char *expected)
+{
+    char names[512] = "";
+    for (int32_t i = 0; i < n_passed; i++) {
+        strncat(names, passed[i].name.data, passed[i].name.size);
+        strcat(names, " ");
+    }
+    assert_string_equal(names, expected);
+}
+
+TEST(a_result_repeats_headers_of_traces_correlation_and_tenants)
+{
+    struct header headers[] = {{TEXT("traceparent"), TEXT("1")},
+                               {TEXT("secret"), TEXT("2")},
+                               {TEXT("Correlation-Id"), TEXT("3")},
+                               {TEXT("X-B3-TraceId"), TEXT("4")},
+                               {TEXT("b3x"), TEXT("5")},
+                               {TEXT("tenant"), TEXT("")},
+                               {TEXT("tenant"), TEXT("6")},
+                               {TEXT("ce_id"), TEXT("7")},
+                               {TEXT("x-acme-a"), TEXT("8")},
+                               {TEXT("x-acm"), TEXT("9")},
+                               {TEXT("sheaf-worker"), TEXT("me")}};
+    struct header passed[11];
+    assert_passed(passed, headers_pass(headers, 11, NULL, passed),
+                  "traceparent Correlation-Id X-B3-TraceId tenant tenant ");
+    assert_passed(passed, headers_pass(headers, 11, "none,X-Acme-*,secret", passed),
+                  "traceparent secret Correlation-Id X-B3-TraceId tenant tenant x-acme-a ");
+    assert_passed(passed, headers_pass(headers, 11, "*", passed),
+                  "traceparent secret Correlation-Id X-B3-TraceId b3x tenant tenant x-acme-a x-acm ");
+    assert_true(headers_are_own(TEXT("Content-Type")) && headers_are_own(TEXT("__sheaf.errors.code")));
+    assert_false(headers_are_own(TEXT("content")));
 }
 
 TEST(long_names_are_cut_and_never_run_over)
