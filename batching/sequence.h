@@ -124,8 +124,8 @@ struct sequence_thoughts {
 // What was reported of an answer that is streamed while it is computed (struct answer_piece).
 struct sequence_report {
     size_t n_content, n_reasoning; // bytes in earlier pieces
-    // Of an answer with parts: the text of its first n_tokens tokens with the names of the format's special
-    // tokens; n_text: of these tokens, bytes of answer.text.
+    // An answer with parts: the text of its first n_tokens tokens with the names of the format's special
+    // tokens; n_text: bytes of answer.text of these tokens.
     struct buffer spelled, reasoning;
     int32_t n_tokens;
     size_t n_text;
