@@ -101,7 +101,10 @@ enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_m
     const int64_t began_ms = clock_ms();
     for (;;) {
         uint64_t seen = store_watch_now(&pending->serve->watch);
-        bool is_answered = false;
+        bool is_answered = false, is_closing = atomic_load(&pending->serve->is_closing);
+        // Text needs no query of the store, whose lock the connections share.
+        if (pending->feed && !is_closing && answer_feed_wait(pending->feed, seen, 0))
+            return PENDING_TEXT;
         enum status status = look(pending, &is_answered, error);
         if (status != STATUS_OK && status != STATUS_RETRY)
             return PENDING_FAULT;
@@ -109,7 +112,7 @@ enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_m
             return PENDING_ANSWERED;
         if (client_is_gone(pending))
             return PENDING_GONE;
-        if (atomic_load(&pending->serve->is_closing))
+        if (is_closing)
             return PENDING_CLOSING;
         int64_t left_ms = limit_ms < 0 ? SERVE_LOOK_MS : began_ms + limit_ms - clock_ms();
         if (left_ms <= 0)
