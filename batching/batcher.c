@@ -85,10 +85,14 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     if (status == STATUS_OK)
         status = prefix_init(&b->tree, limits->page_positions, &b->pages,
                              limits->n_state_slots ? &b->slots : NULL, error);
+    if (status == STATUS_OK)
+        status = prompt_mask_sampled(&b->masks.sampled, config->environment.tokenizer,
+                                     config->environment.limits.n_vocab, error);
     if (status != STATUS_OK) {
         batcher_destroy(b);
         return status;
     }
+    b->config.environment.sampled = b->masks.sampled;
     b->window.tree = &b->tree;
     b->constraints.tokenizer = b->config.environment.tokenizer;
     b->constraints.n_vocab = b->config.environment.limits.n_vocab;
@@ -112,6 +116,7 @@ void batcher_destroy(struct batcher *b)
     speculation_finish(&b->speculation);
     free(b->masks.tasks);
     free(b->masks.own);
+    free(b->masks.sampled);
     free_steps(b);
     free(b);
 }

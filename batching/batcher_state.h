@@ -64,6 +64,7 @@ struct batcher_pipeline {
 struct batcher_masks {
     struct mask_task *tasks; // [n_outputs_max()] one per constraint; allocated with the masks
     int32_t n_started;       // tasks started and not waited for
+    uint32_t *sampled;       // of the environment; NULL: the model may sample all tokens
     uint32_t *own;           // [token_mask_words(n_vocab)] to recompute the mask of a draft token's output
 };
 

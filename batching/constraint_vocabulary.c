@@ -33,6 +33,17 @@ static bool collect_specials(struct constraint_cache *cache)
     return cache->specials != NULL;
 }
 
+static bool is_suppressed(const struct tokenizer *tokenizer, int32_t token)
+{
+    size_t n;
+    const int32_t *ids = tokenizer_suppressed(tokenizer, &n);
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] == token)
+            return true;
+    return false;
+}
+
+// Tokens that the model must not sample have no text: no constraint allows them.
 void constraint_vocabulary_make(struct constraint_cache *cache)
 {
     struct error *error = &cache->making.error;
@@ -42,6 +53,9 @@ void constraint_vocabulary_make(struct constraint_cache *cache)
     uint32_t *ends = calloc(n, sizeof *ends);
     struct buffer bytes = {0};
     for (size_t i = 0; i < n && starts && ends; i++) {
+        starts[i + 1] = bytes.size;
+        if (is_suppressed(cache->tokenizer, (int32_t)i))
+            continue;
         if (tokenizer_is_control(cache->tokenizer, (int32_t)i))
             grammar_special_token(tokenizer_token_text(cache->tokenizer, (int32_t)i), &bytes);
         else

@@ -197,6 +197,24 @@ static void forbid_token(uint32_t *mask, int32_t token)
     mask[token / 32] &= ~(UINT32_C(1) << token % 32);
 }
 
+enum status prompt_mask_sampled(uint32_t **mask, const struct tokenizer *tokenizer, int32_t n_vocab,
+                                struct error *error)
+{
+    size_t n_ids = 0, n_words = (size_t)token_mask_words(n_vocab);
+    const int32_t *ids = tokenizer_suppressed(tokenizer, &n_ids);
+    *mask = NULL;
+    if (n_ids == 0)
+        return STATUS_OK;
+    *mask = malloc(n_words * sizeof **mask);
+    if (!*mask)
+        return error_memory(error, STATUS_REFUSE, "a mask of %d tokens", n_vocab);
+    memset(*mask, 0xff, n_words * sizeof **mask);
+    for (size_t i = 0; i < n_ids; i++)
+        if (ids[i] >= 0 && ids[i] < n_vocab)
+            forbid_token(*mask, ids[i]);
+    return STATUS_OK;
+}
+
 // Before min_tokens no token that ends the answer may be drawn, as in vLLM.
 static void fill_masks(struct prompt *prompt, const struct prompt_environment *environment)
 {
@@ -207,6 +225,8 @@ static void fill_masks(struct prompt *prompt, const struct prompt_environment *e
     for (int32_t i = 0; i < request->vocabulary.n_allowed_tokens; i++)
         allowed[request->vocabulary.allowed_tokens[i] / 32] |= UINT32_C(1)
                                                                << request->vocabulary.allowed_tokens[i] % 32;
+    for (int32_t i = 0; environment->sampled && i < prompt->vocabulary.n_mask_words; i++)
+        allowed[i] &= environment->sampled[i];
     memcpy(early, allowed, mask_bytes);
     for (int32_t token = 0; token < environment->limits.n_vocab && !request->stop.ignore_eos; token++)
         if (tokenizer_ends_generation(environment->tokenizer, token))
@@ -233,6 +253,9 @@ static enum status make_masks(struct prompt *prompt, const struct prompt_environ
     if (status == STATUS_OK)
         status = check_token_ids(prompt, "allowed_token_ids", request->vocabulary.allowed_tokens,
                                  request->vocabulary.n_allowed_tokens, n_vocab);
+    prompt->vocabulary.sampled = environment->sampled;
+    if (environment->sampled)
+        prompt->vocabulary.n_mask_words = token_mask_words(n_vocab);
     if (status != STATUS_OK || (request->vocabulary.n_allowed_tokens == 0 && request->stop.min_tokens == 0))
         return status;
     prompt->vocabulary.n_mask_words = token_mask_words(n_vocab);
@@ -241,6 +264,9 @@ static enum status make_masks(struct prompt *prompt, const struct prompt_environ
     if (!prompt->vocabulary.masks)
         return error_memory(&prompt->error, STATUS_RESTART, "a mask of %d tokens", n_vocab);
     fill_masks(prompt, environment);
+    if (environment->sampled && is_mask_empty(prompt->vocabulary.masks, n_vocab))
+        return error_set(&prompt->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "allowed_token_ids: the model's suppress_tokens has all of them");
     if (request->stop.min_tokens > 0 &&
         is_mask_empty(prompt->vocabulary.masks + prompt->vocabulary.n_mask_words, n_vocab))
         return error_set(

@@ -168,7 +168,7 @@ const uint32_t *sequence_allowed(const struct sequence *sequence, int32_t index)
     bool is_early = index < prompt->job->request.stop.min_tokens;
     return prompt->vocabulary.masks
                ? prompt->vocabulary.masks + (is_early ? prompt->vocabulary.n_mask_words : 0)
-               : NULL;
+               : prompt->vocabulary.sampled;
 }
 
 void sequence_append(struct sequence *sequence, const struct sample_result *drawn,

@@ -16,7 +16,8 @@ struct window_level;
 
 // The tokens that the request allows.
 struct prompt_vocabulary {
-    uint32_t *masks; // [2, n_mask_words] from min_tokens on, and before it; NULL: all tokens are allowed
+    uint32_t *masks;         // [2, n_mask_words] from min_tokens on, and before it; NULL: `sampled` instead
+    const uint32_t *sampled; // [n_mask_words] the environment's; NULL: all tokens are allowed
     int32_t n_mask_words;
     struct token_array bad_words; // see bad_words.c
 };
@@ -171,7 +172,12 @@ struct prompt_environment {
     struct sampling sampling_defaults;             // values for settings that a job omits
     struct text reasoning_effort;                  // for chats without their own; empty: none
     struct prompt_limits limits;
+    const uint32_t *sampled; // mask of the tokens that the model may sample; NULL: all
 };
+
+// Makes that mask. *mask is NULL if the tokenizer suppresses no token; else the caller frees it.
+enum status prompt_mask_sampled(uint32_t **mask, const struct tokenizer *tokenizer, int32_t n_vocab,
+                                struct error *error) WARN_UNUSED;
 
 struct prompt *prompt_create(struct job *job); // NULL: out of memory, the caller still owns the job
 void prompt_destroy(struct prompt *prompt);    // does not destroy the job

@@ -224,7 +224,9 @@ struct delta_parameters {
     int32_t layer; // index among the recurrent layers
     int32_t n_key_heads;
     bool tiled;
-    const struct weight *decay, *step_bias; // [n_heads]
+    bool by_channel;                // each key channel of a head has its own alpha and step_bias
+    const struct weight *decay;     // [n_heads]
+    const struct weight *step_bias; // [n_heads]; by_channel: [n_heads, key_dim]
 };
 
 // The scan of Mamba-2, and the selective scan (struct recurrent_shape of engine/model/model.h).
@@ -399,6 +401,8 @@ struct backend_operations {
     // length 1 (x / sqrt(x . x + 1e-6)), and q is divided by sqrt(key_dim). Then for each head with state S:
     //   a = exp(decay * softplus(alpha + step_bias)), b = sigmoid(beta)
     //   S = a S + k (b (v - (a S)^T k))^T, out = S^T q
+    // by_channel (Kimi Delta Attention, arXiv:2510.26692, equation 1): alpha has n_heads * key_dim columns, and
+    // a is a diagonal matrix.
     // Afterwards qkv, alpha and beta are undefined.
     void (*delta_rule)(struct backend *backend, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                        struct matrix *beta, const struct delta_parameters *parameters);

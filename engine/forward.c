@@ -318,23 +318,29 @@ static void route_rows(struct pass *pass, const struct forward_layer *layer, con
     pass->operations->route(pass->backend, m->experts.router, pass->n_rows, &parameters);
 }
 
-// branch = weighted sum of the routed experts, plus the shared expert.
+// branch = weighted sum of the routed experts, which may read and write a latent, plus the shared expert.
 static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     struct product up = slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS);
-    bool gated = layer->weights[SLOT_GATE_EXPERTS] != NULL;
+    bool gated = layer->weights[SLOT_GATE_EXPERTS] != NULL, latent = layer->weights[SLOT_EXPERTS_IN] != NULL;
+    const struct matrix *seen = latent ? m->experts.latent : input;
+    if (latent)
+        multiply_rows(pass, slot_product(m->experts.latent, layer, SLOT_EXPERTS_IN), input);
     if (gated) {
-        multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS), up, input, true);
+        multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS), up, seen, true);
     } else {
         int32_t n_pairs = pass->n_rows * pass->shape->experts.n_used;
-        pass->operations->expert_products(pass->backend, &up, 1, input, pass->n_rows, false);
+        pass->operations->expert_products(pass->backend, &up, 1, seen, pass->n_rows, false);
         pass->operations->activate(pass->backend, up.y, up.y, NULL, n_pairs, pass->shape->activation);
     }
     struct product down = slot_product(m->experts.pair_down, layer, SLOT_DOWN_EXPERTS);
     pass->operations->expert_products(pass->backend, &down, 1, gated ? m->experts.pair_gate : up.y,
                                       pass->n_rows, true);
-    pass->operations->expert_sum(pass->backend, m->branch, m->experts.pair_down, pass->n_rows);
+    pass->operations->expert_sum(pass->backend, latent ? m->experts.latent : m->branch, m->experts.pair_down,
+                                 pass->n_rows);
+    if (latent)
+        multiply_rows(pass, slot_product(m->branch, layer, SLOT_EXPERTS_OUT), m->experts.latent);
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input);
         pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);

@@ -277,7 +277,8 @@ static void plan_recurrent(const struct model *model, int64_t rows, struct matri
     const int64_t inner = recurrent->n_layers ? recurrent->inner : 0,
                   n_channels = recurrent->n_layers ? recurrent->n_channels : 0;
     const bool is_delta = recurrent->kind == RECURRENT_DELTA, is_short = recurrent->kind == RECURRENT_SHORT,
-               is_selective = recurrent->kind == RECURRENT_SELECTIVE;
+               is_selective = recurrent->kind == RECURRENT_SELECTIVE,
+               by_channel = recurrent->kind == RECURRENT_CHANNELS;
     bool together = false; // a layer with attention and a recurrence
     for (int32_t i = 0; i < model->shape.n_layers; i++)
         together = together || (model->layers[i].attends && model->layers[i].recurrent);
@@ -285,10 +286,11 @@ static void plan_recurrent(const struct model *model, int64_t rows, struct matri
     PLAN(state.convolved, rows, is_short ? 0 : n_channels);
     PLAN(state.gate, rows, is_short ? 0 : inner);
     PLAN(state.heads, rows, inner);
-    PLAN(state.beta, rows, is_delta ? recurrent->n_heads : 0);
-    PLAN(state.step, rows, is_selective ? inner : recurrent->n_heads);
+    PLAN(state.beta, rows, is_delta || by_channel ? recurrent->n_heads : 0);
+    PLAN(state.step, rows, is_selective || by_channel ? inner : recurrent->n_heads);
     PLAN(state.beta_step, rows, is_delta && !recurrent->tiled ? 2 * (int64_t)recurrent->n_heads : 0);
-    PLAN(state.step_low, rows, is_selective ? recurrent->rank : 0);
+    PLAN(state.step_low, rows, is_selective || by_channel ? recurrent->rank : 0);
+    PLAN(state.gate_low, rows, by_channel ? recurrent->rank : 0);
     PLAN(state.b, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
     PLAN(state.c, rows, is_short ? inner : is_selective ? recurrent->key_dim : 0);
     PLAN(state.branch, rows, together ? model->shape.n_embd : 0);
@@ -304,7 +306,8 @@ static void plan_experts(const struct model *model, int64_t rows, struct matrix_
     PLAN(experts.router, rows, shape->experts.n);
     PLAN(experts.pair_gate, pairs, pairs && !plain ? shape->experts.n_ff : 0);
     PLAN(experts.pair_up, pairs, pairs ? shape->experts.n_ff : 0);
-    PLAN(experts.pair_down, pairs, pairs ? n_embd : 0);
+    PLAN(experts.latent, rows, shape->experts.n_latent);
+    PLAN(experts.pair_down, pairs, !pairs ? 0 : shape->experts.n_latent ? shape->experts.n_latent : n_embd);
     PLAN(experts.shared_gate, rows, plain ? 0 : shape->experts.n_ff_shared);
     PLAN(experts.shared_up, rows, shape->experts.n_ff_shared);
     PLAN(experts.shared, rows, shared || beside ? n_embd : 0);
@@ -346,7 +349,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
         gated = gated || model->layers[i].tensors[SLOT_FFN_GATE].data;
     }
     int64_t n_ff = any_dense ? shape->n_ff : 0;
-    int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->rope.n_dims : 0;
+    int64_t latent = shape->latent.dim, queries = latent ? shape->latent.key_dim + shape->latent.rope_dim : 0;
     int64_t queries_gates = shape->attention.gated ? 2 * heads_out : 0;
     int64_t gates = queries_gates || model->layers[0].tensors[SLOT_ATTN_GATE].data ? heads_out : 0;
     struct matrix_plans *plans = &(struct matrix_plans){items, 0};
@@ -357,7 +360,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(k, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim);
     PLAN(v, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim);
     PLAN(heads, rows, heads_out);
-    PLAN(latent.rope, rows, latent ? shape->rope.n_dims : 0);
+    PLAN(latent.rope, rows, shape->latent.rope_dim);
     PLAN(latent.query, rows, shape->latent.query_dim);
     PLAN(latent.head_queries, rows, shape->attention.n_heads * queries);
     PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);

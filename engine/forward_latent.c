@@ -152,7 +152,7 @@ void latent_project(const struct pass *pass, const struct forward_layer *layer, 
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
     struct weight *const *weights = layer->weights;
-    int32_t n_rope = shape->rope.n_dims, key = shape->latent.key_dim, n_heads = shape->attention.n_heads;
+    int32_t n_rope = shape->latent.rope_dim, key = shape->latent.key_dim, n_heads = shape->attention.n_heads;
     bool compressed = weights[SLOT_ATTN_Q_A] != NULL;
     struct product products[] = {{m->v, weights[SLOT_ATTN_KV_A_LATENT], NULL},
                                  {m->latent.rope, weights[SLOT_ATTN_KV_A_ROPE], NULL},

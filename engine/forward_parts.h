@@ -28,9 +28,10 @@ struct gated_matrices {
 struct state_matrices {
     struct matrix *input, *convolved; // [R, n_channels]
     struct matrix *gate, *heads;      // [R, inner]
-    struct matrix *beta, *step;       // [R, heads]; step of a selective scan: [R, inner]
+    struct matrix *beta, *step;       // [R, heads]; step of a selective scan, or for each channel: [R, inner]
     struct matrix *beta_step;         // [R, 2 heads]
-    struct matrix *step_low;          // [R, rank] of a selective scan
+    struct matrix *step_low;          // [R, rank] from which step is projected
+    struct matrix *gate_low;          // [R, rank] from which gate is projected
     struct matrix *b, *c;             // [R, inner] gates of a short convolution; else [R, key_dim]
     struct matrix *branch;            // [R, n_embd] of a layer with attention, too
 };
@@ -38,7 +39,8 @@ struct state_matrices {
 struct expert_matrices {
     struct matrix *router;                  // [R, n]
     struct matrix *pair_gate, *pair_up;     // [P, n_ff]
-    struct matrix *pair_down;               // [P, n_embd]
+    struct matrix *latent;                  // [R, n_latent]
+    struct matrix *pair_down;               // [P, n_embd or n_latent]
     struct matrix *shared_gate, *shared_up; // [R, n_ff_shared]
     struct matrix *shared;                  // [R, n_embd]
     struct matrix *shared_router;           // [R, 1]

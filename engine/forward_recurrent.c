@@ -1,4 +1,5 @@
-// Recurrent layers: the gated delta rule (arXiv:2412.06464; Qwen3-Next, Qwen3.5), short convolutions (LFM2),
+// Recurrent layers: the gated delta rule (arXiv:2412.06464; Qwen3-Next, Qwen3.5), the same with a decay per channel
+// (arXiv:2510.26692; Kimi Linear), short convolutions (LFM2),
 // Mamba-2's scan (arXiv:2405.21060) and Mamba's selective scan (arXiv:2312.00752). Projections are GEMMs over all rows of the step; the convolution and the
 // rule or scan carry a state from token to token.
 #include "engine/forward_parts.h"
@@ -8,55 +9,85 @@
 
 // ---- loading ----
 
-// A file holds each channel's taps or decays together; a backend wants each tap's channels together.
-static void transpose_items(const struct tensor *tensor, const float *from, float *to)
+// Slots whose tensors have consecutive channels (rows), which become one weight, in the first slot.
+struct transposition {
+    enum layer_slot slots[3];
+    int n;
+};
+
+// A file holds each channel's taps or decays together; a backend wants each tap's channels together. `to` has
+// n_channels columns.
+static void transpose_items(const struct tensor *tensor, const float *from, float *to, uint64_t n_channels)
 {
     uint64_t n_cols = tensor->dims[0], n_rows = tensor->dims[1];
     for (uint64_t row = 0; row < n_rows; row++)
         for (uint64_t col = 0; col < n_cols; col++)
-            to[col * n_rows + row] = from[row * n_cols + col];
+            to[col * n_channels + row] = from[row * n_cols + col];
 }
 
-static enum status load_transposed(struct forward *forward, int32_t index, enum layer_slot slot,
+static enum status transpose_parts(struct forward *forward, const struct model_layer *layer,
+                                   const struct transposition *parts, float *items, struct tensor *made,
                                    struct error *error)
 {
-    const struct tensor *tensor = &forward->model->layers[index].tensors[slot];
-    if (!tensor->data)
-        return STATUS_OK;
-    uint64_t n_items = tensor->dims[0] * tensor->dims[1];
-    float *items = malloc(2 * n_items * sizeof *items);
-    if (!items)
-        return error_memory(error, STATUS_REFUSE, "%.*s", (int)tensor->name.size, tensor->name.data);
-    struct tensor made = *tensor;
-    made.type = TENSOR_F32;
-    made.dims[0] = tensor->dims[1];
-    made.dims[1] = tensor->dims[0];
-    made.data = items + n_items;
-    made.size_bytes = n_items * sizeof *items;
-    enum status status = gguf_load(forward->model->gguf, tensor, error);
-    if (status == STATUS_OK) {
-        tensor_traits(tensor->type)->dequantize(tensor->data, items, n_items);
-        transpose_items(tensor, items, items + n_items);
-        status = forward->backend->device.weight_create(forward->backend, &made, WEIGHT_VECTOR,
-                                                        &forward->layers[index].weights[slot], error);
+    enum status status = STATUS_OK;
+    float *to = items + made->dims[0] * made->dims[1];
+    made->data = to;
+    for (int i = 0; i < parts->n && status == STATUS_OK; i++) {
+        const struct tensor *tensor = &layer->tensors[parts->slots[i]];
+        status = gguf_load(forward->model->gguf, tensor, error);
+        if (status != STATUS_OK)
+            break;
+        tensor_traits(tensor->type)->dequantize(tensor->data, items, tensor->dims[0] * tensor->dims[1]);
+        transpose_items(tensor, items, to, made->dims[0]);
+        to += tensor->dims[1];
     }
+    return status;
+}
+
+static enum status load_transposed(struct forward *forward, int32_t index, const struct transposition *parts,
+                                   struct error *error)
+{
+    const struct model_layer *layer = &forward->model->layers[index];
+    const struct tensor *first = &layer->tensors[parts->slots[0]];
+    if (!first->data)
+        return STATUS_OK;
+    struct tensor made = *first;
+    made.type = TENSOR_F32;
+    made.dims[0] = 0;
+    made.dims[1] = first->dims[0];
+    for (int i = 0; i < parts->n; i++)
+        made.dims[0] += layer->tensors[parts->slots[i]].dims[1];
+    uint64_t n_items = made.dims[0] * made.dims[1];
+    made.size_bytes = n_items * sizeof(float);
+    float *items = malloc(2 * made.size_bytes);
+    if (!items)
+        return error_memory(error, STATUS_REFUSE, "%.*s", (int)first->name.size, first->name.data);
+    enum status status = transpose_parts(forward, layer, parts, items, &made, error);
+    if (status == STATUS_OK)
+        status =
+            forward->backend->device.weight_create(forward->backend, &made, WEIGHT_VECTOR,
+                                                   &forward->layers[index].weights[parts->slots[0]], error);
     free(items);
-    return status == STATUS_OK
-               ? status
-               : error_prefix(error, "tensor %.*s", (int)tensor->name.size, tensor->name.data);
+    return status == STATUS_OK ? status
+                               : error_prefix(error, "tensor %.*s", (int)first->name.size, first->name.data);
 }
 
 bool recurrent_is_transposed(const struct model *model, enum layer_slot slot)
 {
-    return slot == SLOT_STATE_CONVOLUTION ||
+    return slot == SLOT_STATE_CONVOLUTION || slot == SLOT_STATE_CONVOLUTION_KEY ||
+           slot == SLOT_STATE_CONVOLUTION_VALUE ||
            (slot == SLOT_STATE_DECAY && model->shape.recurrent.kind == RECURRENT_SELECTIVE);
 }
 
 enum status recurrent_load(struct forward *forward, int32_t index, struct error *error)
 {
-    enum status status = load_transposed(forward, index, SLOT_STATE_CONVOLUTION, error);
+    bool apart = forward->model->shape.recurrent.kind == RECURRENT_CHANNELS;
+    const struct transposition taps = {
+        {SLOT_STATE_CONVOLUTION, SLOT_STATE_CONVOLUTION_KEY, SLOT_STATE_CONVOLUTION_VALUE}, apart ? 3 : 1};
+    const struct transposition decays = {.slots = {SLOT_STATE_DECAY}, .n = 1};
+    enum status status = load_transposed(forward, index, &taps, error);
     if (status == STATUS_OK && recurrent_is_transposed(forward->model, SLOT_STATE_DECAY))
-        status = load_transposed(forward, index, SLOT_STATE_DECAY, error);
+        status = load_transposed(forward, index, &decays, error);
     return status;
 }
 
@@ -138,11 +169,11 @@ static void project_delta(const struct pass *pass, const struct forward_layer *l
                                    pass->n_rows);
 }
 
-// heads = silu(gate) * heads
-static void apply_gate(const struct pass *pass)
+// heads = activation(gate) * heads
+static void apply_gate(const struct pass *pass, enum activation_kind activation)
 {
     const struct state_matrices *m = &pass->forward->matrices.state;
-    pass->operations->activate(pass->backend, m->heads, m->gate, m->heads, pass->n_rows, ACTIVATION_SILU);
+    pass->operations->activate(pass->backend, m->heads, m->gate, m->heads, pass->n_rows, activation);
 }
 
 static void normalize_states(const struct pass *pass, const struct forward_layer *layer, int32_t n_groups,
@@ -157,22 +188,52 @@ static void normalize_states(const struct pass *pass, const struct forward_layer
     pass->operations->norm(pass->backend, heads, heads, pass->n_rows, &norm);
 }
 
+// Projects the same for a decay per channel. The gate, the step and the output's matrix hold queries, keys and
+// values until these are copied into one matrix.
+static void project_channels(const struct pass *pass, const struct forward_layer *layer,
+                             const struct matrix *input)
+{
+    const struct state_matrices *m = &pass->forward->matrices.state;
+    const int32_t inner = pass->shape->recurrent.inner;
+    struct matrix *const parts[] = {m->heads, m->gate, m->step};
+    struct product products[] = {product_of(parts[0], layer, SLOT_STATE_QUERY),
+                                 product_of(parts[1], layer, SLOT_STATE_KEY),
+                                 product_of(parts[2], layer, SLOT_STATE_VALUE),
+                                 product_of(m->beta, layer, SLOT_STATE_BETA)};
+    struct product low[] = {product_of(m->step_low, layer, SLOT_STATE_STEP_LOW),
+                            product_of(m->gate_low, layer, SLOT_STATE_GATE_LOW)};
+    struct product step = product_of(m->step, layer, SLOT_STATE_STEP),
+                   gate = product_of(m->gate, layer, SLOT_STATE_GATE);
+    multiply_rows(pass, products, 4, input);
+    for (int i = 0; i < 3; i++)
+        pass->operations->copy_columns(pass->backend, m->input, (struct head_columns){i * inner, 0}, parts[i],
+                                       (struct head_columns){0, 0}, 1, inner, pass->n_rows);
+    multiply_rows(pass, low, 2, input);
+    multiply_rows(pass, &step, 1, m->step_low);
+    multiply_rows(pass, &gate, 1, m->gate_low);
+}
+
 static void run_delta(const struct pass *pass, int32_t index, const struct matrix *input)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct state_matrices *m = &pass->forward->matrices.state;
     const struct recurrent_shape *shape = &pass->shape->recurrent;
-    project_delta(pass, layer, input);
+    const bool by_channel = shape->kind == RECURRENT_CHANNELS;
+    if (by_channel)
+        project_channels(pass, layer, input);
+    else
+        project_delta(pass, layer, input);
     convolve(pass, index, m->convolved, m->input, true);
     struct delta_parameters parameters = {.layer = pass->forward->model->layers[index].state,
                                           .n_key_heads = shape->n_key_heads,
                                           .tiled = shape->tiled,
+                                          .by_channel = by_channel,
                                           .decay = layer->weights[SLOT_STATE_DECAY],
                                           .step_bias = layer->weights[SLOT_STATE_STEP_BIAS]};
     pass->operations->delta_rule(pass->backend, m->heads, m->convolved, m->step, m->beta, &parameters);
     pass->operations->phase(pass->backend, PHASE_PRODUCTS);
     normalize_states(pass, layer, shape->n_heads, false);
-    apply_gate(pass);
+    apply_gate(pass, by_channel ? ACTIVATION_SIGMOID : ACTIVATION_SILU);
 }
 
 // heads = c * convolution(b * x), with b, c and x projected from the input.
@@ -212,21 +273,23 @@ static void run_scan(const struct pass *pass, int32_t index, const struct matrix
     pass->operations->scan(pass->backend, m->heads, m->convolved, m->step, &parameters);
     pass->operations->phase(pass->backend, PHASE_PRODUCTS);
     if (!shape->normed_first)
-        apply_gate(pass);
+        apply_gate(pass, ACTIVATION_SILU);
     if (norm->data)
         normalize_states(pass, layer, n_groups, n_groups > 1);
     if (shape->normed_first)
-        apply_gate(pass);
+        apply_gate(pass, ACTIVATION_SILU);
 }
 
 static void normalize_part(const struct pass *pass, const struct forward_layer *layer, struct matrix *x,
                            enum layer_slot slot)
 {
+    const struct weight *weight = layer->weights[slot];
     struct norm_parameters norm = {.kind = NORM_RMS,
-                                   .weight = layer->weights[slot],
-                                   .epsilon = pass->shape->norm_epsilon,
+                                   .weight = weight,
+                                   .epsilon = weight ? pass->shape->norm_epsilon
+                                                     : pass->shape->recurrent.unit_epsilon,
                                    .n_groups = 1};
-    if (norm.weight || pass->shape->recurrent.unit_norms)
+    if (weight || pass->shape->recurrent.unit_norms)
         pass->operations->norm(pass->backend, x, x, pass->n_rows, &norm);
 }
 
@@ -258,7 +321,7 @@ static void run_selective(const struct pass *pass, int32_t index, const struct m
     pass->operations->phase(pass->backend, PHASE_ATTENTION);
     pass->operations->selective_scan(pass->backend, m->heads, m->convolved, m->step, m->b, m->c, &parameters);
     pass->operations->phase(pass->backend, PHASE_PRODUCTS);
-    apply_gate(pass);
+    apply_gate(pass, ACTIVATION_SILU);
 }
 
 void recurrent_run(const struct pass *pass, int32_t index, const struct matrix *input)
@@ -267,6 +330,7 @@ void recurrent_run(const struct pass *pass, int32_t index, const struct matrix *
     case RECURRENT_NONE:
         break;
     case RECURRENT_DELTA:
+    case RECURRENT_CHANNELS:
         run_delta(pass, index, input);
         break;
     case RECURRENT_SHORT:

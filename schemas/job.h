@@ -369,6 +369,7 @@ struct job_source {
     struct text key;        // record key; data NULL: none
     int32_t crashes;        // crashes of workers that may have been computing it
     int64_t received_s;     // monotonic clock; only for figures
+    int64_t finished_us;    // since 1970 UTC; only for spans
     int64_t written_s;      // time of the record, seconds since 1970 UTC; 0: unknown
     bool is_repeated;       // gets no result, because another record has its job_id (--unique-jobs)
     int64_t redriven;       // how often it was sent again as a dead letter

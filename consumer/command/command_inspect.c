@@ -60,18 +60,22 @@ struct tokenizer_facts {
     const char *model, *pre;
     int32_t bos, eos;
     bool adds_bos, adds_eos;
+    size_t n_suppressed; // never sampled
 };
 
 static struct tokenizer_facts describe_tokenizer(const struct tokenizer *tokenizer)
 {
     if (!tokenizer)
         return (struct tokenizer_facts){.model = "none", .pre = "", .bos = -1, .eos = -1};
+    size_t n_suppressed;
+    (void)tokenizer_suppressed(tokenizer, &n_suppressed);
     return (struct tokenizer_facts){.model = tokenizer_model_name(tokenizer),
                                     .pre = tokenizer_pre_name(tokenizer),
                                     .bos = tokenizer_bos(tokenizer),
                                     .eos = tokenizer_eos(tokenizer),
                                     .adds_bos = tokenizer_adds_bos(tokenizer),
-                                    .adds_eos = tokenizer_adds_eos(tokenizer)};
+                                    .adds_eos = tokenizer_adds_eos(tokenizer),
+                                    .n_suppressed = n_suppressed};
 }
 
 static void print_outside(const char *name, const char *text)
@@ -240,8 +244,11 @@ static void print_text(const struct runtime *runtime, const struct type_count *c
     if (shape->recurrent.n_layers)
         print_recurrent(model);
     printf("context     %d tokens\n", shape->n_context);
-    printf("vocabulary  %d tokens\n", shape->n_vocab);
     const struct tokenizer_facts tokenizer = describe_tokenizer(runtime->tokenizer);
+    printf("vocabulary  %d tokens", shape->n_vocab);
+    if (tokenizer.n_suppressed)
+        printf(", %zu of them never sampled", tokenizer.n_suppressed);
+    putchar('\n');
     printf("tokenizer   %s%s%s, bos %d%s, eos %d%s\n", tokenizer.model, tokenizer.pre[0] ? " " : "",
            tokenizer.pre, tokenizer.bos, tokenizer.adds_bos ? " (added)" : "", tokenizer.eos,
            tokenizer.adds_eos ? " (added)" : "");
@@ -292,14 +299,14 @@ static void print_json(const struct runtime *runtime, const struct type_count *c
         &out,
         ",\"family\":\"%s\",\"parameters\":%llu,\"file_bytes\":%llu,\"layers\":%d,\"width\":%d,\"heads\":%d,"
         "\"key_value_heads\":%d,\"head_dim\":%d,\"feed_forward\":%d,\"experts\":%d,\"experts_used\":%d,"
-        "\"context\":%d,\"vocabulary\":%d,\"tokenizer\":\"%s\",\"pre\":\"%s\",\"bos\":%d,\"eos\":%d,"
+        "\"context\":%d,\"vocabulary\":%d,\"tokenizer\":\"%s\",\"pre\":\"%s\",\"bos\":%d,\"eos\":%d,\"suppressed\":%zu,"
         "\"template\":\"%s\",\"tools\":\"%s\",\"thinking\":\"%s\",\"weights\":{",
         model_family_name(model), (unsigned long long)model_n_parameters(model),
         (unsigned long long)gguf_file_bytes(model->gguf), shape->n_layers, shape->n_embd,
         shape->attention.n_heads, shape->attention.n_kv_heads, shape->attention.key_dim, shape->n_ff,
         shape->experts.n, shape->experts.n_used, shape->n_context, shape->n_vocab, tokenizer.model,
-        tokenizer.pre, tokenizer.bos, tokenizer.eos, template_state(runtime), tool_format_name(runtime),
-        thinking_format_name(runtime));
+        tokenizer.pre, tokenizer.bos, tokenizer.eos, tokenizer.n_suppressed, template_state(runtime),
+        tool_format_name(runtime), thinking_format_name(runtime));
     bool first = true;
     for (int type = 0; type < TENSOR_TYPE_COUNT; type++)
         if (counts[type].n_tensors) {

@@ -111,6 +111,7 @@ enum name {
     DEAD_LETTERS,
     DUPLICATES,
     REPEATED,
+    SPANS_DROPPED,
     ERRORS,
     CONSTRAINED,
     TOKENS,
@@ -171,6 +172,8 @@ static const struct {
     [DUPLICATES] = {"sheaf_duplicate_jobs_total", COUNTER, "Jobs answered from a job with an equal request."},
     [REPEATED] = {"sheaf_repeated_jobs_total", COUNTER,
                   "Records without a result, because another one has their job_id."},
+    [SPANS_DROPPED] = {"sheaf_spans_dropped_total", COUNTER,
+                       "Jobs whose spans the OpenTelemetry collector did not take."},
     [ERRORS] = {"sheaf_job_errors_total", COUNTER, "Failed and cancelled jobs, by error code."},
     [TOKENS] = {"sheaf_tokens_total", COUNTER,
                 "Tokens: prompts computed, answers generated, prompts from shared "
@@ -313,6 +316,7 @@ static void add_jobs(const struct metrics *metrics, struct buffer *out)
     add_one(out, DEAD_LETTERS, (double)metrics->jobs.n_dead_letters);
     add_one(out, DUPLICATES, (double)metrics->jobs.n_duplicates);
     add_one(out, REPEATED, (double)metrics->jobs.n_repeated);
+    add_one(out, SPANS_DROPPED, (double)metrics->jobs.n_spans_dropped);
     add_one(out, CONSTRAINED, (double)metrics->jobs.n_constrained);
     begin_metric(out, ERRORS);
     for (int code = 1; code < ERROR_CODE_COUNT; code++)

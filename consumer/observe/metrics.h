@@ -26,7 +26,7 @@ struct metrics {
     struct {
         int64_t n_by_status[RESULT_CANCELLED + 1];
         int64_t n_by_code[ERROR_CODE_COUNT];
-        int64_t n_dead_letters, n_duplicates, n_repeated;
+        int64_t n_dead_letters, n_duplicates, n_repeated, n_spans_dropped;
         int64_t n_constrained; // published jobs with a constraint
         int64_t n_in_flight;
         int64_t oldest_s; // arrival time of the oldest unfinished job; 0: none yet

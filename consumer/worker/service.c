@@ -13,6 +13,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static enum status start_worker(const struct service *service, const struct settings *settings,
@@ -204,6 +205,23 @@ static struct worker_config configure_worker(const struct service *service, cons
         .progress.context = service->line};
 }
 
+// NULL: the environment names no collector.
+static enum status open_spans(struct spans **spans, const struct kafka_settings *kafka,
+                              const struct transport *transport, struct error *error)
+{
+    struct spans_config config = {.worker = kafka->config.worker,
+                                  .system = transport->impl->name,
+                                  .group = kafka->config.group.name};
+    char *url = NULL;
+    enum status status = STATUS_OK;
+    if (spans_from_environment(&config, &url)) {
+        log_write(LOG_INFO, "spans of jobs to %s", url);
+        status = spans_open(spans, &config, error);
+    }
+    free(url);
+    return status;
+}
+
 enum status service_run(const struct service *service, const struct settings *settings,
                         struct worker_progress *progress, struct error *error)
 {
@@ -212,6 +230,7 @@ enum status service_run(const struct service *service, const struct settings *se
     struct kafka_settings kafka = {0};
     struct transport *transport = NULL;
     struct exporter *exporter = NULL;
+    struct spans *spans = NULL;
     struct closing closing = {0};
     struct start_watch watch = {.stop.fd = stop_fd_open()}; // before any thread
     struct interrupt interrupt = {stop_is_asked, &watch.stop};
@@ -233,6 +252,8 @@ enum status service_run(const struct service *service, const struct settings *se
         status = open_transport(&transport, &kafka, service, &settings->kafka, &watch, error);
     status = end_start(&watch, status, error);
     progress->was_stopped = !transport;
+    if (status == STATUS_OK && transport)
+        status = open_spans(&spans, &kafka, transport, error);
     if (status == STATUS_OK && transport) {
         attach_exporter(exporter, transport, service, &kafka, runtime, settings->worker.metrics_content);
         struct store_finder finder = {service->late, exporter};
@@ -242,6 +263,7 @@ enum status service_run(const struct service *service, const struct settings *se
         config.stop.fd = watch.stop.fd;
         config.model_check.context = runtime;
         config.metrics = &exporter->metrics;
+        config.spans = spans;
         config.exporter.publish = publish_figures;
         config.exporter.context = exporter;
         config.exporter.fd = exporter_fd(exporter);
@@ -264,6 +286,8 @@ enum status service_run(const struct service *service, const struct settings *se
     if (transport)
         transport->impl->close(transport);
     kafka_settings_finish(&kafka);
+    closing_at(&closing, "the last spans");
+    spans_close(spans);
     closing_at(&closing, "the model and its memory");
     task_runtime_close(&tasks);
     closing_end(&closing);

@@ -11,6 +11,7 @@
 
 #include "batching/engine_thread.h"
 #include "consumer/observe/metrics.h"
+#include "consumer/observe/spans.h"
 #include "consumer/queue/intake.h"
 #include "consumer/queue/transport.h"
 #include "consumer/worker/closing.h"
@@ -90,6 +91,7 @@ struct worker_config {
     } progress;
     struct answer_sink answers;
     struct trace *trace;     // receives the steps; NULL: none
+    struct spans *spans;     // receives the committed jobs; NULL: none
     struct metrics *metrics; // updated by the loop
     struct closing *closing; // begun when the loop ends; NULL: no time limit
     struct {                 // publishes the metrics: called in turns, and when `fd` is readable; may be NULL

@@ -97,8 +97,10 @@ void worker_job_left(struct worker *worker, const struct job *job, bool publishe
 
 // After the commit. Moves the published jobs to the front of the group and returns their number; the others
 // are freed.
-static size_t finish_group(struct worker *worker, size_t n)
+static size_t finish_group(struct worker *worker, size_t n, int64_t took_us)
 {
+    struct spans *spans = worker->config->spans;
+    int64_t now_us = spans ? clock_wall_us() : 0;
     const bool *is_published = worker->commits.is_published;
     size_t n_committed = 0;
     struct job_list without = {0};
@@ -111,6 +113,8 @@ static size_t finish_group(struct worker *worker, size_t n)
         worker->figures.totals->n_repeated += is_published[i] && job->source.is_repeated;
         worker->config->metrics->jobs.n_repeated += is_published[i] && job->source.is_repeated;
         if (has_result) {
+            if (spans)
+                spans_add(spans, job, job->source.finished_us, now_us - took_us, now_us);
             count_published(worker->figures.totals, job);
             worker->commits.group[n_committed++] = job;
         } else {
@@ -151,7 +155,7 @@ enum status worker_commit(struct worker *worker, struct error *error)
     int64_t took_us = clock_us() - began_us;
     metrics_commit(config->metrics, took_us);
     worker->commits.linger_ms = worker_commit_linger_ms(took_us);
-    size_t n_committed = finish_group(worker, n);
+    size_t n_committed = finish_group(worker, n, took_us);
     ahead_committed(&worker->ahead, (int64_t)n, clock_ms());
     worker->polls.has_room_again = true;
     worker->commits.finished_since_ms = clock_ms();

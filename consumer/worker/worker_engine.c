@@ -13,6 +13,8 @@ void worker_add_finished(struct worker *worker, struct job_list *list)
 {
     if (worker->jobs.finished.n_jobs == 0)
         worker->commits.finished_since_ms = clock_ms();
+    for (struct job *job = worker->config->spans ? list->first : NULL; job; job = job->next)
+        job->source.finished_us = clock_wall_us();
     trial_add(&worker->trial, list, &worker->jobs.finished, clock_ms());
 }
 

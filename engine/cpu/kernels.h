@@ -40,6 +40,7 @@ struct delta_block {
     const float *value;       // [n_values]
     float *out;               // [n_values]
     float decay, beta;
+    const float *decays; // [key_dim] in place of decay; NULL: none
 };
 
 // One token of Mamba-2's scan, for at most 16 values of a head.
@@ -94,6 +95,7 @@ struct row_kernels {
     void (*scale_sigmoid)(float *x, int32_t n, float gate); // x *= 1 / (1 + exp(-gate))
     void (*softmax)(float *x, int32_t n);
     void (*sigmoid)(float *x, int32_t n);
+    void (*exp_scaled)(float *x, int32_t n, float scale); // x = exp(scale * x)
     // Rotates n_heads vectors in place; cos_sin holds n_dims / 2 pairs (cos, sin).
     void (*rope_adjacent)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
     void (*rope_halves)(float *x, int32_t n_heads, int32_t head_dim, const float *cos_sin, int32_t n_dims);
@@ -107,7 +109,7 @@ struct row_kernels {
     // out[i] = bias[i] + sum of kernel[tap][i] * rows[tap][i], with fused multiply-adds in order of taps; then SiLU
     void (*convolve)(const struct convolved_row *row, int32_t n);
     // With s[k] a row of the state: d = beta * (value - decay * (sum of s[k] * key[k])), s[k] = decay * s[k] +
-    // key[k] * d, out = sum of s[k] * query[k]. Each sum over k has four partial sums by k mod 4, which
+    // key[k] * d, out = sum of s[k] * query[k]; with decays first s[k] = decays[k] * s[k]. Each sum over k has four partial sums by k mod 4, which
     // are added pairwise. Products are fused with additions.
     void (*delta_rule)(const struct delta_block *block);
     // With s[k] a row of the state: s[k] = decay * s[k] + key[k] * (step * value), out = (sum of s[k] *

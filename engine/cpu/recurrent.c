@@ -140,7 +140,12 @@ static void prepare_row(void *context, int32_t row, int thread)
     for (int32_t i = 0; i < 2 * parameters->n_key_heads; i++, qk += shape->key_dim)
         kernels->normalize_length(qk, shape->key_dim, 1e-6f,
                                   i < parameters->n_key_heads ? query_scale : 1.0f);
-    for (int32_t head = 0; head < shape->n_heads; head++)
+    if (parameters->by_channel)
+        kernels->softplus(alpha, parameters->step_bias->items, shape->n_heads * shape->key_dim, 0.0f,
+                          INFINITY);
+    for (int32_t head = 0; head < shape->n_heads && parameters->by_channel; head++)
+        kernels->exp_scaled(alpha + head * shape->key_dim, shape->key_dim, parameters->decay->items[head]);
+    for (int32_t head = 0; head < shape->n_heads && !parameters->by_channel; head++)
         alpha[head] = decay_of(parameters->decay->items[head],
                                (double)alpha[head] + (double)parameters->step_bias->items[head]);
     kernels->sigmoid(matrix_row(work->beta, row), shape->n_heads);
@@ -178,7 +183,9 @@ static void run_delta_block(const struct delta_work *work, const struct step_seq
         task.key = task.query + n_keys * shape->key_dim;
         task.value = qkv + 2 * n_keys * shape->key_dim + value_column;
         task.out = matrix_row(work->out, row) + value_column;
-        task.decay = matrix_row(work->alpha, row)[head];
+        const float *alpha = matrix_row(work->alpha, row);
+        task.decays = parameters->by_channel ? alpha + head * shape->key_dim : NULL;
+        task.decay = parameters->by_channel ? 1.0f : alpha[head];
         task.beta = matrix_row(work->beta, row)[head];
         backend->kernels.rows.delta_rule(&task);
     }
@@ -202,10 +209,12 @@ void cpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv
         return;
     const struct state_shape *shape = &backend->states.shape;
     assert(qkv->n_cols == shape->n_channels && out->n_cols == shape->n_heads * shape->value_dim);
-    assert(alpha->n_cols == shape->n_heads && beta->n_cols == shape->n_heads);
-    assert(parameters->decay->n_items == shape->n_heads && parameters->step_bias->n_items == shape->n_heads);
+    int32_t n_alphas = parameters->by_channel ? shape->n_heads * shape->key_dim : shape->n_heads;
+    assert(alpha->n_cols == n_alphas && beta->n_cols == shape->n_heads);
+    assert(parameters->decay->n_items == shape->n_heads && parameters->step_bias->n_items == n_alphas);
     struct delta_work work = {backend, out, qkv, alpha, beta, parameters};
-    int64_t n_floats = 2 * (int64_t)parameters->n_key_heads * shape->key_dim + 64 * (int64_t)shape->n_heads;
+    int64_t n_floats = 2 * (int64_t)parameters->n_key_heads * shape->key_dim +
+                       (parameters->by_channel ? 16 : 64) * (int64_t)n_alphas;
     spread_rows(backend, backend->step->n_tokens, n_floats, prepare_row, &work);
     pool_run(backend->pool, backend->step->n_sequences * shape->n_heads, delta_task, &work);
 }

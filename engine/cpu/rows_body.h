@@ -317,6 +317,15 @@ static void rope_halves(float *x, int32_t n_heads, int32_t head_dim, const float
     }
 }
 
+static void exp_scaled(float *x, int32_t n, float scale)
+{
+    const struct lanes factor = lanes_set(scale);
+    for (int32_t i = 0; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        store_some(x + i, lanes_exp(lanes_multiply(load_some(x + i, count), factor)), count);
+    }
+}
+
 static void normalize_length(float *x, int32_t n, float epsilon, float scale)
 {
     const struct lanes factor = lanes_set(scale / sqrtf(sum_of_squares(x, n, 0.0f) + epsilon));
@@ -346,10 +355,13 @@ static inline struct lanes sum_of_four(const struct lanes parts[4])
 
 static void delta_rule(const struct delta_block *block)
 {
-    const struct lanes zero = lanes_set(0.0f), decay = lanes_set(block->decay);
+    const struct lanes zero = lanes_set(0.0f), decay = lanes_set(block->decays ? 1.0f : block->decay);
     struct lanes parts[4] = {zero, zero, zero, zero};
     float *state = block->state;
     int32_t n = block->key_dim;
+    for (int32_t k = 0; block->decays && k < n; k++)
+        lanes_store(state + k * LANES,
+                    lanes_multiply(lanes_set(block->decays[k]), lanes_load(state + k * LANES)));
     for (int32_t k = 0; k < n; k += 4)
         for (int j = 0; j < 4 && k + j < n; j++)
             parts[j] = lanes_fma(lanes_load(state + (k + j) * LANES), lanes_set(block->key[k + j]), parts[j]);
@@ -507,6 +519,7 @@ void ROW_KERNELS(struct row_kernels *kernels)
         .convert_f16 = convert_f16,
         .quantize_i16 = quantize_i16,
         .normalize_length = normalize_length,
+        .exp_scaled = exp_scaled,
         .convolve = convolve,
         .delta_rule = delta_rule,
         .scan = scan,

@@ -49,6 +49,7 @@ struct family {
     bool experts_allowed;
     bool experts_normalized;
     bool experts_plain;         // experts' MLPs have no gate
+    bool experts_latent;        // experts may read and write a latent: the file's moe_latent_size
     bool experts_by_tensors;    // a layer with a router has experts, another an MLP
     bool routed_by_keys;        // the file's keys say how experts are selected, and which layers are dense;
                                 // other families refuse such keys

@@ -44,6 +44,7 @@ struct attention_shape {
 
 struct experts_shape {
     int32_t n, n_used, n_ff, n_ff_shared; // n 0: no experts
+    int32_t n_latent;                     // width that the experts read and write; 0: n_embd
     int32_t n_layers_dense;               // the first layers of a model with experts, which have none
     int32_t every;                        // of the others every n-th has experts
     bool weighs_inputs;                   // weights multiply the experts' inputs, not their outputs
@@ -61,14 +62,16 @@ struct latent_shape {
     int32_t query_dim; // 0: queries are projected from the embedding directly
     // of one head, before its projection into the latent; key_dim without the rotated dims
     int32_t key_dim, value_dim;
+    int32_t rope_dim; // rotated dims, which all heads' keys share; not rotated in a family without positions
 };
 
 // What a recurrent layer computes after its short causal convolution.
 enum recurrent_kind {
     RECURRENT_NONE,
-    RECURRENT_DELTA,     // gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10)
-    RECURRENT_SHORT,     // nothing: the convolution's input and output are multiplied by gates (LFM2)
-    RECURRENT_SCAN,      // scan of Mamba-2 (Dao, Gu 2024, arXiv:2405.21060): one decay a head
+    RECURRENT_DELTA,    // gated delta rule (Yang, Kautz, Hatamizadeh 2024, arXiv:2412.06464, equation 10)
+    RECURRENT_CHANNELS, // the same with a decay for each key channel (Kimi Delta Attention, arXiv:2510.26692)
+    RECURRENT_SHORT,    // nothing: the convolution's input and output are multiplied by gates (LFM2)
+    RECURRENT_SCAN,     // scan of Mamba-2 (Dao, Gu 2024, arXiv:2405.21060): one decay a head
     RECURRENT_SELECTIVE, // selective scan of Mamba (Gu, Dao 2023, arXiv:2312.00752): one for each state item
 };
 
@@ -87,8 +90,9 @@ struct recurrent_shape {
     int32_t n_channels; // delta: all queries, all keys, all values; scan: all values, all keys, all queries
     int32_t n_taps;     // rows that the convolution sees, including the row's own
     bool tiled;         // key head of head h: h % n_key_heads; else h / (n_heads / n_key_heads)
-    int32_t rank;       // selective: width from which the time steps are projected
+    int32_t rank;       // selective, channels: width from which time steps and the gate are projected
     bool unit_norms; // selective: time steps before their projection, B and C are normalized without weights
+    float unit_epsilon;       // of these norms
     bool normed_first;        // scan: the output is normalized before it is multiplied by its gate, not after
     float step_min, step_max; // scan: bounds of the time step
 };
@@ -180,7 +184,9 @@ enum layer_slot {
     SLOT_SHARED_GATE,
     SLOT_SHARED_UP,
     SLOT_SHARED_DOWN,
-    SLOT_OF_FAMILY_LAST = SLOT_SHARED_DOWN, // family.c lists slots up to here; flags decide on the others
+    SLOT_EXPERTS_IN, // to the latent that the experts read, and from the one that they write
+    SLOT_EXPERTS_OUT,
+    SLOT_OF_FAMILY_LAST = SLOT_EXPERTS_OUT, // family.c lists slots up to here; flags decide on the others
     SLOT_ROUTER_PICK_BIAS,
     SLOT_ATTN_Q_A, // latent attention
     SLOT_ATTN_Q_A_NORM,
@@ -192,17 +198,23 @@ enum layer_slot {
     SLOT_ATTN_K_B,
     SLOT_ATTN_V_B,
     SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
-    SLOT_STATE_GATE,  // of the output
-    SLOT_STATE_BETA,  // beta and step: separate, or in one matrix
+    SLOT_STATE_QUERY, // the input of the convolution in three matrices
+    SLOT_STATE_KEY,
+    SLOT_STATE_VALUE,
+    SLOT_STATE_GATE_LOW, // from which GATE projects
+    SLOT_STATE_GATE,     // of the output
+    SLOT_STATE_BETA,     // beta and step: separate, or in one matrix
     SLOT_STATE_STEP,
     SLOT_STATE_BETA_STEP, // of each key head in turn: its heads' beta, then their step
     SLOT_STATE_B,         // gates of a short convolution: before it, after it; B and C of a selective scan
     SLOT_STATE_C,
-    SLOT_STATE_STEP_LOW, // of a selective scan: from which STEP projects
+    SLOT_STATE_STEP_LOW, // from which STEP projects
     SLOT_STATE_STEP_NORM,
     SLOT_STATE_B_NORM,
     SLOT_STATE_C_NORM,
-    SLOT_STATE_CONVOLUTION,
+    SLOT_STATE_CONVOLUTION, // of all channels, or of the queries; then keys and values have the next two
+    SLOT_STATE_CONVOLUTION_KEY,
+    SLOT_STATE_CONVOLUTION_VALUE,
     SLOT_STATE_STEP_BIAS,
     SLOT_STATE_DECAY,
     SLOT_STATE_DIRECT, // multiplies the values beside the states' output

@@ -40,7 +40,7 @@ static void put_latent(struct config *config)
 // RoBERTa's positions begin after the padding token's id, so as many rows fewer are the context.
 static int64_t read_context(struct config *config)
 {
-    const char *name = "max_position_embeddings n_positions n_ctx";
+    const char *name = "max_position_embeddings n_positions n_ctx model_max_length";
     int64_t n = read_integer(config, name, 0), first = 0;
     if (is_model_type(config, "roberta") || is_model_type(config, "xlm-roberta") ||
         is_model_type(config, "camembert") || is_model_type(config, "mpnet"))
@@ -119,12 +119,16 @@ static void read_sizes(struct config *config)
     bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
     otherwise = read_truth(config, "tie_embedding", otherwise); // of LFM2
     shape->tied = read_truth(config, "tie_word_embeddings", otherwise) || config->out->encoder;
+    if (is_model_type(config, "kimi_linear")) // its class ties nothing, whatever the setting
+        shape->tied = false;
 }
+
+static const char *const scoring_names = "scoring_func moe_router_activation_func";
 
 // Writes routing keys, for model_types whose config.json has them or whose defaults are known.
 static void put_routing(struct config *config)
 {
-    const struct value *function = find_setting(config, "scoring_func"),
+    const struct value *function = find_setting(config, scoring_names),
                        *method = find_setting(config, "topk_method");
     bool sigmoid = is_text(function, "sigmoid"), grouped = !is_text(method, "greedy");
     char name[128];
@@ -139,10 +143,11 @@ static void put_routing(struct config *config)
     put_integer(config, "leading_dense_block_count",
                 read_integer(config, "first_k_dense_replace moe_layer_start_index num_dense_layers", 0));
     gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
-                     read_truth(config, "norm_topk_prob", false));
-    if (!grouped || !find_setting(config, "n_group"))
+                     read_truth(config, "norm_topk_prob moe_renormalize", false));
+    const char *groups = "n_group num_expert_group";
+    if (!grouped || !find_setting(config, groups))
         return;
-    put_integer(config, "expert_group_count", read_integer(config, "n_group", 1));
+    put_integer(config, "expert_group_count", read_integer(config, groups, 1));
     put_integer(config, "expert_group_used_count", read_integer(config, "topk_group", 1));
 }
 
@@ -194,8 +199,9 @@ static void read_numbers(struct config *config)
         {"n_routed_experts num_local_experts num_experts moe_num_experts", "expert_count"},
         {"n_shared_experts moe_num_shared_experts num_shared_expert num_shared_experts",
          "expert_shared_count"},
-        {"num_experts_per_tok top_k_experts moe_k moe_topk", "expert_used_count"},
+        {"num_experts_per_tok num_experts_per_token top_k_experts moe_k moe_topk", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
+        {"moe_latent_size", "moe_latent_size"},
         {"shared_expert_intermediate_size shared_intermediate_size moe_shared_expert_intermediate_size",
          "expert_shared_feed_forward_length"},
     };
@@ -211,7 +217,7 @@ static void read_numbers(struct config *config)
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from) && has_experts)
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
-    if (find_setting(config, "scoring_func"))
+    if (find_setting(config, scoring_names))
         put_routing(config);
     else if (find_setting(config, "norm_topk_prob"))
         gguf_writer_bool(config->keys, format_key(config, "norm_topk_prob", name),

@@ -216,6 +216,13 @@
 #define MAMBA_DEFAULTS                                                                                       \
     "{\"layer_norm_epsilon\":1e-5,\"state_size\":16,\"conv_kernel\":4,\"expand\":2,"                         \
     "\"max_position_embeddings\":1048576}"
+#define KIMI_LINEAR_DEFAULTS                                                                                 \
+    "{\"rms_norm_eps\":1e-5,\"kv_lora_rank\":512,\"qk_nope_head_dim\":128,\"qk_rope_head_dim\":64,"          \
+    "\"v_head_dim\":128,\"linear_head_dim\":128,\"linear_num_heads\":32,\"linear_conv_kernel_dim\":4,"       \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"n_group\":1,\"topk_group\":1,"              \
+    "\"norm_topk_prob\":true,\"routed_scaling_factor\":2.446,\"num_experts\":256,"                           \
+    "\"num_shared_experts\":1,\"num_experts_per_tok\":8,\"moe_intermediate_size\":1024,"                     \
+    "\"first_k_dense_replace\":1,\"max_position_embeddings\":1048576}"
 #define JAMBA_DEFAULTS                                                                                       \
     "{\"rms_norm_eps\":1e-6,\"num_key_value_heads\":8,\"num_experts\":16,\"num_experts_per_tok\":2,"         \
     "\"attn_layer_period\":8,\"attn_layer_offset\":4,\"mamba_d_state\":16,\"mamba_d_conv\":4,"               \

@@ -95,22 +95,30 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_READ,
      "mamba_n_heads mamba_n_groups mamba_d_state mamba_d_head mamba_d_conv mamba_expand time_step_limit "
      "shared_intermediate_size layers_block_type hybrid_override_pattern mamba_num_heads mamba_head_dim n_groups "
-     "ssm_state_size conv_kernel expand time_step_min moe_shared_expert_intermediate_size mlp_hidden_act",
+     "ssm_state_size conv_kernel expand time_step_min moe_shared_expert_intermediate_size mlp_hidden_act "
+     "moe_latent_size",
      NULL},
     {"config.json", KEY_READ,
      "mamba_d_ssm mamba_norm_before_gate lm_head_multiplier mlp_multipliers key_multiplier "
      "attention_out_multiplier attention_in_multiplier ssm_multipliers ssm_in_multiplier ssm_out_multiplier",
      NULL},
     {"config.json", KEY_NO_PART, "mamba_rms_norm projectors_bias mamba_use_mlp", NULL}, // by the tensors
+    // Kimi Linear
+    {"config.json", KEY_READ,
+     "linear_attn_config linear_head_dim linear_num_heads num_expert_group num_experts_per_token moe_renormalize "
+     "moe_router_activation_func model_max_length",
+     NULL},
+    {"config.json", KEY_REFUSED, "mla_use_nope use_grouped_topk", "true"},
+    {"config.json", KEY_REFUSED, "use_full_rank_output_gate forget_gate_lower_bound", "false"},
     // Mamba, Jamba
     {"config.json", KEY_READ,
-     "state_size time_step_rank mamba_dt_rank attn_layer_period attn_layer_offset num_heads", NULL},
+     "state_size time_step_rank mamba_dt_rank attn_layer_period attn_layer_offset num_heads mixer_rms_eps",
+     NULL},
     {"config.json", KEY_NO_PART, // where experts are the tensors say
-     "expert_layer_period expert_layer_offset use_mambapy use_associative_scan time_step_scale "
+     "expert_layer_period expert_layer_offset use_mambapy use_falcon_mambapy use_associative_scan time_step_scale "
      "time_step_init_scheme norm_before_gate rms_norm d_model n_layer_norm ssm_cfg fused_add_norm d_inner",
      NULL},
     {"config.json", KEY_REFUSED, "mamba_hidden_act", "\"silu\""},
-    {"config.json", KEY_REFUSED, "moe_latent_size", "0"},                  // Nemotron 3 Super
     {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite
     {"config.json", KEY_NO_PART,
      "mamba_chunk_size mamba_conv_bias mamba_proj_bias init_method chunk_size mamba_ssm_cache_dtype "
@@ -197,7 +205,7 @@ static const struct folder_key keys[] = {
      NULL},
 
     {"generation_config.json", KEY_READ,
-     "eos_token_id temperature top_k top_p min_p repetition_penalty max_new_tokens", NULL},
+     "eos_token_id temperature top_k top_p min_p repetition_penalty max_new_tokens suppress_tokens", NULL},
     {"generation_config.json", KEY_REFUSED,
      "typical_p top_h guidance_scale encoder_repetition_penalty num_beams num_beam_groups "
      "num_return_sequences",
@@ -207,7 +215,7 @@ static const struct folder_key keys[] = {
      "min_new_tokens",
      "0 0.0"},
     {"generation_config.json", KEY_REFUSED,
-     "bad_words_ids force_words_ids suppress_tokens begin_suppress_tokens sequence_bias stop_strings "
+     "bad_words_ids force_words_ids begin_suppress_tokens sequence_bias stop_strings "
      "watermarking_config forced_bos_token_id forced_eos_token_id exponential_decay_length_penalty",
      "[] {}"},
     // do_sample: the temperature decides, as in vLLM; max_length (prompt and answer): the context length

@@ -86,7 +86,7 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
     folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
-    folder_mamba_layers[], folder_jamba_layers[];
+    folder_mamba_layers[], folder_jamba_layers[], folder_kimi_linear_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 

@@ -82,6 +82,30 @@ static void put_delta(struct config *config)
         put_rope_sections(config);
 }
 
+// A size of Kimi Linear's recurrent layers, in an object of its own or beside the others.
+static int64_t read_channels_size(struct config *config, const char *nested, const char *name)
+{
+    const struct value *settings = find_setting(config, "linear_attn_config");
+    const struct value *size = settings ? find_in(settings, nested) : NULL;
+    if (!size)
+        return read_integer(config, name, 0);
+    if (size->kind == VALUE_INTEGER && size->integer > 0 && size->integer <= INT32_MAX)
+        return size->integer;
+    refuse_setting(config, ERROR_MODEL_FILE, nested, size);
+    return 0;
+}
+
+static void put_channels(struct config *config)
+{
+    int64_t n_heads = read_channels_size(config, "num_heads", "linear_num_heads");
+    put_integer(config, "ssm.conv_kernel",
+                read_channels_size(config, "short_conv_kernel_size", "linear_conv_kernel_dim"));
+    put_integer(config, "kda.head_dim", read_channels_size(config, "head_dim", "linear_head_dim"));
+    if (n_heads != config->out->shape.n_heads)
+        put_integer(config, "kda.head_count", n_heads);
+    put_integer(config, "rope.dimension_count", config->out->shape.head_dim);
+}
+
 // --- Layers by their heads ---
 
 // What a layer mixes tokens with; the last two of a layer that only has an MLP or experts.
@@ -95,6 +119,7 @@ static enum folder_mixer mixer_of(const struct value *type)
     } names[] = {{"full_attention", MIXER_ATTENTION},
                  {"attention", MIXER_ATTENTION},
                  {"linear_attention", MIXER_RECURRENT},
+                 {"kda_attention", MIXER_RECURRENT},
                  {"mamba", MIXER_RECURRENT},
                  {"conv", MIXER_RECURRENT},
                  {"mlp", MIXER_MLP},
@@ -151,12 +176,27 @@ static bool is_listed(const struct value *list, int64_t item)
     return false;
 }
 
+// Kimi Linear's lists count layers from 1. Without lists every fourth layer from the fifth on has attention.
+static enum folder_mixer channels_mixer(const struct config *config, int64_t layer)
+{
+    const struct value *settings = find_setting(config, "linear_attn_config");
+    const struct value *full = settings ? find_in(settings, "full_attn_layers") : NULL,
+                       *kda = settings ? find_in(settings, "kda_layers") : NULL;
+    if (!full || !kda)
+        return layer && layer % 4 == 0 ? MIXER_ATTENTION : MIXER_RECURRENT;
+    return is_listed(full, layer + 1)  ? MIXER_ATTENTION
+           : is_listed(kda, layer + 1) ? MIXER_RECURRENT
+                                       : MIXER_UNKNOWN;
+}
+
 static enum folder_mixer read_mixer(struct config *config, int64_t layer)
 {
     const struct value *attention = find_setting(config, "full_attn_idxs");
     if (find_setting(config, type_names))
         return folder_count_layers(config) == config->out->shape.n_layers ? listed_mixer(config, layer)
                                                                           : MIXER_UNKNOWN;
+    if (family_of(config)->recurrent == RECURRENT_CHANNELS)
+        return channels_mixer(config, layer);
     int64_t period = read_integer(config, "attn_layer_period", 0); // of Jamba
     if (period > 0)
         return layer % period == read_integer(config, "attn_layer_offset", 0) ? MIXER_ATTENTION
@@ -171,15 +211,18 @@ static void put_heads(struct config *config)
     int32_t n_kv_heads[MODEL_LAYERS_MAX], widths[MODEL_LAYERS_MAX];
     char name[128];
     int64_t n_layers = config->out->shape.n_layers;
-    bool single = family_of(config)->layer_kinds == LAYERS_SINGLE;
+    bool single = family_of(config)->layer_kinds == LAYERS_SINGLE, listed = find_setting(config, type_names);
+    const char *list =
+        listed || !find_setting(config, "linear_attn_config") ? "layer_types" : "linear_attn_config";
+    int32_t n_heads = family_of(config)->latent_attention ? 1 : (int32_t)config->out->shape.n_kv_heads;
     int64_t dense = read_integer(config, "intermediate_size", 0),
             sparse = read_integer(config, "moe_intermediate_size", 0);
     for (int64_t i = 0; i < n_layers; i++) {
         enum folder_mixer mixer = read_mixer(config, i);
         bool has_mlp = mixer == MIXER_MLP || mixer == MIXER_EXPERTS;
         if (mixer == MIXER_UNKNOWN || (has_mlp && !single))
-            refuse_setting(config, ERROR_MODEL_FILE, "layer_types", find_setting(config, type_names));
-        n_kv_heads[i] = mixer == MIXER_ATTENTION ? (int32_t)config->out->shape.n_kv_heads : 0;
+            refuse_setting(config, ERROR_MODEL_FILE, list, find_setting(config, listed ? type_names : list));
+        n_kv_heads[i] = mixer == MIXER_ATTENTION ? n_heads : 0;
         widths[i] = (int32_t)(mixer == MIXER_MLP ? dense : mixer == MIXER_EXPERTS ? sparse : 0);
     }
     gguf_writer_i32s(config->keys, format_key(config, "attention.head_count_kv", name), n_kv_heads,
@@ -295,6 +338,8 @@ static void put_selective(struct config *config)
     const struct value *given = find_setting(config, rank);
     int64_t n_embd = read_integer(config, "hidden_size", 0);
     int64_t even = (n_embd + 15) / 16, inner = read_integer(config, expand, 2) * n_embd;
+    if (family_of(config)->layer_kinds == LAYERS_RECURRENT) // else the width of MLPs
+        inner = read_integer(config, "intermediate_size", inner);
     if (inner < 1 || inner > MODEL_WIDTH_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, expand, find_setting(config, expand));
     put_integer(config, "ssm.conv_kernel", read_integer(config, "mamba_d_conv conv_kernel", 4));
@@ -302,6 +347,11 @@ static void put_selective(struct config *config)
                 given && !is_text(given, "auto") ? read_integer(config, rank, 0) : even);
     put_integer(config, "ssm.state_size", read_integer(config, "mamba_d_state state_size", 16));
     put_integer(config, "ssm.inner_size", inner);
+    if (!is_model_type(config, "falcon_mamba"))
+        return;
+    char name[128];
+    gguf_writer_bool(config->keys, format_key(config, "ssm.dt_b_c_rms", name), true);
+    put_number(config, "ssm.dt_b_c_rms_epsilon", read_number(config, "mixer_rms_eps", 1e-6));
 }
 
 void folder_put_recurrent(struct config *config)
@@ -314,6 +364,9 @@ void folder_put_recurrent(struct config *config)
         break;
     case RECURRENT_DELTA:
         put_delta(config);
+        break;
+    case RECURRENT_CHANNELS:
+        put_channels(config);
         break;
     case RECURRENT_SHORT:
         put_integer(config, "shortconv.l_cache", read_integer(config, "conv_L_cache", 3));

@@ -96,6 +96,8 @@ const struct folder_rule folder_nemotron_h_layers[] = {
     {"=backbone.layers.*.mixer.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
     {"backbone.layers.*.mixer.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
     {"backbone.layers.*.mixer.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    {"backbone.layers.*.mixer.fc1_latent_proj", "ffn_latent_down", FORM_AS_IS}, // Nemotron 3 Super
+    {"backbone.layers.*.mixer.fc2_latent_proj", "ffn_latent_up", FORM_AS_IS},
     {"backbone.layers.*.mixer.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
     {"backbone.layers.*.mixer.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};
@@ -147,4 +149,41 @@ const struct folder_rule folder_jamba_layers[] = {
     {"model.layers.*.feed_forward.experts.{}.gate_proj", "ffn_gate_exps", FORM_STACKED},
     {"model.layers.*.feed_forward.experts.{}.up_proj", "ffn_up_exps", FORM_STACKED},
     {"model.layers.*.feed_forward.experts.{}.down_proj", "ffn_down_exps", FORM_STACKED},
+    END};
+
+#define FEED_FORWARD(prefix)                                                                                 \
+    {prefix ".gate_proj", "ffn_gate", FORM_AS_IS}, {prefix ".up_proj", "ffn_up", FORM_AS_IS},                \
+    {                                                                                                        \
+        prefix ".down_proj", "ffn_down", FORM_AS_IS                                                          \
+    }
+const struct folder_rule folder_kimi_linear_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS), // without rotation: of layers of both kinds
+    {"model.layers.*.self_attn.q_conv1d", "ssm_conv1d_q", FORM_TAPS},
+    {"model.layers.*.self_attn.k_conv1d", "ssm_conv1d_k", FORM_TAPS},
+    {"model.layers.*.self_attn.v_conv1d", "ssm_conv1d_v", FORM_TAPS},
+    {"model.layers.*.self_attn.b_proj", "ssm_beta", FORM_AS_IS},
+    {"model.layers.*.self_attn.f_a_proj", "ssm_f_a", FORM_AS_IS},
+    {"model.layers.*.self_attn.f_b_proj", "ssm_f_b", FORM_AS_IS},
+    {"model.layers.*.self_attn.g_a_proj", "ssm_g_a", FORM_AS_IS},
+    {"model.layers.*.self_attn.g_b_proj", "ssm_g_b", FORM_AS_IS},
+    {"=model.layers.*.self_attn.dt_bias", "ssm_dt.bias", FORM_AS_IS},
+    {"=model.layers.*.self_attn.A_log", "ssm_a", FORM_DECAY},
+    {"model.layers.*.self_attn.o_norm", "ssm_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.q_a_proj", "attn_q_a", FORM_AS_IS},
+    {"model.layers.*.self_attn.q_a_layernorm", "attn_q_a_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.q_b_proj", "attn_q_b", FORM_AS_IS},
+    {"model.layers.*.self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa", FORM_AS_IS},
+    {"model.layers.*.self_attn.kv_a_layernorm", "attn_kv_a_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.kv_b_proj", "attn_kv_b", FORM_AS_IS},
+    FEED_FORWARD("model.layers.*.mlp"), // as published; transformers writes the other
+    FEED_FORWARD("model.layers.*.block_sparse_moe"),
+    {"model.layers.*.block_sparse_moe.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"model.layers.*.block_sparse_moe.experts.{}.w1", "ffn_gate_exps", FORM_STACKED},
+    {"model.layers.*.block_sparse_moe.experts.{}.w3", "ffn_up_exps", FORM_STACKED},
+    {"model.layers.*.block_sparse_moe.experts.{}.w2", "ffn_down_exps", FORM_STACKED},
+    {"model.layers.*.block_sparse_moe.shared_experts.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.block_sparse_moe.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.block_sparse_moe.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};

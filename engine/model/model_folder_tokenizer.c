@@ -176,6 +176,35 @@ static enum status add_sampling(const struct value *generation, struct gguf_writ
     return STATUS_OK;
 }
 
+// Tokens that are never sampled: a key of llama.cpp.
+static enum status add_suppressed(const struct folder_files *files, const struct value *generation,
+                                  struct gguf_writer *keys, struct error *error)
+{
+    const struct value *list = value_get(generation, "suppress_tokens");
+    if (!list || list->kind == VALUE_NULL)
+        return STATUS_OK;
+    size_t n_ids = list->kind == VALUE_ARRAY ? list->array.n_items : 0;
+    int32_t *ids = arena_allocate_array(files->arena, n_ids + 1, sizeof *ids);
+    bool fits = list->kind == VALUE_ARRAY;
+    for (size_t i = 0; ids && fits && i < n_ids; i++) {
+        const struct value *id = &list->array.items[i];
+        fits = id->kind == VALUE_INTEGER && id->integer >= 0 && id->integer <= INT32_MAX;
+        ids[i] = fits ? (int32_t)id->integer : 0;
+    }
+    if (!ids)
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
+    if (!fits) {
+        char description[VALUE_DESCRIPTION_BYTES];
+        value_describe(list, description);
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "generation_config.json: suppress_tokens: expected a list of token ids, got %s",
+                         description);
+    }
+    if (n_ids)
+        gguf_writer_i32s(keys, "tokenizer.ggml.suppress_tokens", ids, n_ids);
+    return STATUS_OK;
+}
+
 static enum status add_generation(const struct folder_files *files, const struct value *config,
                                   struct gguf_writer *keys, struct error *error)
 {
@@ -191,7 +220,8 @@ static enum status add_generation(const struct folder_files *files, const struct
     if (refused.data)
         gguf_writer_text(keys, MODEL_FOLDER_NO_SAMPLING, refused);
     add_ends(&generation, config, keys);
-    return add_sampling(&generation, keys, error);
+    status = add_suppressed(files, &generation, keys, error);
+    return status == STATUS_OK ? add_sampling(&generation, keys, error) : status;
 }
 
 static enum status read_tokenizer_config(const struct folder_files *files, struct value *config,

@@ -56,6 +56,19 @@ static void read_steps(struct key_reader *reader, struct recurrent_shape *shape)
                                    (double)shape->step_min, (double)shape->step_max);
 }
 
+// Heads of the delta rule with a decay for each channel, whose keys are as wide as its values. GGUF has no key for
+// their number, which is attention's; a folder's has a name of ours.
+static void read_channels(struct key_reader *reader, int32_t n_heads, struct recurrent_shape *shape)
+{
+    shape->n_taps = read_size(reader, "ssm.conv_kernel", -1, 2, MODEL_TAPS_MAX);
+    shape->n_heads = read_size(reader, "kda.head_count", n_heads, 1, MODEL_HEADS_MAX);
+    shape->key_dim = read_size(reader, "kda.head_dim", -1, 1, MODEL_HEAD_DIM_MAX);
+    shape->n_key_heads = shape->n_heads;
+    shape->value_dim = shape->rank = shape->key_dim;
+    shape->inner = shape->n_heads * shape->key_dim;
+    shape->n_channels = 3 * shape->inner;
+}
+
 // One head as wide as all values.
 static void read_selective(struct key_reader *reader, struct recurrent_shape *shape)
 {
@@ -64,6 +77,12 @@ static void read_selective(struct key_reader *reader, struct recurrent_shape *sh
     shape->key_dim = read_size(reader, "ssm.state_size", -1, 1, MODEL_HEAD_DIM_MAX);
     shape->inner = read_size(reader, "ssm.inner_size", -1, 1, MODEL_WIDTH_MAX);
     shape->unit_norms = read_bool(reader, "ssm.dt_b_c_rms", false);
+    // GGUF has no key for it: the authors' default, which their published models keep.
+    shape->unit_epsilon = read_number(reader, "ssm.dt_b_c_rms_epsilon", 1e-6f, NULL);
+    if (reader->status == STATUS_OK && !(shape->unit_epsilon >= 0.0f))
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s.ssm.dt_b_c_rms_epsilon: expected 0 or more, got %g", reader->family,
+                                   (double)shape->unit_epsilon);
     shape->n_heads = shape->n_key_heads = 1;
     shape->value_dim = shape->n_channels = shape->inner;
     shape->step_max = INFINITY;
@@ -80,6 +99,9 @@ void read_recurrent(struct key_reader *reader, const struct family *family, stru
         recurrent->tiled = family->delta_tiled;
         recurrent->n_taps = read_size(reader, "ssm.conv_kernel", -1, 2, MODEL_TAPS_MAX);
         read_heads(reader, recurrent);
+        break;
+    case RECURRENT_CHANNELS:
+        read_channels(reader, shape->attention.n_heads, recurrent);
         break;
     case RECURRENT_SHORT:
         recurrent->n_taps = read_size(reader, "shortconv.l_cache", -1, 2, MODEL_TAPS_MAX);
@@ -126,6 +148,30 @@ static const struct recurrent_part delta_separate[] = {
 };
 static const struct recurrent_part delta_together[] = {
     {SLOT_STATE_BETA_STEP, "ssm_ba", "weight", {EMBD, STATE_HEADS_TWICE}, 0},
+};
+static const struct recurrent_part channels_separate[] = {
+    {SLOT_STATE_QUERY, "attn_q", "weight", {EMBD, STATE_INNER}, 0},
+    {SLOT_STATE_KEY, "attn_k", "weight", {EMBD, STATE_INNER}, 0},
+    {SLOT_STATE_VALUE, "attn_v", "weight", {EMBD, STATE_INNER}, 0},
+};
+static const struct recurrent_part channels_together[] = {
+    {SLOT_STATE_QUERY, "attn_qkv", "weight", {EMBD, STATE_INNER}, SLICE},
+    {SLOT_STATE_KEY, "attn_qkv", "weight", {EMBD, STATE_INNER}, SLICE},
+    {SLOT_STATE_VALUE, "attn_qkv", "weight", {EMBD, STATE_INNER}, SLICE},
+};
+static const struct recurrent_part channels_parts[] = {
+    {SLOT_STATE_CONVOLUTION, "ssm_conv1d_q", "weight", {STATE_TAPS, STATE_INNER}, VECTOR},
+    {SLOT_STATE_CONVOLUTION_KEY, "ssm_conv1d_k", "weight", {STATE_TAPS, STATE_INNER}, VECTOR},
+    {SLOT_STATE_CONVOLUTION_VALUE, "ssm_conv1d_v", "weight", {STATE_TAPS, STATE_INNER}, VECTOR},
+    {SLOT_STATE_BETA, "ssm_beta", "weight", {EMBD, STATE_HEADS}, 0},
+    {SLOT_STATE_STEP_LOW, "ssm_f_a", "weight", {EMBD, STATE_RANK}, 0},
+    {SLOT_STATE_STEP, "ssm_f_b", "weight", {STATE_RANK, STATE_INNER}, 0},
+    {SLOT_STATE_GATE_LOW, "ssm_g_a", "weight", {EMBD, STATE_RANK}, 0},
+    {SLOT_STATE_GATE, "ssm_g_b", "weight", {STATE_RANK, STATE_INNER}, 0},
+    {SLOT_STATE_STEP_BIAS, "ssm_dt", "bias", {STATE_INNER, ONE}, VECTOR},
+    {SLOT_STATE_DECAY, "ssm_a", NULL, {STATE_HEADS, ONE}, VECTOR},
+    {SLOT_STATE_NORM, "ssm_norm", "weight", {STATE_VALUE, ONE}, VECTOR},
+    {SLOT_STATE_OUT, "attn_output", "weight", {STATE_INNER, EMBD}, 0},
 };
 static const struct recurrent_part short_parts[] = {
     {SLOT_STATE_B, "shortconv.in_proj", "weight", {EMBD, STATE_INNER}, SLICE | BIASED},
@@ -263,6 +309,15 @@ static enum status take_norm(struct tensor_search *search, int32_t index)
     return norm && fits(norm, whole) ? TAKE(norm_whole) : TAKE(norm_groups);
 }
 
+static enum status take_channels(struct tensor_search *search, int32_t index)
+{
+    char name[NAME_BYTES];
+    layer_name(name, index, channels_together->name, channels_together->kind);
+    enum status status =
+        gguf_tensor(search->model->gguf, name) ? TAKE(channels_together) : TAKE(channels_separate);
+    return status == STATUS_OK ? TAKE(channels_parts) : status;
+}
+
 enum status take_recurrent(struct tensor_search *search, int32_t index)
 {
     const struct recurrent_shape *shape = &search->model->shape.recurrent;
@@ -274,6 +329,9 @@ enum status take_recurrent(struct tensor_search *search, int32_t index)
         status = TAKE(delta_parts);
         if (status == STATUS_OK)
             status = shape->tiled ? TAKE(delta_separate) : TAKE(delta_together);
+        break;
+    case RECURRENT_CHANNELS:
+        status = take_channels(search, index);
         break;
     case RECURRENT_SHORT:
         status = TAKE(short_parts);

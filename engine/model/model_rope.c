@@ -192,7 +192,7 @@ enum status model_read_rope(struct model *model, struct error *error)
     window_dims = model->heads ? read_size(&reader, "rope.dimension_count_swa", window_dims, 2, window_dims)
                                : shape->rope.n_dims;
     if (shape->latent.dim)
-        shape->rope.n_dims = window_dims = shape->attention.key_dim - shape->latent.dim;
+        shape->rope.n_dims = window_dims = shape->latent.rope_dim;
     struct rope_parameters parameters = {
         .n_dims = shape->rope.n_dims,
         .base = (double)read_number(&reader, "rope.freq_base", 10000.0f, NULL),

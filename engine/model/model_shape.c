@@ -24,6 +24,7 @@ static void read_latent(struct key_reader *reader, struct model_shape *shape)
         read_size_or_none(reader, "attention.value_length_mla", value_dim, 1, MODEL_HEAD_DIM_MAX);
     int32_t n_rope = read_size(reader, "rope.dimension_count", -1, 2, key_dim > 2 ? key_dim - 1 : 2);
     shape->latent.key_dim = key_dim - n_rope;
+    shape->latent.rope_dim = n_rope;
     shape->attention.n_kv_heads = 1;
     shape->attention.key_dim = n_rope + shape->latent.dim;
     shape->attention.value_dim = shape->latent.dim;
@@ -168,6 +169,7 @@ static void read_experts(struct key_reader *reader, const struct family *family,
             ? read_size_or_none(reader, "interleave_moe_layer_step", 1, 1, MODEL_LAYERS_MAX)
             : 1;
     shape->experts.weighs_inputs = family->experts_weigh_inputs;
+    shape->experts.n_latent = read_size(reader, "moe_latent_size", 0, 0, MODEL_WIDTH_MAX);
     if (family->shared_expert)
         shape->experts.n_ff_shared = shape->experts.n_ff;
     if (family->routed_by_keys)
@@ -354,9 +356,11 @@ static void read_altup(struct key_reader *reader, struct model *model)
 // Whether the layer has no key-value heads; layers that have some have the same number.
 static bool has_no_heads(struct key_reader *reader, const struct model *model, int32_t layer)
 {
-    int32_t n_most = model->shape.attention.n_kv_heads;
+    bool latent =
+        model->shape.latent.dim; // files count the heads of the latent, which is one, or of the keys
+    int32_t n_most = latent ? model->shape.attention.n_heads : model->shape.attention.n_kv_heads;
     int32_t n = read_layer_size(reader, model, "attention.head_count_kv", layer, n_most, 0, n_most);
-    if (n != 0 && n != n_most && reader->status == STATUS_OK)
+    if (n != 0 && n != n_most && !latent && reader->status == STATUS_OK)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                                    "layer %d: %d key-value heads; expected %d, as in other layers, or 0",
                                    layer, n, n_most);
@@ -505,6 +509,7 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         bool known =
             (integers[i].latent && family->latent_attention) ||
             (strcmp(integers[i].suffix, "interleave_moe_layer_step") == 0 && family->experts_interleaved) ||
+            (strcmp(integers[i].suffix, "moe_latent_size") == 0 && family->experts_latent) ||
             (integers[i].routed && family->routed_by_keys) || (integers[i].beyond && family->layers_beyond);
         if (value != 0 && value != integers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,

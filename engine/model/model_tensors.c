@@ -35,13 +35,15 @@ static const struct {
     [SLOT_FFN_DOWN] = {"ffn_down", MATRIX, {FF, EMBD, ONE}},
     [SLOT_FFN_POST_NORM] = {"post_ffw_norm", VECTOR, {EMBD, ONE, ONE}},
     [SLOT_ROUTER] = {"ffn_gate_inp", MATRIX, {EMBD, EXPERTS, ONE}},
-    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
-    [SLOT_UP_EXPERTS] = {"ffn_up_exps", MATRIX, {EMBD, FF_EXPERT, EXPERTS}},
-    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps", MATRIX, {FF_EXPERT, EMBD, EXPERTS}},
+    [SLOT_GATE_EXPERTS] = {"ffn_gate_exps", MATRIX, {EMBD_EXPERT, FF_EXPERT, EXPERTS}},
+    [SLOT_UP_EXPERTS] = {"ffn_up_exps", MATRIX, {EMBD_EXPERT, FF_EXPERT, EXPERTS}},
+    [SLOT_DOWN_EXPERTS] = {"ffn_down_exps", MATRIX, {FF_EXPERT, EMBD_EXPERT, EXPERTS}},
     [SLOT_SHARED_ROUTER] = {"ffn_gate_inp_shexp", MATRIX_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_SHARED_GATE] = {"ffn_gate_shexp", MATRIX_UNBIASED, {EMBD, FF_SHARED, ONE}},
     [SLOT_SHARED_UP] = {"ffn_up_shexp", MATRIX_UNBIASED, {EMBD, FF_SHARED, ONE}},
     [SLOT_SHARED_DOWN] = {"ffn_down_shexp", MATRIX_UNBIASED, {FF_SHARED, EMBD, ONE}},
+    [SLOT_EXPERTS_IN] = {"ffn_latent_down", MATRIX_UNBIASED, {EMBD, EMBD_EXPERT, ONE}},
+    [SLOT_EXPERTS_OUT] = {"ffn_latent_up", MATRIX_UNBIASED, {EMBD_EXPERT, EMBD, ONE}},
     [SLOT_ROUTER_PICK_BIAS] = {"exp_probs_b", VECTOR_UNBIASED, {EXPERTS, ONE, ONE}},
     [SLOT_ATTN_Q_A] = {"attn_q_a", MATRIX_UNBIASED, {EMBD, QUERY_LATENT, ONE}},
     [SLOT_ATTN_Q_A_NORM] = {"attn_q_a_norm", VECTOR_UNBIASED, {QUERY_LATENT, ONE, ONE}},
@@ -69,6 +71,10 @@ static const struct {
     [SLOT_LAUREL_POST_NORM] = {"laurel_post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     // names and dims: model_recurrent.c
     [SLOT_STATE_INPUT] = {.kind = MATRIX},
+    [SLOT_STATE_QUERY] = {.kind = MATRIX},
+    [SLOT_STATE_KEY] = {.kind = MATRIX},
+    [SLOT_STATE_VALUE] = {.kind = MATRIX},
+    [SLOT_STATE_GATE_LOW] = {.kind = MATRIX},
     [SLOT_STATE_GATE] = {.kind = MATRIX},
     [SLOT_STATE_BETA] = {.kind = MATRIX},
     [SLOT_STATE_STEP] = {.kind = MATRIX},
@@ -80,6 +86,8 @@ static const struct {
     [SLOT_STATE_B_NORM] = {.kind = VECTOR},
     [SLOT_STATE_C_NORM] = {.kind = VECTOR},
     [SLOT_STATE_CONVOLUTION] = {.kind = VECTOR},
+    [SLOT_STATE_CONVOLUTION_KEY] = {.kind = VECTOR},
+    [SLOT_STATE_CONVOLUTION_VALUE] = {.kind = VECTOR},
     [SLOT_STATE_STEP_BIAS] = {.kind = VECTOR},
     [SLOT_STATE_DECAY] = {.kind = VECTOR},
     [SLOT_STATE_DIRECT] = {.kind = VECTOR},
@@ -112,8 +120,8 @@ static void set_widths(struct tensor_search *search)
     widths[EMBD] = shape->n_embd;
     widths[VOCABULARY] = shape->n_vocab;
     widths[CONTEXT] = shape->n_context;
-    int32_t latent_rope = shape->attention.key_dim - shape->latent.dim;
-    int32_t query_dim = shape->latent.dim ? shape->latent.key_dim + latent_rope : shape->attention.key_dim;
+    int32_t query_dim =
+        shape->latent.dim ? shape->latent.key_dim + shape->latent.rope_dim : shape->attention.key_dim;
     widths[QUERY] = (int64_t)shape->attention.n_heads * query_dim * (shape->attention.gated ? 2 : 1);
     widths[KEY] = (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim;
     widths[VALUE] = (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim;
@@ -126,11 +134,12 @@ static void set_widths(struct tensor_search *search)
     widths[LAUREL] = shape->altup.laurel_rank;
     widths[EXPERTS] = shape->experts.n;
     widths[FF_EXPERT] = shape->experts.n_ff;
+    widths[EMBD_EXPERT] = shape->experts.n_latent ? shape->experts.n_latent : shape->n_embd;
     widths[FF_SHARED] = shape->experts.n_ff_shared;
     widths[KEY_DIM] = shape->attention.key_dim;
     widths[HEADS] = shape->attention.n_heads;
     widths[LATENT] = shape->latent.dim;
-    widths[LATENT_ROPE] = latent_rope;
+    widths[LATENT_ROPE] = shape->latent.rope_dim;
     widths[LATENT_KEY] = shape->latent.key_dim;
     widths[LATENT_VALUE] = shape->latent.value_dim;
     widths[QUERY_LATENT] = shape->latent.query_dim;
@@ -362,7 +371,7 @@ static enum status take_gate_up_experts(struct tensor_search *search, int32_t in
     layer_name(name, index, "ffn_gate_up_exps", "weight");
     enum status status =
         take_matrix(search, name, false,
-                    (int64_t[3]){search->widths[EMBD], 2 * n_rows, search->widths[EXPERTS]}, &both);
+                    (int64_t[3]){search->widths[EMBD_EXPERT], 2 * n_rows, search->widths[EXPERTS]}, &both);
     *found = both.data != NULL;
     if (status != STATUS_OK || !*found)
         return status;
@@ -443,6 +452,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
             required |= SHARED_EXPERT;
             optional |= SLOT(SHARED_ROUTER);
         }
+        if (search->model->shape.experts.n_latent)
+            required |= SLOT(EXPERTS_IN) | SLOT(EXPERTS_OUT);
     }
     if (family->experts_plain)
         required &= ~(uint32_t)(SLOT(GATE_EXPERTS) | SLOT(SHARED_GATE));
@@ -477,7 +488,7 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     struct model_layer *layer = &search->model->layers[index];
     if (status == STATUS_OK && (required & SLOT(ROUTER)))
         status = take_pick_bias(search, index);
-    if (status == STATUS_OK && family->latent_attention)
+    if (status == STATUS_OK && family->latent_attention && attends)
         status = take_latent(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);

@@ -17,6 +17,7 @@ enum width {
     FF,
     EXPERTS,
     FF_EXPERT,
+    EMBD_EXPERT, // what experts read and write
     FF_SHARED,
     KEY_DIM,
     HEADS,

@@ -556,6 +556,12 @@ bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
     return is_token(tokenizer, id) && tokenizer->flags[id] & TOKEN_ENDS_GENERATION;
 }
 
+const int32_t *tokenizer_suppressed(const struct tokenizer *tokenizer, size_t *n)
+{
+    *n = tokenizer->n_suppressed;
+    return tokenizer->suppressed;
+}
+
 int32_t tokenizer_bos(const struct tokenizer *tokenizer)
 {
     return tokenizer->ids.bos;

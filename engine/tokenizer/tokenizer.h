@@ -101,6 +101,9 @@ bool tokenizer_is_control(const struct tokenizer *tokenizer, int32_t id);
 // True if the token ends a generation: eos, eot, eom and the tokens known to end a turn (<|im_end|>,
 // <|eot_id|>, <end_of_turn>, ...).
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id);
+// Ids [*n] that the model must not sample ("suppress_tokens" of generation_config.json, of GGUF files
+// tokenizer.ggml.suppress_tokens). They may be outside the vocabulary.
+const int32_t *tokenizer_suppressed(const struct tokenizer *tokenizer, size_t *n);
 int32_t tokenizer_bos(const struct tokenizer *tokenizer);       // -1: none
 int32_t tokenizer_eos(const struct tokenizer *tokenizer);       // -1: none
 int32_t tokenizer_unk_token(const struct tokenizer *tokenizer); // for chat templates. -1: none

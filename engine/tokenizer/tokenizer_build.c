@@ -603,6 +603,26 @@ enum status tokenizer_create(struct tokenizer **tokenizer, struct vocabulary *vo
     return STATUS_OK;
 }
 
+static enum status read_suppressed(struct tokenizer *tokenizer, const struct gguf *gguf, struct error *error)
+{
+    static const char key[] = "tokenizer.ggml.suppress_tokens";
+    struct gguf_array array = {0};
+    bool found = false;
+    enum status status = gguf_array(gguf, key, &array, &found, error);
+    if (status != STATUS_OK || !found || array.n_items == 0)
+        return status;
+    if (array.kind != GGUF_I32 && array.kind != GGUF_U32)
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s: expected 32-bit integers", key);
+    int32_t *ids = arena_allocate_array(&tokenizer->arena, array.n_items, sizeof *ids);
+    if (!ids)
+        return error_memory(error, STATUS_REFUSE, "the tokenizer");
+    for (size_t i = 0; i < array.n_items; i++)
+        ids[i] = (int32_t)gguf_array_integer(&array, i);
+    tokenizer->suppressed = ids;
+    tokenizer->n_suppressed = array.n_items;
+    return STATUS_OK;
+}
+
 enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf, const char *pre,
                            struct error *error)
 {
@@ -622,5 +642,11 @@ enum status tokenizer_open(struct tokenizer **tokenizer, const struct gguf *gguf
     if (status == STATUS_OK)
         status = tokenizer_create(tokenizer, &vocabulary, error);
     vocabulary_finish(&vocabulary);
+    if (status == STATUS_OK)
+        status = read_suppressed(*tokenizer, gguf, error);
+    if (status != STATUS_OK) {
+        tokenizer_close(*tokenizer);
+        *tokenizer = NULL;
+    }
     return status == STATUS_OK ? status : error_prefix(error, "%s", gguf_path(gguf));
 }

@@ -52,6 +52,8 @@ struct tokenizer {
     bool strips_first;        // decoding drops the first blank of a text
     struct word_cache *cache; // the only mutable part; lock-free
     struct special_ids ids;
+    const int32_t *suppressed; // [n_suppressed]
+    size_t n_suppressed;
     struct token_template templates[2]; // templates of one text and of a pair; not empty
     struct token_bound bound;
 };

@@ -80,6 +80,35 @@ def sampling_defaults_of_generation_config_hold_for_jobs_that_name_none(test):
 
 
 @case
+def tokens_of_suppress_tokens_are_never_sampled(test):
+    plain = write(test, "plain")
+    folder = write(test, "model", generation_config_json={"suppress_tokens": [TOKEN["a"], TOKEN["<|im_end|>"], 10 ** 6]})
+    test.run("quantize", folder, "model.gguf", "--type", "f32")
+    letters = {"prompt": "the", "max_tokens": 9, "temperature": 2, "guided_regex": "[az]{6}"}
+    jobs = [dict(forced("a"), logprobs=3), forced("<|im_end|>")] + [dict(letters, seed=seed) for seed in range(12)]
+    jobs += [{"prompt": f"the {i}", "max_tokens": 12, "temperature": 3, "seed": i, "logprobs": 1, **more} for i in range(12)
+             for more in ({}, {"bad_words": ["b"]}, {"allowed_token_ids": [TOKEN["a"], TOKEN["b"]], "min_tokens": 2})]
+    free, _ = answers(test, plain, jobs)
+    bodies, _ = answers(test, folder, jobs, "--max-batch", "16")
+    texts = [body["choices"][0]["text"] for body in free]
+    assert texts[0] == "aaaa" and texts[1] == "" and len(set(texts[2:14])) > 4, texts
+    assert all("a" in body["choices"][0]["logprobs"]["tokens"] for body in free[16::3]), free
+    kept = [body["choices"][0] for body in bodies]
+    assert [choice["text"] for choice in kept[2:14]] == ["zzzzzz"] * 12, kept
+    assert all(choice["finish_reason"] == "length" for choice in kept[:2] + kept[14:]), kept
+    drawn = [choice["logprobs"]["tokens"] for choice in kept[:1] + kept[14:]]
+    assert not {"a", "<|im_end|>"} & {token for tokens in drawn for token in tokens}, drawn
+    for model, names in ((folder, ("--max-batch", "1")), ("model.gguf", ("--max-batch", "16"))):
+        assert [body["choices"] for body in answers(test, model, jobs, *names)[0]] == [body["choices"] for body in bodies], model
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 1, "allowed_token_ids": [TOKEN["a"]]}])
+    test.run("run", "in.jsonl", "-o", "none.jsonl", "--model", folder, status=3)
+    assert "allowed_token_ids: the model's suppress_tokens has all of them" in error_of(test.answers("none.jsonl")[0])["message"]
+    assert "of them never sampled" in test.run("inspect", folder).out
+    folder = write(test, "wrong", generation_config_json={"suppress_tokens": ["a"]})
+    assert "suppress_tokens: expected a list of token ids" in test.run("inspect", folder, status=1).err
+
+
+@case
 def settings_that_are_not_built_are_refused_and_unknown_ones_named(test):
     folder = write(test, "beams", generation_config_json={"num_beams": 4, "temperature": 0.5})
     test.write("in.jsonl", [{"prompt": "the", "max_tokens": 1}])

@@ -61,8 +61,8 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "lz4.h": (r"schemas/parquet/parquet_codec\.c", 1),
     "brotli/decode.h": (r"schemas/parquet/parquet_codec\.c", 1),
     "microhttpd.h": (r"consumer/(observe/http|serve/serve_http)\.c", 2),
-    "curl/curl.h": (r"consumer/queue/kafka/client/kafka_token\.c", 1),
-    "dlfcn.h": (r"consumer/queue/kafka/client/kafka_token\.c", 1),
+    "curl/curl.h": (r"consumer/queue/http_post\.c", 1),
+    "dlfcn.h": (r"consumer/queue/http_post\.c", 1),
     "sanitizer/asan_interface.h": (r"schemas/base/arena\.c", 1),
 }
 SYSTEM = set("""arpa/inet assert ctype dirent errno fcntl float inttypes immintrin arm_neon asm/hwcap sys/auxv libgen limits malloc math netdb poll pthread sched signal stdalign

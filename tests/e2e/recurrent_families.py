@@ -53,13 +53,18 @@ def granite():
         yield prefix + "shared_mlp.output_linear.weight", [WIDTH, N_FF]
 
 
+EXPERT_LATENT = 12
+
+
 def nemotron():
     yield "backbone.embeddings.weight", [N_VOCAB, WIDTH]
     yield "backbone.norm_f.weight", [WIDTH]
     yield "lm_head.weight", [N_VOCAB, WIDTH]
-    experts = {"gate.weight": [3, WIDTH], "gate.e_score_correction_bias": [3]}
+    experts = {"gate.weight": [3, WIDTH], "gate.e_score_correction_bias": [3], "fc1_latent_proj.weight": [EXPERT_LATENT, WIDTH],
+               "fc2_latent_proj.weight": [WIDTH, EXPERT_LATENT]}
     for expert in ("experts.0", "experts.1", "experts.2", "shared_experts"):
-        experts.update({f"{expert}.up_proj.weight": [N_FF, WIDTH], f"{expert}.down_proj.weight": [WIDTH, N_FF]})
+        width = WIDTH if expert == "shared_experts" else EXPERT_LATENT
+        experts.update({f"{expert}.up_proj.weight": [N_FF, width], f"{expert}.down_proj.weight": [width, N_FF]})
     for layer, parts in enumerate([MAMBA, experts, attention(), MAMBA, experts]):
         yield f"backbone.layers.{layer}.norm.weight", [WIDTH]
         for name, shape in parts.items():
@@ -117,6 +122,38 @@ def jamba():
                 yield f"{prefix}feed_forward.{'' if expert is None else f'experts.{expert}.'}{name}", shape
 
 
+KDA_HEADS, KDA_DIM, LATENT, PLAIN, SHARED, VALUE = 3, 10, 16, 12, 4, 8
+KDA_INNER = KDA_HEADS * KDA_DIM
+
+
+def kimi():
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.norm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    delta = {"A_log": [1, 1, KDA_HEADS, 1], "dt_bias": [KDA_INNER], "b_proj.weight": [KDA_HEADS, WIDTH], "o_norm.weight": [KDA_DIM],
+             "o_proj.weight": [WIDTH, KDA_INNER]}
+    for name in "qkv":
+        delta.update({f"{name}_proj.weight": [KDA_INNER, WIDTH], f"{name}_conv1d.weight": [KDA_INNER, 1, 4]})
+    for name in "fg":
+        delta.update({f"{name}_a_proj.weight": [KDA_DIM, WIDTH], f"{name}_b_proj.weight": [KDA_INNER, KDA_DIM]})
+    latent = {"q_proj.weight": [HEADS * (PLAIN + SHARED), WIDTH], "kv_a_proj_with_mqa.weight": [LATENT + SHARED, WIDTH],
+              "kv_a_layernorm.weight": [LATENT], "kv_b_proj.weight": [HEADS * (PLAIN + VALUE), LATENT], "o_proj.weight": [WIDTH, HEADS * VALUE]}
+    dense = {"gate_proj.weight": [N_FF, WIDTH], "up_proj.weight": [N_FF, WIDTH], "down_proj.weight": [WIDTH, N_FF]}
+    experts = {"gate.weight": [4, WIDTH], "gate.e_score_correction_bias": [4]}
+    experts.update({f"shared_experts.{name}": shape for name, shape in dense.items()})
+    for expert in range(4):
+        experts.update({f"experts.{expert}.w1.weight": [N_FF, WIDTH], f"experts.{expert}.w3.weight": [N_FF, WIDTH],
+                        f"experts.{expert}.w2.weight": [WIDTH, N_FF]})
+    for layer in range(4):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "post_attention_layernorm.weight", [WIDTH]
+        for name, shape in (latent if layer == 2 else delta).items():
+            yield f"{prefix}self_attn.{name}", shape
+        for name, shape in (experts if layer else dense).items():
+            yield f"{prefix}{'block_sparse_moe' if layer else 'mlp'}.{name}", shape
+
+
 PURE = {"num_hidden_layers": 3, "conv_kernel": 4, "state_size": STATE, "hidden_size": WIDTH, "vocab_size": N_VOCAB,
         "tie_word_embeddings": False}
 FAMILIES = {
@@ -133,7 +170,7 @@ FAMILIES = {
         "config": {"model_type": "nemotron_h", "hybrid_override_pattern": "ME*ME", "head_dim": WIDTH // HEADS, "mamba_num_heads": SCAN_HEADS,
                    "mamba_head_dim": SCAN_DIM, "n_groups": GROUPS, "ssm_state_size": STATE, "conv_kernel": 4, "n_routed_experts": 3,
                    "num_experts_per_tok": 2, "moe_intermediate_size": N_FF, "moe_shared_expert_intermediate_size": N_FF,
-                   "mlp_hidden_act": "relu2", **SIZES},
+                   "mlp_hidden_act": "relu2", "moe_latent_size": EXPERT_LATENT, **SIZES},
         "tensors": nemotron, "shown": "recurrent   2 layers of 4 heads (2 key) of 6 x 10"},
     "falcon-h1": {
         "config": {"model_type": "falcon_h1", "num_hidden_layers": 3, "intermediate_size": N_FF, "mamba_d_ssm": INNER,
@@ -149,9 +186,20 @@ FAMILIES = {
                    "attn_layer_period": 4, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 0,
                    "mamba_d_state": STATE, "mamba_dt_rank": RANK, **SIZES},
         "tensors": jamba, "shown": f"recurrent   3 layers of a selective scan, {STATE} x {WIDE}"},
+    "kimi-linear": {
+        "config": {"model_type": "kimi_linear", "num_hidden_layers": 4, "intermediate_size": N_FF, "moe_intermediate_size": N_FF,
+                   "num_experts": 4, "num_experts_per_token": 2, "kv_lora_rank": LATENT, "q_lora_rank": None, "qk_nope_head_dim": PLAIN,
+                   "qk_rope_head_dim": SHARED, "v_head_dim": VALUE, "mla_use_nope": True, "rope_scaling": None,
+                   "moe_router_activation_func": "sigmoid", "linear_attn_config": {
+                       "full_attn_layers": [3], "kda_layers": [1, 2, 4], "num_heads": KDA_HEADS, "head_dim": KDA_DIM,
+                       "short_conv_kernel_size": 4}, **{**SIZES, "num_key_value_heads": HEADS, "tie_word_embeddings": True}},
+        "tensors": kimi, "shown": "recurrent   3 layers of 3 heads (3 key) of 10 x 10"},
     "mamba": {
         "config": {"model_type": "mamba", "time_step_rank": RANK, **PURE},
         "tensors": lambda: pure(SELECTIVE), "shown": "3 layers, width 64, no attention"},
+    "falcon-mamba": {
+        "config": {"model_type": "falcon_mamba", "time_step_rank": RANK, "mixer_rms_eps": 0.01, "expand": 16, "intermediate_size": WIDE, **PURE},
+        "tensors": lambda: pure(SELECTIVE), "shown": "family      mamba"},
 }
 
 

@@ -18,7 +18,6 @@ static const double nmse_recurrent = 1e-8, nmse_usual = 1e-9;
 static const char *const unsupported[] = {
     "deepseek_v32",
     "glm_moe_dsa",
-    "kimi_linear",
 };
 enum { N_UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
 

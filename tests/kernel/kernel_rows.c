@@ -188,6 +188,26 @@ static void run_delta_rule(const struct row_kernels *kernels, struct rows *rows,
     kernels->delta_rule(&block);
 }
 
+static void run_delta_rule_by_channel(const struct row_kernels *kernels, struct rows *rows, int32_t n,
+                                      int offset)
+{
+    struct delta_block block = {.state = rows->x + offset,
+                                .key_dim = n / 16,
+                                .n_values = 1 + n % 16,
+                                .query = rows->y + offset,
+                                .key = rows->weight + offset,
+                                .value = rows->bias + offset,
+                                .out = rows->out + offset,
+                                .decays = rows->y + offset + 1,
+                                .beta = 0.7f};
+    kernels->delta_rule(&block);
+}
+
+static void run_exp_scaled(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->exp_scaled(rows->x + offset, n, -1.3f);
+}
+
 static void run_scan(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
     struct scan_block block = {.state = rows->x + offset,
@@ -243,6 +263,8 @@ static const struct row_call calls[] = {
     {"convolve", run_convolve, false},
     {"convolve with bias", run_convolve_biased, false},
     {"delta_rule", run_delta_rule, false},
+    {"delta_rule by channel", run_delta_rule_by_channel, false},
+    {"exp_scaled", run_exp_scaled, false},
     {"scan", run_scan, false},
     {"selective_scan", run_selective_scan, false},
     {"softplus", run_softplus, false},

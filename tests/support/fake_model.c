@@ -532,6 +532,12 @@ bool tokenizer_adds_bos(const struct tokenizer *tokenizer)
     return false;
 }
 
+const int32_t *tokenizer_suppressed(const struct tokenizer *tokenizer, size_t *n)
+{
+    *n = 0;
+    return NULL;
+}
+
 bool tokenizer_ends_generation(const struct tokenizer *tokenizer, int32_t id)
 {
     return id == FAKE_EOS;

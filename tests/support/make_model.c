@@ -56,6 +56,7 @@ static const struct {
     {"jamba", SPARSE | INTERLEAVED_DENSE},
     {"nemotron_h", HEAD_LENGTHS | PLAIN_MLP},
     {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
+    {"kimi-linear", LATENT | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
@@ -127,6 +128,12 @@ enum {
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
 }; // latent attention
+
+// The width that experts read and write; 0: the model's.
+static int32_t made_latent_experts(const struct maker *maker)
+{
+    return is_of(maker, "nemotron_h_moe") && maker->recipe.larger ? 24 : 0;
+}
 
 static void add_latent_keys(struct maker *maker)
 {
@@ -209,6 +216,8 @@ static void add_family_keys(struct maker *maker)
     }
     if (has_trait(maker, ROUTED))
         add_key(maker, "leading_dense_block_count", GGUF_U32, 1);
+    if (made_latent_experts(maker))
+        add_key(maker, "moe_latent_size", GGUF_U32, made_latent_experts(maker));
     if (has_trait(maker, SHARED))
         add_key(maker, "expert_shared_count", GGUF_U32, 2);
     if (is_of(maker, "lfm2moe"))
@@ -266,7 +275,7 @@ static void add_keys(struct maker *maker)
     if (!is_of(maker, "gpt2 bloom " GEMMA_FAMILIES)) {
         int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " DELTA_FAMILIES) ? maker->head_dim / 4 / 2 * 2
                          : is_of(maker, "glm4 glm4moe")                        ? maker->head_dim / 2
-                         : is_of(maker, "deepseek2 minicpm3")                  ? MADE_ROPE_DIMS
+                         : is_of(maker, "deepseek2 minicpm3 kimi-linear")      ? MADE_ROPE_DIMS
                                                                                : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
@@ -493,13 +502,19 @@ static void add_experts(struct maker *maker, const char *prefix)
 {
     static const char *const names[] = {"ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"};
     const struct model_recipe *r = &maker->recipe;
-    uint64_t n_embd = (uint64_t)r->n_embd, n_ff = (uint64_t)expert_width(maker), n = (uint64_t)r->n_experts;
+    int32_t latent = made_latent_experts(maker);
+    uint64_t n_embd = (uint64_t)r->n_embd, n_ff = (uint64_t)expert_width(maker), n = (uint64_t)r->n_experts,
+             width = latent ? (uint64_t)latent : n_embd;
     char whole[NAME_BYTES];
+    if (latent) {
+        add_matrix(maker, prefix, "ffn_latent_down", latent, r->n_embd, false);
+        add_matrix(maker, prefix, "ffn_latent_up", r->n_embd, latent, false);
+    }
     snprintf(whole, sizeof whole, "%sffn_gate_inp.weight", prefix);
     add_tensor(maker, whole, MADE_PLAIN_MATRIX, n_embd, n, 1);
     for (int i = has_trait(maker, PLAIN_MLP) ? 1 : 0; i < 3; i++) {
         snprintf(whole, sizeof whole, "%s%s.weight", prefix, names[i]);
-        add_tensor(maker, whole, MADE_MATRIX, i == 2 ? n_ff : n_embd, i == 2 ? n_embd : n_ff, n);
+        add_tensor(maker, whole, MADE_MATRIX, i == 2 ? n_ff : width, i == 2 ? width : n_ff, n);
     }
     if (is_of(maker, "gpt-oss")) {
         add_vector(maker, prefix, "ffn_gate_inp.bias", MADE_BIAS, n);

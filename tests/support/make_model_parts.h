@@ -56,8 +56,10 @@ void add_matrix(struct maker *maker, const char *prefix, const char *name, int32
 #define PURE_FAMILIES      "mamba2 mamba"              // neither attention nor an MLP
 #define SELECTIVE_FAMILIES "jamba mamba"
 #define SCAN_FAMILIES      "granitehybrid mamba2 " SINGLE_FAMILIES " " BOTH_FAMILIES
-#define HEADS_FAMILIES     SHORT_FAMILIES " granitehybrid jamba " SINGLE_FAMILIES
-#define RECURRENT_FAMILIES DELTA_FAMILIES " " SHORT_FAMILIES " " SCAN_FAMILIES " " SELECTIVE_FAMILIES
+#define CHANNEL_FAMILIES   "kimi-linear" // the delta rule with a decay for each channel
+#define HEADS_FAMILIES     SHORT_FAMILIES " granitehybrid jamba " SINGLE_FAMILIES " " CHANNEL_FAMILIES
+#define RECURRENT_FAMILIES                                                                                   \
+    CHANNEL_FAMILIES " " DELTA_FAMILIES " " SHORT_FAMILIES " " SCAN_FAMILIES " " SELECTIVE_FAMILIES
 bool made_is_recurrent(const struct maker *maker, int32_t layer);
 bool made_attends(const struct maker *maker, int32_t layer);
 bool made_has_mlp(const struct maker *maker, int32_t layer);

@@ -29,6 +29,12 @@ bool made_has_mlp(const struct maker *maker, int32_t layer)
            (is_of(maker, SINGLE_FAMILIES) && layer % 2 == 1);
 }
 
+// `larger`: not as many heads as attention has.
+static int32_t channel_heads(const struct maker *maker)
+{
+    return maker->recipe.larger ? HEADS : maker->recipe.n_heads;
+}
+
 static void add_widths(struct maker *maker)
 {
     char key[128];
@@ -70,6 +76,17 @@ void add_recurrent_keys(struct maker *maker)
         add_key(maker, "ssm.inner_size", GGUF_U32, INNER);
         add_key(maker, "ssm.dt_b_c_rms", GGUF_BOOL, is_of(maker, "mamba") && maker->recipe.larger);
     }
+    if (is_of(maker, CHANNEL_FAMILIES)) {
+        add_key(maker, "ssm.conv_kernel", GGUF_U32, TAPS);
+        add_key(maker, "kda.head_dim", GGUF_U32, KEY);
+        if (maker->recipe.larger)
+            add_key(maker, "kda.head_count", GGUF_U32, HEADS);
+        if (maker->recipe.larger) {
+            add_key(maker, "expert_weights_scale", GGUF_F32, 2.446);
+            add_key(maker, "expert_group_count", GGUF_U32, 2);
+            add_key(maker, "expert_group_used_count", GGUF_U32, 1);
+        }
+    }
     if (!is_of(maker, DELTA_FAMILIES " " SCAN_FAMILIES))
         return;
     add_key(maker, "ssm.conv_kernel", GGUF_U32, TAPS);
@@ -109,6 +126,33 @@ static void add_delta(struct maker *maker, const char *prefix)
     add_vector(maker, prefix, "ssm_a", MADE_DECAY, HEADS);
     add_norm(maker, prefix, "ssm_norm", VALUE);
     add_matrix(maker, prefix, "ssm_out", n_embd, INNER, false);
+}
+
+// Decays are a row here: GGUF's [1, heads].
+static void add_channels(struct maker *maker, const char *prefix)
+{
+    int32_t n_embd = maker->recipe.n_embd, n_heads = channel_heads(maker), inner = n_heads * KEY;
+    char whole[NAME_BYTES];
+    if (maker->recipe.split) { // or as one matrix
+        add_matrix(maker, prefix, "attn_qkv", 3 * inner, n_embd, false);
+    } else {
+        add_matrix(maker, prefix, "attn_q", inner, n_embd, false);
+        add_matrix(maker, prefix, "attn_k", inner, n_embd, false);
+        add_matrix(maker, prefix, "attn_v", inner, n_embd, false);
+    }
+    add_taps(maker, prefix, "ssm_conv1d_q", TAPS, inner);
+    add_taps(maker, prefix, "ssm_conv1d_k", TAPS, inner);
+    add_taps(maker, prefix, "ssm_conv1d_v", TAPS, inner);
+    add_matrix(maker, prefix, "ssm_beta", n_heads, n_embd, false);
+    add_matrix(maker, prefix, "ssm_f_a", KEY, n_embd, false);
+    add_matrix(maker, prefix, "ssm_f_b", inner, KEY, false);
+    add_matrix(maker, prefix, "ssm_g_a", KEY, n_embd, false);
+    add_matrix(maker, prefix, "ssm_g_b", inner, KEY, false);
+    add_vector(maker, prefix, "ssm_dt.bias", MADE_BIAS, (uint64_t)inner);
+    snprintf(whole, sizeof whole, "%sssm_a", prefix);
+    add_tensor(maker, whole, MADE_DECAY, 1, (uint64_t)n_heads, 1);
+    add_norm(maker, prefix, "ssm_norm", KEY);
+    add_matrix(maker, prefix, "attn_output", n_embd, inner, false);
 }
 
 // `larger`: with biases.
@@ -169,6 +213,8 @@ void add_recurrence(struct maker *maker, const char *prefix)
 {
     if (is_of(maker, DELTA_FAMILIES))
         add_delta(maker, prefix);
+    else if (is_of(maker, CHANNEL_FAMILIES))
+        add_channels(maker, prefix);
     else if (is_of(maker, SHORT_FAMILIES))
         add_short(maker, prefix);
     else if (is_of(maker, SELECTIVE_FAMILIES))

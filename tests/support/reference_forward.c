@@ -182,7 +182,7 @@ bool is_windowed(const struct reference *r, int layer)
 
 static bool is_rotated(const struct reference *r, int layer)
 {
-    return !is_of(r, "gpt2 bloom nemotron_h nemotron_h_moe jamba") &&
+    return !is_of(r, "gpt2 bloom nemotron_h nemotron_h_moe jamba kimi-linear") &&
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
            !(is_of(r, "cohere2 exaone4 afmoe llama4") && !is_windowed(r, layer));
@@ -337,8 +337,10 @@ static double *latent_attention(const struct reference *r, int layer, const doub
     double *c = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, 0, latent);
     double *rotated = multiply(r, layer, "attn_kv_a_mqa", x, n, r->n_embd, latent, rope);
     normalize(r, layer, "attn_kv_a_norm", c, n, latent);
-    rotate(r, q + plain, n_heads, dim, r->rope_base, NULL, true);
-    rotate(r, rotated, 1, rope, r->rope_base, NULL, false);
+    if (is_rotated(r, layer)) {
+        rotate(r, q + plain, n_heads, dim, r->rope_base, NULL, true);
+        rotate(r, rotated, 1, rope, r->rope_base, NULL, false);
+    }
     double *k = zeros((size_t)(n * n_heads * dim)), *v = zeros((size_t)(n * n_heads * value));
     double *whole = load(r, layer, "attn_kv_b.weight"), *keys = load(r, layer, "attn_k_b.weight"),
            *values = load(r, layer, "attn_v_b.weight");
@@ -526,7 +528,9 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     }
     bool sigmoid =
         number_of_key(r, "expert_gating_func",
-                      is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe") ? 2 : 1) == 2.0;
+                      is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe kimi-linear")
+                          ? 2
+                          : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
     for (int e = 0; e < r->n_experts; e++)
@@ -562,25 +566,38 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
 
 static double *compute_experts(const struct reference *r, int layer, const double *x)
 {
-    double *out = zeros((size_t)r->n * (size_t)r->n_embd),
+    int latent = (int)number_of_key(r, "moe_latent_size", 0.0), width = latent ? latent : r->n_embd;
+    struct reference narrow = *r; // of experts that read and write a latent
+    narrow.n_embd = width;
+    double *out = zeros((size_t)(r->n * width)),
+           *seen = latent ? multiply(r, layer, "ffn_latent_down", x, r->n, r->n_embd, 0, latent)
+                          : copy_vector(x, (size_t)(r->n * width)),
            *routes = multiply(r, layer, "ffn_gate_inp", x, r->n, r->n_embd, 0, r->n_experts);
     double *shared_gate = load(r, layer, "ffn_gate_inp_shexp.weight");
     for (int p = 0; p < r->n; p++) {
         double *route = routes + p * r->n_experts;
-        const double *row = x + p * r->n_embd;
-        double *weighed = copy_vector(row, (size_t)r->n_embd);
+        const double *row = seen + p * width;
+        double *weighed = copy_vector(row, (size_t)width);
         bool before = is_of(r, "llama4");
         int chosen[64];
         choose_experts(r, layer, route, chosen);
         for (int i = 0; i < r->n_experts_used; i++) {
-            for (int j = 0; j < r->n_embd && before; j++)
+            for (int j = 0; j < width && before; j++)
                 weighed[j] = row[j] * route[chosen[i]];
-            double *y = mlp(r, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", weighed, 1,
+            double *y = mlp(&narrow, layer, "ffn_gate_exps", "ffn_up_exps", "ffn_down_exps", weighed, 1,
                             r->n_ff_expert, chosen[i]);
-            add_expert(out + p * r->n_embd, y, before ? 1.0 : route[chosen[i]], r->n_embd);
+            add_expert(out + p * width, y, before ? 1.0 : route[chosen[i]], width);
             free(y);
         }
         free(weighed);
+    }
+    if (latent) {
+        double *wide = multiply(r, layer, "ffn_latent_up", out, r->n, latent, 0, r->n_embd);
+        free(out);
+        out = wide;
+    }
+    for (int p = 0; p < r->n; p++) {
+        const double *row = x + p * r->n_embd;
         if (has_tensor(r, layer, "ffn_up_shexp.weight")) {
             double gate = 0.0, *y = mlp(r, layer, "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", row, 1,
                                         r->n_ff_shared, 0);
@@ -591,6 +608,7 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
         }
     }
     free(routes);
+    free(seen);
     free(shared_gate);
     return out;
 }
@@ -621,9 +639,9 @@ static void run_layer(const struct reference *r, int layer, double *x)
     }
     // these call the MLP's own norm so
     bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe");
-    double *branch = is_recurrent(r, layer)           ? run_recurrence(r, layer, input)
-                     : is_of(r, "deepseek2 minicpm3") ? latent_attention(r, layer, input)
-                                                      : attention(r, layer, input);
+    double *branch = is_recurrent(r, layer)                       ? run_recurrence(r, layer, input)
+                     : is_of(r, "deepseek2 minicpm3 kimi-linear") ? latent_attention(r, layer, input)
+                                                                  : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
@@ -686,7 +704,7 @@ static void open_reference(struct reference *r, const char *path)
                   (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
     r->attention_scale = number_of_key(r, "attention.scale", 1.0 / sqrt(r->head_dim));
-    if (is_of(r, "deepseek2 minicpm3")) { // the key holds a tenth of "mscale_all_dim"
+    if (is_of(r, "deepseek2 minicpm3 kimi-linear")) { // the key holds a tenth of "mscale_all_dim"
         double scale = mscale(r, 10.0 * number_of_key(r, "rope.scaling.yarn_log_multiplier", 0.0));
         r->attention_scale =
             scale * scale /

@@ -22,6 +22,7 @@ static void scale_to_length(double *x, int n, double length)
 struct delta_row {
     const double *q, *k, *v;
     double decay, beta;
+    const double *decays; // of key channels, in place of decay; NULL: none
 };
 
 // The gated delta rule (arXiv:2412.06464, equation 10) of one head and position; state [key, value].
@@ -30,7 +31,7 @@ static void delta_rule(double *state, const struct delta_row *row, int key, int 
     for (int j = 0; j < value; j++) {
         double known = 0.0;
         for (int i = 0; i < key; i++)
-            known += (state[i * value + j] *= row->decay) * row->k[i];
+            known += (state[i * value + j] *= row->decays ? row->decays[i] : row->decay) * row->k[i];
         for (int i = 0; i < key; i++)
             out[j] += (state[i * value + j] += row->k[i] * row->beta * (row->v[j] - known)) * row->q[i];
     }
@@ -84,9 +85,12 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
             double a =
                 grouped ? beta[2 * (p * n_heads + k * each) + each + h % each] : alpha[p * n_heads + h];
             double b = grouped ? beta[2 * (p * n_heads + k * each) + h % each] : beta[p * n_heads + h];
-            struct delta_row item = {row + k * key, row + (n_keys + k) * key,
+            struct delta_row item = {row + k * key,
+                                     row + (n_keys + k) * key,
                                      row + 2 * n_keys * key + h * value,
-                                     exp(decay[h] * log1p(exp(a + step[h]))), sigmoid(b)};
+                                     exp(decay[h] * log1p(exp(a + step[h]))),
+                                     sigmoid(b),
+                                     NULL};
             delta_rule(states + h * key * value, &item, key, value, all + p * inner + h * value);
         }
     }
@@ -95,6 +99,64 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
         all[i] *= gate[i] * sigmoid(gate[i]);
     double *out = multiply(r, layer, "ssm_out", all, n, inner, 0, r->n_embd);
     double *made[] = {qkv, mixed, gate, beta, alpha, decay, step, all, states};
+    for (size_t i = 0; i < sizeof made / sizeof *made; i++)
+        free(made[i]);
+    return out;
+}
+
+// One of queries, keys and values after its convolution.
+static double *mix_channels(const struct reference *r, int layer, const double *x, int part, int inner)
+{
+    static const char *const names[] = {"attn_q", "attn_k", "attn_v"}, *const taps[] = {"ssm_conv1d_q",
+                                                                                        "ssm_conv1d_k",
+                                                                                        "ssm_conv1d_v"};
+    bool together = has_tensor(r, layer, "attn_qkv.weight");
+    double *in = multiply(r, layer, together ? "attn_qkv" : names[part], x, r->n, r->n_embd,
+                          together ? part * inner : 0, inner);
+    double *out =
+        convolve(r, layer, taps[part], in, inner, (int)number_of_key(r, "ssm.conv_kernel", 0), true);
+    free(in);
+    return out;
+}
+
+// A matrix of low rank.
+static double *multiply_low(const struct reference *r, int layer, const char *const names[2], const double *x,
+                            int rank, int inner)
+{
+    double *low = multiply(r, layer, names[0], x, r->n, r->n_embd, 0, rank);
+    double *out = multiply(r, layer, names[1], low, r->n, rank, 0, inner);
+    free(low);
+    return out;
+}
+
+// Kimi Delta Attention (arXiv:2510.26692, equation 1).
+static double *run_channels(const struct reference *r, int layer, const double *x)
+{
+    int n_heads = (int)number_of_key(r, "kda.head_count", r->n_heads),
+        dim = (int)number_of_key(r, "kda.head_dim", 0), inner = n_heads * dim, n = r->n;
+    double *parts[3], *beta = multiply(r, layer, "ssm_beta", x, n, r->n_embd, 0, n_heads);
+    for (int i = 0; i < 3; i++)
+        parts[i] = mix_channels(r, layer, x, i, inner);
+    double *alpha = multiply_low(r, layer, (const char *const[]){"ssm_f_a", "ssm_f_b"}, x, dim, inner);
+    double *gate = multiply_low(r, layer, (const char *const[]){"ssm_g_a", "ssm_g_b"}, x, dim, inner);
+    double *decay = load(r, layer, "ssm_a"), *step = load(r, layer, "ssm_dt.bias");
+    double *all = zeros((size_t)(n * inner)), *states = zeros((size_t)(inner * dim));
+    for (int p = 0; p < n; p++)
+        for (int h = 0; h < n_heads; h++) {
+            int at = p * inner + h * dim;
+            scale_to_length(parts[0] + at, dim, 1.0 / sqrt(dim));
+            scale_to_length(parts[1] + at, dim, 1.0);
+            for (int i = 0; i < dim; i++)
+                alpha[at + i] = exp(decay[h] * log1p(exp(alpha[at + i] + step[h * dim + i])));
+            struct delta_row item = {
+                parts[0] + at, parts[1] + at, parts[2] + at, 0.0, sigmoid(beta[p * n_heads + h]), alpha + at};
+            delta_rule(states + h * dim * dim, &item, dim, dim, all + at);
+        }
+    normalize(r, layer, "ssm_norm", all, n * n_heads, dim);
+    for (int i = 0; i < n * inner; i++)
+        all[i] *= sigmoid(gate[i]);
+    double *out = multiply(r, layer, "attn_output", all, n, inner, 0, r->n_embd);
+    double *made[] = {parts[0], parts[1], parts[2], beta, alpha, gate, decay, step, all, states};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
         free(made[i]);
     return out;
@@ -203,7 +265,7 @@ static void normalize_plainly(const struct reference *r, double *x, int n_vector
         for (int i = 0; i < width; i++)
             square += x[i] * x[i] / width;
         for (int i = 0; i < width; i++)
-            x[i] /= sqrt(square + r->epsilon);
+            x[i] /= sqrt(square + number_of_key(r, "ssm.dt_b_c_rms_epsilon", 1e-6));
     }
 }
 
@@ -259,12 +321,14 @@ bool is_recurrent(const struct reference *r, int layer)
         return has_tensor(r, layer, "ssm_in.weight");
     if (is_of(r, "qwen3next qwen35 qwen35moe")) // every fourth layer has attention
         return (layer + 1) % 4 != 0;
-    return is_of(r, "lfm2 lfm2moe granitehybrid") && layer_number(r, "attention.head_count_kv", layer) == 0.0;
+    return is_of(r, "lfm2 lfm2moe granitehybrid kimi-linear") &&
+           layer_number(r, "attention.head_count_kv", layer) == 0.0;
 }
 
 double *run_recurrence(const struct reference *r, int layer, const double *x)
 {
     return is_of(r, "lfm2 lfm2moe")                ? run_short(r, layer, x)
+           : is_of(r, "kimi-linear")               ? run_channels(r, layer, x)
            : has_tensor(r, layer, "ssm_x.weight")  ? run_selective(r, layer, x)
            : has_tensor(r, layer, "ssm_in.weight") ? run_scan(r, layer, x)
                                                    : run_delta(r, layer, x);

@@ -123,9 +123,9 @@ TEST(a_prompt_computed_without_outputs_leaves_the_same_pages)
 TEST(a_state_that_is_kept_serves_every_sequence_that_begins_alike)
 {
     enum { N = 40, BRANCH = 25 };
-    static const char *const families[] = {"qwen3next",     "qwen35moe",      "lfm2",
-                                           "granitehybrid", "nemotron_h_moe", "falcon-h1",
-                                           "mamba2",        "jamba",          "mamba"};
+    static const char *const families[] = {"qwen3next",      "qwen35moe",  "lfm2",   "granitehybrid",
+                                           "nemotron_h_moe", "falcon-h1",  "mamba2", "jamba",
+                                           "mamba",          "kimi-linear"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         struct forward_bench bench;
         int32_t ids[2][N];

@@ -1,12 +1,11 @@
 #include "consumer/queue/kafka/client/kafka_token.h"
 
+#include "consumer/queue/http_post.h"
 #include "consumer/queue/kafka/client/kafka_handle.h"
 #include "schemas/base/base64.h"
 #include "schemas/base/clock.h"
 #include "schemas/value.h"
 
-#include <curl/curl.h>
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +13,6 @@
 #define PROPERTY "sasl.oauthbearer."
 
 enum {
-    CONNECT_TIMEOUT_MS = 5000,
-    ANSWER_TIMEOUT_MS = 10000,
-    ANSWER_BYTES_MAX = 1 << 20,
     EXTENSIONS_MAX = 16,
     EXPLANATION_BYTES = 200, // of a refusal
 };
@@ -181,60 +177,8 @@ enum status kafka_token_read(struct text body, int64_t now_ms, struct arena *are
 
 // ---- fetching ----
 
-// The functions of libcurl that are used, by its own declarations.
-static struct {
-    pthread_once_t once;
-    bool is_loaded;
-    __typeof__(curl_global_init) *global_init;
-    __typeof__(curl_easy_init) *easy_init;
-    __typeof__(curl_easy_cleanup) *easy_cleanup;
-    __typeof__(curl_easy_perform) *easy_perform;
-    __typeof__(curl_easy_escape) *easy_escape;
-    __typeof__(curl_easy_strerror) *easy_strerror;
-    __typeof__(curl_free) *free;
-    CURLcode (*setopt)(CURL *, CURLoption, ...); // macros in its header check their types
-    CURLcode (*getinfo)(CURL *, CURLINFO, ...);
-} curl = {.once = PTHREAD_ONCE_INIT};
-
-static void load_curl(void)
-{
-    void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        library = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return;
-    const struct {
-        const char *name;
-        void *place;
-    } functions[] = {{"curl_global_init", &curl.global_init},
-                     {"curl_easy_init", &curl.easy_init},
-                     {"curl_easy_cleanup", &curl.easy_cleanup},
-                     {"curl_easy_perform", &curl.easy_perform},
-                     {"curl_easy_escape", &curl.easy_escape},
-                     {"curl_easy_strerror", &curl.easy_strerror},
-                     {"curl_free", &curl.free},
-                     {"curl_easy_setopt", &curl.setopt},
-                     {"curl_easy_getinfo", &curl.getinfo}};
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *function = dlsym(library, functions[i].name);
-        if (!function)
-            return;
-        memcpy(functions[i].place, &function, sizeof function);
-    }
-    curl.is_loaded = curl.global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
-}
-
-static size_t take_bytes(char *bytes, size_t size, size_t n, void *context)
-{
-    struct buffer *body = context;
-    if (body->size + size * n > ANSWER_BYTES_MAX)
-        return 0; // ends the transfer
-    buffer_add(body, bytes, size * n);
-    return body->failed ? 0 : size * n;
-}
-
 // OAuth's error_description, or the body's beginning.
-static void explain_refusal(struct text body, long http_status, struct error *error)
+static void explain_refusal(struct text body, int http_status, struct error *error)
 {
     struct arena arena = {0};
     struct value answer;
@@ -246,58 +190,53 @@ static void explain_refusal(struct text body, long http_status, struct error *er
         said = value && value->kind == VALUE_STRING ? value->text : said;
     }
     size_t n = said.size < EXPLANATION_BYTES ? said.size : EXPLANATION_BYTES;
-    (void)error_set(error, STATUS_RETRY, ERROR_BROKER, "status %ld%s%.*s", http_status, n ? ": " : "", (int)n,
+    (void)error_set(error, STATUS_RETRY, ERROR_BROKER, "status %d%s%.*s", http_status, n ? ": " : "", (int)n,
                     n ? said.data : "");
     utf8_make_printable(error->text);
     arena_finish(&arena);
 }
 
-static enum status post(CURL *easy, const struct kafka_config *config, const char *form, struct buffer *body,
+static enum status post(const struct kafka_config *config, struct text form, struct buffer *body,
                         struct error *error)
 {
-    curl.setopt(easy, CURLOPT_URL, property_of(config, "token.endpoint.url"));
-    curl.setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl.setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    curl.setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_TIMEOUT_MS);
-    curl.setopt(easy, CURLOPT_TIMEOUT_MS, (long)ANSWER_TIMEOUT_MS);
-    curl.setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
-    curl.setopt(easy, CURLOPT_USERNAME, property_of(config, "client.id"));
-    curl.setopt(easy, CURLOPT_PASSWORD, property_of(config, "client.secret"));
-    curl.setopt(easy, CURLOPT_POSTFIELDS, form);
-    curl.setopt(easy, CURLOPT_WRITEFUNCTION, take_bytes);
-    curl.setopt(easy, CURLOPT_WRITEDATA, body);
-    CURLcode code = curl.easy_perform(easy);
-    long http_status = 0;
-    curl.getinfo(easy, CURLINFO_RESPONSE_CODE, &http_status);
-    if (code != CURLE_OK)
-        return error_set(error, STATUS_RETRY, ERROR_BROKER, "%s", curl.easy_strerror(code));
-    if (http_status != 200)
+    int http_status = 0;
+    struct http_request request = {.url = property_of(config, "token.endpoint.url"),
+                                   .user = property_of(config, "client.id"),
+                                   .password = property_of(config, "client.secret"),
+                                   .headers = {"Content-Type: application/x-www-form-urlencoded"},
+                                   .body = form};
+    enum status status = http_post(&request, &http_status, body, error);
+    if (status == STATUS_OK && http_status != 200) {
         explain_refusal((struct text){body->data, body->size}, http_status, error);
-    return http_status == 200 ? STATUS_OK : error->status;
+        return error->status;
+    }
+    return status;
+}
+
+// application/x-www-form-urlencoded
+static void add_escaped(struct buffer *form, const char *text)
+{
+    for (; *text; text++) {
+        bool is_plain = (*text >= '0' && *text <= '9') || (*text >= 'A' && *text <= 'Z') ||
+                        (*text >= 'a' && *text <= 'z') || strchr("-._~", *text);
+        if (is_plain)
+            buffer_add_byte(form, *text);
+        else
+            buffer_add_format(form, "%%%02X", (unsigned)(unsigned char)*text);
+    }
 }
 
 static enum status fetch(const struct kafka_config *config, struct buffer *body, struct error *error)
 {
-    pthread_once(&curl.once, load_curl);
-    if (!curl.is_loaded)
-        return error_set(
-            error, STATUS_RETRY, ERROR_BROKER,
-            "libcurl.so.4 is missing, and librdkafka %s is built without OIDC (apt install libcurl4)",
-            rd_kafka_version_str());
-    CURL *easy = curl.easy_init();
-    const char *scope = property_of(config, "scope");
-    char *escaped = easy && scope ? curl.easy_escape(easy, scope, 0) : NULL;
     struct buffer form = {0};
+    const char *scope = property_of(config, "scope");
     buffer_add_string(&form, "grant_type=client_credentials");
-    if (escaped)
-        buffer_add_format(&form, "&scope=%s", escaped);
-    buffer_add_byte(&form, '\0');
-    enum status status = !easy || form.failed || (scope && !escaped)
-                             ? error_memory(error, STATUS_RETRY, "a token")
-                             : post(easy, config, form.data, body, error);
-    curl.free(escaped);
-    if (easy)
-        curl.easy_cleanup(easy);
+    if (scope) {
+        buffer_add_string(&form, "&scope=");
+        add_escaped(&form, scope);
+    }
+    enum status status = form.failed ? error_memory(error, STATUS_RETRY, "a token")
+                                     : post(config, (struct text){form.data, form.size}, body, error);
     buffer_finish(&form);
     return status;
 }

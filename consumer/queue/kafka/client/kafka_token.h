@@ -1,7 +1,6 @@
 // Tokens of SASL/OAUTHBEARER by OIDC (sasl.oauthbearer.method=oidc) where librdkafka is built without it, as
 // Debian 12's is: the client credentials grant (RFC 6749, section 4.4) by libcurl, with librdkafka's
-// properties sasl.oauthbearer.client.id, client.secret, token.endpoint.url, scope and extensions. libcurl is
-// loaded when the first token is fetched. A token is fetched at the start of each client, and again when
+// properties sasl.oauthbearer.client.id, client.secret, token.endpoint.url, scope and extensions. A token is fetched at the start of each client, and again when
 // librdkafka asks for it, at four fifths of its lifetime and 10 s after a failure.
 // Thread: librdkafka's background thread of each client; the rest is called before the client exists.
 #pragma once

@@ -539,6 +539,14 @@ TEST(a_layer_of_one_mixer_has_no_mlp_and_an_mlp_no_mixer)
     refuse_model(state,
                  &(struct model_recipe){.family = "nemotron_h_moe",
                                         .keys = {{"nemotron_h_moe.moe_latent_size", GGUF_U32, 16, NULL}}},
+                 ERROR_MODEL_FILE, "blk.1.ffn_up_exps.weight: expected 4x48x16");
+    refuse_model(state,
+                 &(struct model_recipe){
+                     .family = "nemotron_h_moe", .larger = true, .drop_tensor = "blk.1.ffn_latent_up.weight"},
+                 ERROR_MODEL_FILE, "blk.1.ffn_latent_up.weight is missing");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "qwen3moe",
+                                        .keys = {{"qwen3moe.moe_latent_size", GGUF_U32, 16, NULL}}},
                  ERROR_MODEL_FILE, "moe_latent_size is 16");
 }
 
@@ -563,6 +571,35 @@ TEST(a_selective_scan_has_its_keys_and_tensors)
     struct model_recipe wide = {.family = "mamba",
                                 .keys = {{"mamba.ssm.inner_size", GGUF_U32, MODEL_WIDTH_MAX, NULL}}};
     refuse_model(state, &wide, ERROR_LIMIT_EXCEEDED, "1 heads of 18 x 1048576 items");
+}
+
+TEST(a_decay_for_each_channel_has_its_keys_and_tensors)
+{
+    static const char *const tensors[] = {
+        "blk.0.attn_q.weight",       "blk.0.attn_k.weight",       "blk.2.attn_v.weight",
+        "blk.0.ssm_conv1d_q.weight", "blk.0.ssm_conv1d_v.weight", "blk.3.ssm_beta.weight",
+        "blk.0.ssm_f_a.weight",      "blk.0.ssm_f_b.weight",      "blk.0.ssm_g_a.weight",
+        "blk.0.ssm_g_b.weight",      "blk.0.ssm_dt.bias",         "blk.0.ssm_a",
+        "blk.0.ssm_norm.weight",     "blk.0.attn_output.weight",  "blk.1.attn_kv_b.weight"};
+    static const char *const keys[] = {"kimi-linear.ssm.conv_kernel", "kimi-linear.kda.head_dim",
+                                       "kimi-linear.attention.kv_lora_rank"};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        refuse_model(state, &(struct model_recipe){.family = "kimi-linear", .drop_tensor = tensors[i]},
+                     ERROR_MODEL_FILE, i == 14 ? "attn_k_b.weight is missing" : tensors[i]);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        refuse_model(state, &(struct model_recipe){.family = "kimi-linear", .drop_key = keys[i]},
+                     ERROR_MODEL_FILE, keys[i]);
+    refuse_model(state, &(struct model_recipe){.family = "kimi-linear", .extra_tensor = "blk.1.ssm_a"},
+                 ERROR_MODEL_FILE, "blk.1.ssm_a has no place");
+    refuse_model(state,
+                 &(struct model_recipe){.family = "kimi-linear", .extra_tensor = "blk.0.attn_kv_b.weight"},
+                 ERROR_MODEL_FILE, "blk.0.attn_kv_b.weight has no place");
+    refuse_model(state, &(struct model_recipe){.family = "kimi-linear", .widen_tensor = "blk.0.ssm_a"},
+                 ERROR_MODEL_FILE, "ssm_a: expected 4, file has");
+    struct model_recipe wide = {.family = "kimi-linear",
+                                .keys = {{"kimi-linear.kda.head_count", GGUF_U32, MODEL_HEADS_MAX, NULL},
+                                         {"kimi-linear.kda.head_dim", GGUF_U32, MODEL_HEAD_DIM_MAX, NULL}}};
+    refuse_model(state, &wide, ERROR_LIMIT_EXCEEDED, "1024 heads of 1024 x 1024 items");
 }
 
 TEST(a_short_convolution_has_its_key_and_tensors)

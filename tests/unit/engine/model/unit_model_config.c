@@ -17,6 +17,11 @@ static void config_to_keys(const char *text, struct folder_config *config, struc
 #define SIZES                                                                                                \
     "\"hidden_size\":2048,\"num_hidden_layers\":2,\"num_attention_heads\":32,\"max_position_embeddings\":"   \
     "131072"
+#define KIMI                                                                                                 \
+    "{\"model_type\":\"kimi_linear\",\"hidden_size\":2048,\"num_hidden_layers\":2,"                          \
+    "\"num_attention_heads\":32,\"linear_attn_config\":{"
+#define FALCON_MAMBA                                                                                         \
+    "{\"model_type\":\"falcon_mamba\",\"hidden_size\":100,\"num_hidden_layers\":2,\"expand\":16"
 #define GEMMA4_SIZES "\"hidden_size\":1536,\"num_hidden_layers\":7,\"intermediate_size\":6144"
 
 TEST(llama_3_s_scaling_becomes_divisors)
@@ -123,10 +128,23 @@ TEST(settings_left_out_are_the_model_type_s)
         {"{\"model_type\":\"nemotron_h\"," SIZES ",\"layers_block_type\":[\"moe\",\"attention\"]}",
          "nemotron_h_moe.expert_count", 8},
         {"{\"model_type\":\"jamba\"," SIZES "}", "jamba.ssm.time_step_rank", 128},
+        {KIMI "\"kda_layers\":[1],\"full_attn_layers\":[2],\"num_heads\":3,\"head_dim\":7}}",
+         "kimi-linear.kda.head_count", 3},
+        {KIMI "\"kda_layers\":[1],\"full_attn_layers\":[2],\"num_heads\":3,\"head_dim\":7}}",
+         "kimi-linear.kda.head_dim", 7},
+        {KIMI "}}", "kimi-linear.ssm.conv_kernel", 4},
+        {KIMI "}}", "kimi-linear.expert_gating_func", 2},
+        {KIMI "},\"num_expert_group\":2,\"model_max_length\":99}", "kimi-linear.expert_group_count", 2},
+        {KIMI "},\"num_expert_group\":2,\"model_max_length\":99}", "kimi-linear.context_length", 99},
+        {KIMI "},\"num_experts_per_token\":3}", "kimi-linear.expert_used_count", 3},
         {"{\"model_type\":\"mamba\",\"hidden_size\":100,\"num_hidden_layers\":2}", "mamba.ssm.time_step_rank",
          7},
         {"{\"model_type\":\"mamba\",\"hidden_size\":100,\"num_hidden_layers\":2}",
          "mamba.attention.head_count", 0},
+        {FALCON_MAMBA "}", "mamba.ssm.dt_b_c_rms_epsilon", (double)1e-6f},
+        {FALCON_MAMBA ",\"mixer_rms_eps\":0.5}", "mamba.ssm.dt_b_c_rms_epsilon", 0.5},
+        {FALCON_MAMBA "}", "mamba.ssm.inner_size", 1600},
+        {FALCON_MAMBA ",\"intermediate_size\":80}", "mamba.ssm.inner_size", 80},
         {"{\"model_type\":\"lfm2\"," SIZES ",\"block_ff_dim\":12288}", "lfm2.feed_forward_length", 8192},
         {"{\"model_type\":\"lfm2\"," SIZES ",\"block_ff_dim\":100,\"block_auto_adjust_ff_dim\":false}",
          "lfm2.feed_forward_length", 100},
@@ -243,6 +261,10 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
         {"{\"model_type\":\"smollm3\"," SIZES ",\"no_rope_layers\":[1,0]}", "no_rope_layers"},
         {"{\"model_type\":\"lfm2\"," SIZES ",\"layer_types\":[\"conv\"]}", "layer_types"},
         {"{\"model_type\":\"jamba\"," SIZES ",\"mamba_expand\":0}", "mamba_expand"},
+        {KIMI "\"kda_layers\":[1],\"full_attn_layers\":[1]}}", "linear_attn_config"},
+        {KIMI "\"num_heads\":0}}", "num_heads"},
+        {KIMI "\"head_dim\":\"x\"}}", "head_dim"},
+        {KIMI "},\"moe_router_activation_func\":\"tanh\"}", "scoring_func"},
         {"{\"model_type\":\"falcon_h1\"," SIZES ",\"ssm_multipliers\":[1,1]}", "ssm_multipliers"},
         {"{\"model_type\":\"falcon_h1\"," SIZES ",\"mlp_multipliers\":[1,\"x\"]}", "mlp_multipliers"},
         {"{\"model_type\":\"falcon_h1\"," SIZES ",\"projectors_bias\":true}", "projectors_bias"},

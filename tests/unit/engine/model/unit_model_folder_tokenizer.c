@@ -207,6 +207,36 @@ static void assert_number(const struct gguf *gguf, const char *key, double expec
         fail_msg("%s: expected %g, got %g", key, expected, number);
 }
 
+static void suppressed_tokens_become_the_key_that_gguf_files_have(void **state)
+{
+    static const struct folder_file some[] = {{"generation_config.json", "{\"suppress_tokens\":[258883,7]}"}};
+    static const struct folder_file none[] = {{"generation_config.json", "{\"suppress_tokens\":[]}"}};
+    static const struct folder_file null[] = {{"generation_config.json", "{\"suppress_tokens\":null}"}};
+    static const struct folder_file wrong[] = {{"generation_config.json", "{\"suppress_tokens\":[7,-1]}"}};
+    static const struct folder_file one[] = {{"generation_config.json", "{\"suppress_tokens\":7}"}};
+    static const char key[] = "tokenizer.ggml.suppress_tokens";
+    struct gguf_array array;
+    struct error error;
+    struct gguf *gguf = OPEN(some, &error);
+    assert_non_null(gguf);
+    assert_int_equal(gguf_array(gguf, key, &array, NULL, &error), STATUS_OK);
+    assert_true(array.kind == GGUF_I32 && array.n_items == 2);
+    assert_int_equal(gguf_array_integer(&array, 0), 258883);
+    assert_int_equal(gguf_array_integer(&array, 1), 7);
+    assert_false(gguf_has(gguf, MODEL_FOLDER_NO_SAMPLING));
+    gguf_close(gguf);
+    gguf = OPEN(none, &error);
+    assert_true(gguf && !gguf_has(gguf, key));
+    gguf_close(gguf);
+    gguf = OPEN(null, &error);
+    assert_true(gguf && !gguf_has(gguf, key));
+    gguf_close(gguf);
+    assert_null(OPEN(wrong, &error));
+    assert_non_null(strstr(error.text, "suppress_tokens: expected a list of token ids, got"));
+    assert_null(OPEN(one, &error));
+    assert_non_null(strstr(error.text, "suppress_tokens: expected a list of token ids, got 7"));
+}
+
 static void sampling_defaults_become_the_keys_that_gguf_files_have(void **state)
 {
     static const struct folder_file files[] = {
@@ -260,6 +290,7 @@ int main(void)
         cmocka_unit_test(special_tokens_are_a_key_where_they_name_more_than_the_configuration),
         cmocka_unit_test(
             settings_of_sampling_that_are_not_built_are_a_key_and_those_of_the_tokenizer_an_error),
+        cmocka_unit_test(suppressed_tokens_become_the_key_that_gguf_files_have),
         cmocka_unit_test(sampling_defaults_become_the_keys_that_gguf_files_have),
         cmocka_unit_test(files_that_are_no_json_objects_are_refused_by_name),
     };
