@@ -137,6 +137,7 @@ void batcher_take(struct batcher *b, struct job *job)
 {
     assert(!batcher_is_full(b));
     b->jobs.n++;
+    b->has_streams |= job->stream != 0;
     job_list_append(&b->jobs.arrived, job);
 }
 

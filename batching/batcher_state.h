@@ -98,6 +98,7 @@ struct batcher {
     struct batcher_pipeline pipeline;
     struct constraint_cache constraints;
     struct batcher_masks masks;
+    bool has_streams; // a job with a `stream` was taken
     int32_t n_forced; // tokens forced since the last step that had results
     struct speculation speculation;
     struct row_cost cost;

@@ -1,6 +1,7 @@
 // Writes a job's result from its finished sequences: selects the choices to return, converts their texts to
 // UTF-8 and splits the answers of chats into thoughts, content and calls.
 #include "engine/answer/answer_parse.h"
+#include "engine/answer/answer_settled.h"
 
 #include "batching/scoring.h"
 
@@ -229,11 +230,74 @@ static bool put_parts(struct job *job, const struct sequence *sequence, const st
     return whole && put_calls(job, sequence, &parts, choice);
 }
 
+static bool may_have_calls(const struct prompt *prompt)
+{
+    return prompt->rules.format.tools && prompt->job->request.tools.choice != TOOLS_NONE;
+}
+
 static bool has_parts(const struct prompt *prompt)
 {
-    return prompt->rules.format.thinking ||
-           (prompt->rules.format.tools && prompt->job->request.tools.choice != TOOLS_NONE);
+    return prompt->rules.format.thinking || may_have_calls(prompt);
 }
+
+// ---- a streamed answer ----
+
+// Adds the text of a token to the report. False: its text is not settled yet.
+static bool spell_token(struct sequence *sequence, const struct tokenizer *tokenizer, size_t settled)
+{
+    struct sequence_report *report = &sequence->report;
+    int32_t token = sequence->answer.generated[report->n_tokens];
+    struct text name = tokenizer_token_text(tokenizer, token);
+    size_t before = report->spelled.size;
+    if (tokenizer_is_control(tokenizer, token)) {
+        if (report->n_text > settled)
+            return false;
+        report->is_over = utf8_complete_prefix(report->spelled.data, before) != before;
+        if (!report->is_over && answer_format_knows(&sequence->prompt->rules.format, false, name))
+            buffer_add_text(&report->spelled, name);
+    } else {
+        tokenizer_decode(tokenizer, token, false, &report->spelled);
+        size_t n = report->spelled.size - before;
+        if (!report->spelled.failed && report->n_text + n > settled) {
+            report->spelled.size = before;
+            return false;
+        }
+        report->n_text += n;
+    }
+    report->n_tokens++;
+    report->is_over |= report->spelled.failed;
+    return true;
+}
+
+void sequence_settle(struct sequence *sequence, const struct tokenizer *tokenizer, struct text *reasoning,
+                     struct text *content)
+{
+    struct sequence_report *report = &sequence->report;
+    const struct prompt *prompt = sequence->prompt;
+    const size_t size = sequence_settled_size(sequence);
+    *reasoning = *content = (struct text){0};
+    if (!has_parts(prompt))
+        *content = (struct text){sequence->answer.text.data, size};
+    if (!has_parts(prompt) || may_have_calls(prompt) || report->is_over)
+        return;
+    while (report->n_tokens < sequence->answer.n_generated && !report->is_over &&
+           spell_token(sequence, tokenizer, size))
+        ;
+    struct settled_answer settled = {.reasoning = report->reasoning};
+    struct text spelled = {report->spelled.data, report->spelled.size};
+    buffer_clear(&settled.reasoning);
+    if (!report->is_over)
+        answer_settle(prompt->rules.format.thinking, prompt->rules.thinking == THINKING_OPEN, spelled,
+                      &settled);
+    report->reasoning = settled.reasoning;
+    report->is_over |= settled.reasoning.failed;
+    if (report->is_over)
+        return;
+    *reasoning = (struct text){report->reasoning.data, report->reasoning.size};
+    *content = settled.content;
+}
+
+// ---- all choices ----
 
 static bool finish_choice(struct job *job, const struct sequence *sequence, const struct tokenizer *tokenizer,
                           struct choice *choice)

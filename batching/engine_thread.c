@@ -71,6 +71,7 @@ void round_destroy(struct round *round)
     if (!round)
         return;
     free(round->prefixes);
+    answer_pieces_destroy(round->pieces);
     free(round);
 }
 
@@ -154,6 +155,8 @@ static void compute_round(struct engine_thread *thread, struct round *round)
             thread->batcher->impl->round(thread->batcher, &round->finished, &round->figures, &round->error);
     if (thread->batcher->impl->take_findings)
         thread->batcher->impl->take_findings(thread->batcher, &round->findings);
+    if (thread->batcher->impl->take_pieces)
+        round->pieces = thread->batcher->impl->take_pieces(thread->batcher);
     if (status != STATUS_OK)
         thread->batcher->impl->release(thread->batcher, true, &round->released);
     add_prefixes(thread, round);

@@ -28,6 +28,7 @@ struct round {
     struct job_list released;       // unfinished, without results
     struct step_figures figures;    // n_tokens 0: no step ended
     struct prefix_report *prefixes; // NULL: not reported in this round
+    struct answer_pieces *pieces;   // NULL: no text is new
     struct step_findings findings;  // findings of the step that ended
     struct error error;             // status OK, or the error that stopped the engine
 };

@@ -1,5 +1,7 @@
 #include "batching/job_batcher.h"
 
+#include <stdlib.h>
+
 bool partition_ids_have(const struct partition_ids *ids, const struct job *job)
 {
     size_t low = 0, high = ids->n_items;
@@ -22,4 +24,18 @@ enum status job_miss_deadline(const struct job *job, struct error *error)
 enum status job_cancel(struct error *error)
 {
     return error_set(error, STATUS_REJECT, ERROR_CANCELLED, "cancelled on request");
+}
+
+void answer_pieces_finish(struct answer_pieces *pieces)
+{
+    buffer_finish(&pieces->bytes);
+    free(pieces->items);
+}
+
+void answer_pieces_destroy(struct answer_pieces *pieces)
+{
+    if (!pieces)
+        return;
+    answer_pieces_finish(pieces);
+    free(pieces);
 }

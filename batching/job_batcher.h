@@ -18,6 +18,22 @@ bool partition_ids_have(const struct partition_ids *ids, const struct job *job);
 enum status job_miss_deadline(const struct job *job, struct error *error);
 enum status job_cancel(struct error *error);
 
+// Texts of answers that are being computed: what is new since the last report.
+struct answer_piece {
+    uint64_t stream;   // of the job
+    uint32_t choice;   // of the answer, from 0
+    bool is_reasoning; // of the thoughts' text, else of the content's
+    size_t offset;     // of the piece in the answer's text; a job that starts again starts at 0
+    size_t begin, n;   // of its bytes in `bytes`
+};
+struct answer_pieces {
+    struct answer_piece *items; // [n]
+    size_t n, capacity;
+    struct buffer bytes;
+};
+void answer_pieces_finish(struct answer_pieces *pieces);
+void answer_pieces_destroy(struct answer_pieces *pieces);
+
 struct job_batcher;
 
 struct job_batcher_impl {
@@ -40,6 +56,9 @@ struct job_batcher_impl {
     void (*release_partitions)(struct job_batcher *batcher, const struct partition_ids *ids,
                                struct job_list *released);
     void (*report_prefixes)(const struct job_batcher *batcher, struct prefix_report *report); // NULL: none
+    // The pieces of the jobs with a `stream` since the last call; NULL: none, or out of memory: then they are
+    // part of the next report. May be NULL.
+    struct answer_pieces *(*take_pieces)(struct job_batcher *batcher);
 };
 
 struct job_batcher {

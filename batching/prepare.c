@@ -36,6 +36,8 @@ void prompt_destroy(struct prompt *prompt)
         free(prompt->sequences.items[i].answer.logprobs);
         matcher_finish(&prompt->sequences.items[i].constrained.matcher);
         buffer_finish(&prompt->sequences.items[i].answer.text);
+        buffer_finish(&prompt->sequences.items[i].report.spelled);
+        buffer_finish(&prompt->sequences.items[i].report.reasoning);
         buffer_finish(&prompt->sequences.items[i].thoughts.scan.text);
         token_array_finish(&prompt->sequences.items[i].thoughts.closing);
         sequence_draft_destroy(prompt->sequences.items[i].draft);

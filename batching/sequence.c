@@ -133,6 +133,27 @@ static size_t find_stop(const struct request *request, const struct buffer *text
     return size;
 }
 
+// The size of the longest end of the text that is the beginning of the stop string.
+static size_t begun_size(struct text stop, const struct buffer *text)
+{
+    size_t n = stop.size - 1 < text->size ? stop.size - 1 : text->size;
+    while (n > 0 && memcmp(text->data + text->size - n, stop.data, n) != 0)
+        n--;
+    return n;
+}
+
+size_t sequence_settled_size(const struct sequence *sequence)
+{
+    const struct request *request = &sequence->prompt->job->request;
+    const struct buffer *text = &sequence->answer.text;
+    size_t n_begun = 0;
+    for (int32_t i = 0; i < request->stop.n_strings; i++) {
+        size_t n = begun_size(request->stop.strings[i], text);
+        n_begun = n > n_begun ? n : n_begun;
+    }
+    return utf8_complete_prefix(text->data, text->size - n_begun);
+}
+
 static bool is_stop_token(const struct request *request, int32_t token)
 {
     for (int32_t i = 0; i < request->stop.n_tokens; i++)

@@ -122,6 +122,17 @@ struct sequence_thoughts {
     struct token_array closing; // indices in answer.generated of the tokens that the budget forced
 };
 
+// What was reported of an answer that is streamed while it is computed (struct answer_piece).
+struct sequence_report {
+    size_t n_content, n_reasoning; // bytes in earlier pieces
+    // An answer with parts: the text of its first n_tokens tokens with the names of the format's special
+    // tokens; n_text: bytes of answer.text of these tokens.
+    struct buffer spelled, reasoning;
+    int32_t n_tokens;
+    size_t n_text;
+    bool is_over; // the rest is not reported: a special token is within a character, or memory ran out
+};
+
 struct sequence_draft; // batching/speculation.h
 
 struct sequence {
@@ -134,6 +145,7 @@ struct sequence {
     struct sequence_cache cache;
     struct sequence_targets scoring;
     struct sequence_answer answer;
+    struct sequence_report report;
     struct sequence_constraint constrained;
     struct sequence_thoughts thoughts;
     struct sequence_draft *draft; // NULL: no draft was tried
@@ -202,6 +214,13 @@ bool sequence_reserve(struct sequence *sequence, int32_t n) WARN_UNUSED;
 // Appends a token: text, logprobs, stop rules.
 void sequence_append(struct sequence *sequence, const struct sample_result *drawn,
                      const struct tokenizer *tokenizer);
+// The size of the beginning of the answer's text that no later token changes: it ends before the beginning of
+// a stop string and before an incomplete character.
+size_t sequence_settled_size(const struct sequence *sequence);
+// The beginnings of the answer's thoughts and content that no later token changes, valid until the sequence's
+// next token. Of an answer that may have calls both are empty.
+void sequence_settle(struct sequence *sequence, const struct tokenizer *tokenizer, struct text *reasoning,
+                     struct text *content);
 // True if the token ends the answer and is not part of it.
 bool sequence_stops_before(const struct sequence *sequence, int32_t token, const struct tokenizer *tokenizer);
 

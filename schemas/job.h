@@ -425,6 +425,7 @@ struct job {
     struct result result;
     struct job_figures figures;
     struct job_source source;
+    uint64_t stream; // its text is reported under this number while it is computed; 0: it is not
 };
 
 #define CONTENT_TYPE_JSON    "application/json"

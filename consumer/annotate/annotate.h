@@ -6,6 +6,7 @@
 #pragma once
 
 #include "consumer/command/files/output_file.h"
+#include "consumer/observe/log.h"
 #include "consumer/options/options.h"
 #include "consumer/annotate/answer_columns.h"
 #include "consumer/annotate/evaluation.h"
@@ -95,10 +96,11 @@ struct annotate {
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed
     struct annotate_rows rows;
-    struct text_cut *cut; // --truncate-prompt; NULL: none
-    bool is_partial;      // rows without an answer are written too
-    int64_t n_open;       // of these, jobs
-    bool knows_thoughts;  // their lengths were seen, or a budget limits them
+    struct text_cut *cut;     // --truncate-prompt; NULL: none
+    bool is_partial;          // rows without an answer are written too
+    int64_t n_open;           // of these, jobs
+    struct log_counts counts; // of the worker that computed requests
+    bool knows_thoughts;      // their lengths were seen, or a budget limits them
 };
 
 // Checks that the answers' constraint compiles and that the model has a chat template; keeps neither

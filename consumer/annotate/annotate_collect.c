@@ -383,6 +383,21 @@ static void close_writers(struct collecting *collecting)
     free(collecting->writers);
 }
 
+static void report_rows(const struct collecting *collecting)
+{
+    const struct annotate *annotate = collecting->annotate;
+    struct log_counts counts = annotate->counts;
+    counts.done = counts.total = collecting->n_written;
+    counts.failed = collecting->n_failed;
+    const struct log_fields fields = {.event = "finished", .dataset = annotate->dataset, .counts = &counts};
+    log_write_fields(LOG_INFO, &fields,
+                     "%lld row%s in %s, %lld of them without an answer; jobs and figures in %s",
+                     (long long)collecting->n_written, collecting->n_written == 1 ? "" : "s",
+                     annotate->settings->output.file,
+                     (long long)(collecting->n_failed + collecting->n_unfinished),
+                     annotate->temporary_folder ? "a temporary store" : annotate->store_path);
+}
+
 enum status annotate_collect(struct annotate *annotate, struct error *error)
 {
     struct collecting collecting = {.annotate = annotate};
@@ -414,10 +429,7 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
         buffer_finish(&text);
     }
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "%lld row%s in %s, %lld of them without an answer; jobs and figures in %s",
-                  (long long)collecting.n_written, collecting.n_written == 1 ? "" : "s",
-                  annotate->settings->output.file, (long long)(collecting.n_failed + collecting.n_unfinished),
-                  annotate->temporary_folder ? "a temporary store" : annotate->store_path);
+        report_rows(&collecting);
     if (status == STATUS_OK && collecting.n_failed)
         status = report_failed(&collecting, error);
     if (annotate->gold.status != STATUS_OK && (status == STATUS_OK || status == STATUS_REJECT))

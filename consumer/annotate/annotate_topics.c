@@ -259,7 +259,8 @@ static enum status collect_answers(struct topics *topics, struct error *error)
 {
     struct annotate *annotate = topics->annotate;
     const char *const names[] = {topics->kafka.config.topics.results};
-    topics->line = (struct progress_line){.n_total = topics->n_total,
+    topics->line = (struct progress_line){.dataset = annotate->dataset,
+                                          .n_total = topics->n_total,
                                           .n_before = topics->n_answered,
                                           .message_ms = annotate->settings->worker.progress_s * 1000,
                                           .watch = annotate_watch_thoughts,

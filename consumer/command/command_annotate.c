@@ -462,7 +462,8 @@ static enum status count_finished(const struct annotate *annotate, struct progre
 static enum status run_worker(struct annotate *annotate, struct error *error)
 {
     struct settings settings = worker_settings(annotate);
-    struct progress_line line = {.message_ms = settings.worker.progress_s * 1000,
+    struct progress_line line = {.dataset = annotate->dataset,
+                                 .message_ms = settings.worker.progress_s * 1000,
                                  .watch = annotate_watch_thoughts,
                                  .watch_context = annotate};
     int64_t n_reopened;
@@ -479,8 +480,9 @@ static enum status run_worker(struct annotate *annotate, struct error *error)
               (long long)line.n_before, (long long)line.n_total);
     struct service service = {
         .store = annotate->store, .dataset = annotate->dataset, .requests_differ = true, .line = &line};
-    struct worker_progress progress;
+    struct worker_progress progress = {0};
     status = service_run(&service, &settings, &progress, error);
+    annotate->counts = progress_line_counts(&line, &progress);
     if (status != STATUS_OK || !progress.was_stopped)
         return status;
     status = count_finished(annotate, &line, error);

@@ -172,9 +172,13 @@ enum status command_collect(const struct settings *settings, struct error *error
     char open[64] = "";
     if (output.n_open)
         snprintf(open, sizeof open, "; %lld jobs are not finished", (long long)output.n_open);
+    const struct log_counts counts = {output.n_results, output.n_failed, output.n_results, -1, -1};
+    const struct log_fields fields = {.event = "finished",
+                                      .dataset = text_from_string(settings->dataset),
+                                      .counts = &counts};
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: %lld answers, %lld of them errors%s", settings->dataset,
-                  (long long)output.n_results, (long long)output.n_failed, open);
+        log_write_fields(LOG_INFO, &fields, "dataset %s: %lld answers, %lld of them errors%s",
+                         settings->dataset, (long long)output.n_results, (long long)output.n_failed, open);
     output_close(&output);
     return status;
 }

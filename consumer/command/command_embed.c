@@ -172,9 +172,9 @@ static enum status open_embedder(struct command_embed *embed, struct runtime *ru
 static enum status run_embedder(struct command_embed *embed, bool may_overwrite, struct error *error)
 {
     double start_s = clock_s();
-    if (embed->part.output.state.n_lines)
-        log_write(LOG_INFO, "resuming: %lld lines were written before",
-                  (long long)embed->part.output.state.n_lines);
+    int64_t n_before = embed->part.output.state.n_lines;
+    if (n_before)
+        log_write(LOG_INFO, "resuming: %lld lines were written before", (long long)n_before);
     enum status status = embed_lines(embed, error);
     if (status == STATUS_OK)
         status = line_part_complete(&embed->part, "these vectors", may_overwrite, error);
@@ -183,8 +183,13 @@ static enum status run_embedder(struct command_embed *embed, bool may_overwrite,
     const struct output_part_state *done = &embed->part.done;
     int64_t n_tokens = embed->group.n_tokens;
     double took_s = clock_s() - start_s;
-    log_write(LOG_INFO, "%lld texts, %lld tokens, %.1f tokens/s", (long long)(done->n_lines - done->n_failed),
-              (long long)n_tokens, (double)n_tokens / (took_s > 0 ? took_s : 1));
+    took_s = took_s > 0 ? took_s : 1;
+    const struct log_counts counts = {done->n_lines, done->n_failed, done->n_lines, n_tokens,
+                                      (double)(done->n_lines - n_before) / took_s};
+    const struct log_fields fields = {.event = "finished", .counts = &counts};
+    log_write_fields(LOG_INFO, &fields, "%lld texts, %lld tokens, %.1f tokens/s",
+                     (long long)(done->n_lines - done->n_failed), (long long)n_tokens,
+                     (double)n_tokens / took_s);
     embed_group_say_cut(&embed->group);
     if (!done->n_failed)
         return STATUS_OK;

@@ -27,7 +27,9 @@ struct run_command {
     struct store *store;
     struct input input;
     struct output output;
+    struct log_counts counts; // of the worker that this command was
 };
+
 static void take_progress(void *context, const struct dataset_progress *progress)
 {
     struct progress_line *line = context;
@@ -67,13 +69,18 @@ static void report_files(const struct run_command *run)
     const struct output *output = &run->output;
     const char *figures = run->temporary_folder ? "" : "; figures in ";
     const char *store = run->temporary_folder ? "" : run->store_path;
+    struct log_counts counts = run->counts;
+    counts.done = counts.total = output->n_results;
+    counts.failed = output->n_failed;
+    const struct log_fields fields = {.event = "finished", .dataset = run->dataset, .counts = &counts};
     if (run->settings->output.errors)
-        log_write(LOG_INFO, "%lld answers in %s, %lld errors in %s%s%s",
-                  (long long)(output->n_results - output->n_failed), run->settings->output.file,
-                  (long long)output->n_failed, run->settings->output.errors, figures, store);
+        log_write_fields(LOG_INFO, &fields, "%lld answers in %s, %lld errors in %s%s%s",
+                         (long long)(output->n_results - output->n_failed), run->settings->output.file,
+                         (long long)output->n_failed, run->settings->output.errors, figures, store);
     else
-        log_write(LOG_INFO, "%lld answers in %s, %lld of them errors%s%s", (long long)output->n_results,
-                  run->settings->output.file, (long long)output->n_failed, figures, store);
+        log_write_fields(LOG_INFO, &fields, "%lld answers in %s, %lld of them errors%s%s",
+                         (long long)output->n_results, run->settings->output.file,
+                         (long long)output->n_failed, figures, store);
 }
 
 static enum status collect_output(struct run_command *run, struct error *error)
@@ -130,7 +137,8 @@ static enum status run_in_store(struct run_command *run, struct error *error)
 {
     size_t n_added;
     enum status status = input_queue(&run->input, run->store, run->dataset, true, &n_added, error);
-    struct progress_line line = {.message_ms = run->settings->worker.progress_s * 1000};
+    struct progress_line line = {.dataset = run->dataset,
+                                 .message_ms = run->settings->worker.progress_s * 1000};
     int64_t n_reopened;
     if (status == STATUS_OK && run->settings->worker.retry_failed)
         status = store_retry_failed(run->store, run->dataset, &n_reopened, error);
@@ -142,8 +150,9 @@ static enum status run_in_store(struct run_command *run, struct error *error)
             log_write(LOG_INFO, "resuming: %lld of %lld jobs were finished before", (long long)line.n_before,
                       (long long)line.n_total);
         struct service service = {.store = run->store, .dataset = run->dataset, .line = &line};
-        struct worker_progress progress;
+        struct worker_progress progress = {0};
         status = service_run(&service, run->settings, &progress, error);
+        run->counts = progress_line_counts(&line, &progress);
     }
     struct dataset_mark removed = {0}; // lines that this worker removed
     if (status == STATUS_OK)

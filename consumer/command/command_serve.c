@@ -28,8 +28,12 @@ static enum status work(struct serve *serve, struct store *store, const struct s
 {
     struct worker_progress progress = {0};
     struct progress_line line = {.message_ms = settings->worker.progress_s * 1000};
-    struct service service = {
-        .store = store, .exit_when_idle_s = -1, .line = &line, .attach = attach, .attach_context = serve};
+    struct service service = {.store = store,
+                              .exit_when_idle_s = -1,
+                              .line = &line,
+                              .answers = {serve_stream_begin, serve_stream_take, serve},
+                              .attach = attach,
+                              .attach_context = serve};
     return service_run(&service, settings, &progress, error);
 }
 

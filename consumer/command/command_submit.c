@@ -11,6 +11,12 @@
 
 #include <stdio.h>
 
+// The jobs that were queued now.
+static struct log_counts submitted_counts(int64_t n_new)
+{
+    return (struct log_counts){.done = n_new, .failed = -1, .total = -1, .tokens = -1, .rate = -1};
+}
+
 static enum status submit_to_store(struct input *input, const struct settings *settings, struct error *error)
 {
     const char *path = named_store_path(settings);
@@ -19,11 +25,16 @@ static enum status submit_to_store(struct input *input, const struct settings *s
     enum status status = store_open(&store, path, STORE_CREATE, error);
     if (status == STATUS_OK)
         status = input_queue(input, store, text_from_string(settings->dataset), false, &n_added, error);
+    const struct log_counts counts = submitted_counts((int64_t)n_added);
+    const struct log_fields fields = {.event = "finished",
+                                      .dataset = text_from_string(settings->dataset),
+                                      .counts = &counts};
     if (status == STATUS_OK)
-        log_write(LOG_INFO, "dataset %s: %zu job%s queued in %s%s", settings->dataset, n_added,
-                  n_added == 1 ? "" : "s", path,
-                  (int64_t)n_added < input->n_jobs || input->n_before ? " (the others were there already)"
-                                                                      : "");
+        log_write_fields(LOG_INFO, &fields, "dataset %s: %zu job%s queued in %s%s", settings->dataset,
+                         n_added, n_added == 1 ? "" : "s", path,
+                         (int64_t)n_added < input->n_jobs || input->n_before
+                             ? " (the others were there already)"
+                             : "");
     store_close(store);
     return status;
 }
@@ -40,8 +51,13 @@ static enum status produce_lines(struct input *input, const struct kafka_config 
     char before[80] = "";
     if (submitted.n_before)
         snprintf(before, sizeof before, " (%lld were there already)", (long long)submitted.n_before);
-    log_write(LOG_INFO, "dataset %s: %lld job%s written to topic %s%s", settings->dataset,
-              (long long)submitted.n_new, submitted.n_new == 1 ? "" : "s", config->topics.jobs, before);
+    const struct log_counts counts = submitted_counts((int64_t)submitted.n_new);
+    const struct log_fields fields = {.event = "finished",
+                                      .dataset = text_from_string(settings->dataset),
+                                      .counts = &counts};
+    log_write_fields(LOG_INFO, &fields, "dataset %s: %lld job%s written to topic %s%s", settings->dataset,
+                     (long long)submitted.n_new, submitted.n_new == 1 ? "" : "s", config->topics.jobs,
+                     before);
     return STATUS_OK;
 }
 

@@ -20,14 +20,19 @@ static enum status retry_failed(struct store *store, const struct settings *sett
 }
 
 // A worker that was stopped succeeds even if jobs failed.
-static enum status report_progress(const struct worker_progress *progress,
+static enum status report_progress(const struct progress_line *line, const struct worker_progress *progress,
                                    const struct kafka_options *options, enum status status,
                                    struct error *error)
 {
     int64_t n_failed = progress->n_failed - progress->n_cancelled;
+    const struct log_counts counts = progress_line_counts(line, progress);
+    const struct log_fields fields = {.event = status == STATUS_OK ? "finished" : "progress",
+                                      .dataset = line->dataset,
+                                      .counts = &counts};
     if (status == STATUS_OK || progress->n_done || progress->n_failed)
-        log_write(LOG_INFO, "%lld job%s answered, %lld failed, %lld cancelled", (long long)progress->n_done,
-                  progress->n_done == 1 ? "" : "s", (long long)n_failed, (long long)progress->n_cancelled);
+        log_write_fields(LOG_INFO, &fields, "%lld job%s answered, %lld failed, %lld cancelled",
+                         (long long)progress->n_done, progress->n_done == 1 ? "" : "s", (long long)n_failed,
+                         (long long)progress->n_cancelled);
     if (progress->n_repeated)
         log_write(LOG_INFO, "%lld record%s repeated a job_id and got no result (--unique-jobs)",
                   (long long)progress->n_repeated, progress->n_repeated == 1 ? "" : "s");
@@ -49,7 +54,8 @@ enum status command_work(const struct settings *settings, struct error *error)
                          settings->worker.retry_failed ? "retry-failed" : "force-new");
     struct store *store = NULL;
     struct late_store late = {0};
-    struct progress_line line = {.message_ms = settings->worker.progress_s * 1000};
+    struct progress_line line = {.dataset = text_from_string(settings->dataset),
+                                 .message_ms = settings->worker.progress_s * 1000};
     struct worker_progress progress = {0};
     const char *path = named_store_path(settings);
     const struct file_use uses[] = {{"--model", settings->model.path, .is_model = true},
@@ -74,7 +80,7 @@ enum status command_work(const struct settings *settings, struct error *error)
                                   .exit_when_idle_s = (int)settings->worker.exit_when_idle_s,
                                   .line = &line};
         status = service_run(&service, settings, &progress, error);
-        status = report_progress(&progress, &settings->kafka, status, error);
+        status = report_progress(&line, &progress, &settings->kafka, status, error);
     }
     struct closing closing = {0};
     closing_begin(&closing, "the store", closing_reason(status, error, progress.was_stopped));

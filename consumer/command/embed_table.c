@@ -106,9 +106,14 @@ static enum status report(const struct embed_table *table, double start_s, struc
     double took_s = clock_s() - start_s;
     const struct embed_rows *rows = &table->rows;
     const char *errors = table->target.errors;
-    log_write(LOG_INFO, "%lld rows, %lld of them with the text of another, %lld tokens, %.1f tokens/s",
-              (long long)rows->done.n_lines, (long long)rows->n_copied, (long long)rows->group.n_tokens,
-              (double)rows->group.n_tokens / (took_s > 0 ? took_s : 1));
+    took_s = took_s > 0 ? took_s : 1;
+    const struct log_counts counts = {rows->done.n_lines, rows->done.n_failed, rows->done.n_lines,
+                                      rows->group.n_tokens, -1};
+    const struct log_fields fields = {.event = "finished", .counts = &counts};
+    log_write_fields(LOG_INFO, &fields,
+                     "%lld rows, %lld of them with the text of another, %lld tokens, %.1f tokens/s",
+                     (long long)rows->done.n_lines, (long long)rows->n_copied,
+                     (long long)rows->group.n_tokens, (double)rows->group.n_tokens / took_s);
     embed_group_say_cut(&rows->group);
     if (!rows->done.n_failed)
         return STATUS_OK;

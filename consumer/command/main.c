@@ -57,10 +57,10 @@ static bool runs_as_service(const struct settings *settings)
 
 static int fail_command(const struct error *error)
 {
-    if (error->code == ERROR_JOBS_FAILED)
-        log_write(LOG_WARNING, "%s", error->text);
-    else
-        log_write(LOG_ERROR, "%s", error->text); // retried errors too: they end the command
+    // retried errors are errors too: they end the command
+    enum log_level level = error->code == ERROR_JOBS_FAILED ? LOG_WARNING : LOG_ERROR;
+    const struct log_fields fields = {.event = "failed", .code = error_code_name(error->code)};
+    log_write_fields(level, &fields, "%s", error->text);
     if (log_has_file())
         fprintf(stderr, "sheaf: %s\n", error->text);
     return error->code == ERROR_USAGE ? 2 : error->code == ERROR_JOBS_FAILED ? 3 : 1;

@@ -104,24 +104,55 @@ static void write_time(char stamp[40])
     snprintf(stamp + length, 40 - length, ".%03dZ", (int)(now_ms % 1000));
 }
 
-static void add_json(enum log_level level, const char *text, struct buffer *line)
+static void add_count(const char *name, int64_t n, struct buffer *line)
+{
+    if (n >= 0)
+        buffer_add_format(line, ",\"%s\":%lld", name, (long long)n);
+}
+
+static void add_fields(const struct log_fields *fields, struct buffer *line)
+{
+    buffer_add_format(line, ",\"event\":\"%s\"", fields->event);
+    if (fields->code)
+        buffer_add_format(line, ",\"code\":\"%s\"", fields->code);
+    if (fields->dataset.size) {
+        buffer_add_string(line, ",\"dataset\":");
+        json_encode_string(fields->dataset, line);
+    }
+    const struct log_counts *counts = fields->counts;
+    if (!counts)
+        return;
+    add_count("done", counts->done, line);
+    add_count("failed", counts->failed, line);
+    add_count("total", counts->total, line);
+    add_count("tokens", counts->tokens, line);
+    if (counts->rate >= 0)
+        buffer_add_format(line, ",\"rate\":%.1f", counts->rate);
+}
+
+// fields: NULL: none.
+static void add_json(enum log_level level, const struct log_fields *fields, const char *text,
+                     struct buffer *line)
 {
     static const char *const names[] = {"error", "warning", "info", "debug"};
     char stamp[40];
     write_time(stamp);
     buffer_add_format(line, "{\"time\":\"%s\",\"level\":\"%s\",\"message\":", stamp, names[level]);
     json_encode_string(text_from_string(text), line);
+    if (fields)
+        add_fields(fields, line);
     buffer_add_string(line, "}\n");
 }
 
-static void add_line(enum log_level level, const char *text, struct buffer *line)
+static void add_line(enum log_level level, const struct log_fields *fields, const char *text,
+                     struct buffer *line)
 {
     char stamp[40] = "";
     const char *mark = level == LOG_WARNING ? "warning: " : "";
     if (log_fd >= 0 || has_times)
         write_time(stamp);
     if (current.json)
-        add_json(level, text, line);
+        add_json(level, fields, text, line);
     else if (log_fd >= 0)
         buffer_add_format(line, "%s %s%s\n", stamp, mark, text);
     else
@@ -145,15 +176,15 @@ static bool write_bytes(const char *data, size_t size, int timeout_ms)
     return true;
 }
 
-static void write_line(enum log_level level, const char *text)
+static void write_line(enum log_level level, const struct log_fields *fields, const char *text)
 {
     struct buffer line = {0};
     char lost[80];
     if (n_lost > 0) {
         snprintf(lost, sizeof lost, "%ld messages were lost: nobody read them", n_lost);
-        add_line(LOG_WARNING, lost, &line);
+        add_line(LOG_WARNING, NULL, lost, &line);
     }
-    add_line(level, text, &line);
+    add_line(level, fields, text, &line);
     if (!line.failed && write_bytes(line.data, line.size, n_lost ? 0 : WRITABLE_MS_MAX))
         n_lost = 0;
     else
@@ -166,17 +197,31 @@ bool log_shows(enum log_level level)
     return level <= current.level;
 }
 
-void log_write(enum log_level level, const char *format, ...)
+static void write_format(enum log_level level, const struct log_fields *fields, const char *format,
+                         va_list arguments)
 {
+    char text[2 * ERROR_TEXT_BYTES];
     if (!log_shows(level))
         return;
-    char text[2 * ERROR_TEXT_BYTES];
+    vsnprintf(text, sizeof text, format, arguments);
+    utf8_make_printable(text);
+    write_line(level, fields, text);
+}
+
+void log_write(enum log_level level, const char *format, ...)
+{
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    write_format(level, NULL, format, arguments);
     va_end(arguments);
-    utf8_make_printable(text);
-    write_line(level, text);
+}
+
+void log_write_fields(enum log_level level, const struct log_fields *fields, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    write_format(level, fields, format, arguments);
+    va_end(arguments);
 }
 
 void log_write_unlocked(enum log_level level, const char *text)
@@ -185,7 +230,7 @@ void log_write_unlocked(enum log_level level, const char *text)
     snprintf(shown, sizeof shown, "%s", text);
     utf8_make_printable(shown);
     struct buffer line = {0};
-    add_line(level, shown, &line);
+    add_line(level, NULL, shown, &line);
     if (!line.failed)
         (void)write_bytes(line.data, line.size, WRITABLE_MS_MAX);
     buffer_finish(&line);

@@ -162,7 +162,7 @@ static void reply_answer(struct call *call, struct pending_answer *pending)
     pending->body = (struct buffer){0};
 }
 
-// The stream begins when there is an answer, or after STREAM_BEGIN_MS without one.
+// The stream begins with the first text or the answer, or after STREAM_BEGIN_MS without either.
 static void reply_stream(struct call *call, const struct asked *asked, struct pending_answer *pending)
 {
     call->reply.content_type = "text/event-stream; charset=utf-8";
@@ -175,7 +175,7 @@ static void wait_and_reply(struct call *call, const struct asked *asked, struct 
 {
     struct error error;
     enum pending_end end = pending_answer_wait(pending, asked->streams ? STREAM_BEGIN_MS : -1, &error);
-    if (end == PENDING_LATE) {
+    if (end == PENDING_LATE || end == PENDING_TEXT) {
         reply_stream(call, asked, pending);
         return;
     }
@@ -193,7 +193,9 @@ static void submit_and_reply(struct call *call, const struct asked *asked, const
                              const struct records *records)
 {
     struct error error;
-    struct pending_answer pending = {.serve = call->serve, .socket = call->socket};
+    struct pending_answer pending = {.serve = call->serve,
+                                     .socket = call->socket,
+                                     .is_streamed = asked->streams && call->serve->config.has_worker};
     snprintf(pending.id, sizeof pending.id, "%s", id);
     if (pending_answer_submit(&pending, records->texts, records->n, &error) == STATUS_OK)
         wait_and_reply(call, asked, &pending);

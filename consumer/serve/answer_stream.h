@@ -1,4 +1,4 @@
-// The events of an answer, as its connection sends them. While the answer is computed, a comment now and then
+// The events of an answer, as its connection sends them. While nothing new is computed, a comment now and then
 // keeps proxies from closing the connection. Thread: the connection's.
 #pragma once
 

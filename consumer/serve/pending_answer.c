@@ -1,6 +1,7 @@
 #include "consumer/serve/pending_answer.h"
 
 #include "consumer/serve/request_removal.h"
+#include "consumer/serve/answer_feed.h"
 #include "consumer/serve/answer_merge.h"
 #include "schemas/base/clock.h"
 
@@ -29,6 +30,8 @@ enum status pending_answer_submit(struct pending_answer *pending, const struct t
                                              .priority = JOB_PRIORITY_MAX};
     }
     request_dataset(pending->serve, pending->id, pending->dataset);
+    if (pending->is_streamed && n == 1)
+        pending->feed = answer_feed_open(pending->serve, pending->dataset);
     if (status == STATUS_OK) {
         status = store_submit(serve_lock(pending->serve), text_from_string(pending->dataset), submissions, n,
                               &n_added, error);
@@ -84,12 +87,24 @@ static bool client_is_gone(const struct pending_answer *pending)
     return recv(pending->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
+// True: the feed has text.
+static bool wait_for_change(struct pending_answer *pending, uint64_t seen, int timeout_ms)
+{
+    if (pending->feed)
+        return answer_feed_wait(pending->feed, seen, timeout_ms);
+    store_watch_wait(&pending->serve->watch, seen, timeout_ms);
+    return false;
+}
+
 enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_ms, struct error *error)
 {
     const int64_t began_ms = clock_ms();
     for (;;) {
         uint64_t seen = store_watch_now(&pending->serve->watch);
-        bool is_answered = false;
+        bool is_answered = false, is_closing = atomic_load(&pending->serve->is_closing);
+        // Text needs no query of the store, whose lock the connections share.
+        if (pending->feed && !is_closing && answer_feed_wait(pending->feed, seen, 0))
+            return PENDING_TEXT;
         enum status status = look(pending, &is_answered, error);
         if (status != STATUS_OK && status != STATUS_RETRY)
             return PENDING_FAULT;
@@ -97,13 +112,13 @@ enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_m
             return PENDING_ANSWERED;
         if (client_is_gone(pending))
             return PENDING_GONE;
-        if (atomic_load(&pending->serve->is_closing))
+        if (is_closing)
             return PENDING_CLOSING;
         int64_t left_ms = limit_ms < 0 ? SERVE_LOOK_MS : began_ms + limit_ms - clock_ms();
         if (left_ms <= 0)
             return PENDING_LATE;
-        store_watch_wait(&pending->serve->watch, seen,
-                         left_ms < SERVE_LOOK_MS ? (int)left_ms : SERVE_LOOK_MS);
+        if (wait_for_change(pending, seen, left_ms < SERVE_LOOK_MS ? (int)left_ms : SERVE_LOOK_MS))
+            return PENDING_TEXT;
     }
 }
 
@@ -112,5 +127,7 @@ void pending_answer_finish(struct pending_answer *pending)
     if (pending->is_submitted)
         request_removal_add(pending->serve, pending->dataset);
     pending->is_submitted = false;
+    answer_feed_close(pending->feed);
+    pending->feed = NULL;
     buffer_finish(&pending->body);
 }

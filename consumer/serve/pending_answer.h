@@ -5,9 +5,11 @@
 
 struct pending_answer {
     struct serve *serve;
-    char id[SERVE_ID_BYTES]; // the job's
+    struct answer_feed *feed; // owned; NULL: the answer arrives whole
+    char id[SERVE_ID_BYTES];  // the job's
     char dataset[SERVE_ID_BYTES];
     int socket;         // the client's
+    bool is_streamed;   // its text is sent while it is computed, if this process computes it
     bool is_submitted;  // the dataset exists
     struct buffer body; // of the response, when there is one
     int status;         // HTTP's, with `body`
@@ -15,6 +17,7 @@ struct pending_answer {
 
 enum pending_end {
     PENDING_ANSWERED,
+    PENDING_TEXT,    // the feed has text
     PENDING_GONE,    // the client has closed its connection
     PENDING_CLOSING, // the server stops
     PENDING_LATE,    // limit_ms has passed

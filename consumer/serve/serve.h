@@ -3,6 +3,7 @@
 // another one over the same store, computes them. Thread: main.
 #pragma once
 
+#include "batching/job_batcher.h"
 #include "consumer/observe/exporter.h"
 
 struct serve_config {
@@ -23,6 +24,10 @@ enum status serve_open(struct serve **serve, const struct serve_config *config,
 const char *serve_address(const struct serve *serve);
 // The worker of this process, whose readiness /readyz and /healthz tell from now on; NULL: it has ended.
 void serve_attach(struct serve *serve, struct exporter *exporter);
+// What the worker of this process tells of the jobs whose text is streamed (struct answer_sink of
+// consumer/worker/worker.h); `serve` is a struct serve. Thread: the worker's main thread.
+uint64_t serve_stream_begin(void *serve, const struct job *job);
+void serve_stream_take(void *serve, const struct answer_pieces *pieces);
 // From here on requests are refused with 503, and waiting ones end with it.
 void serve_announce_close(struct serve *serve);
 void serve_close(struct serve *serve);

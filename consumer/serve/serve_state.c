@@ -87,7 +87,63 @@ void store_watch_announce(struct store_watch *watch)
     pthread_mutex_lock(&watch->lock);
     watch->n_changes++;
     pthread_cond_broadcast(&watch->changed);
+    for (struct feed_waiter *at = watch->waiters; at; at = at->next)
+        pthread_cond_signal(&at->changed);
     pthread_mutex_unlock(&watch->lock);
+}
+
+uint64_t store_watch_join(struct store_watch *watch, struct feed_waiter *waiter)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&waiter->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_lock(&watch->lock);
+    waiter->next = watch->waiters;
+    watch->waiters = waiter;
+    uint64_t number = ++watch->n_joined;
+    pthread_mutex_unlock(&watch->lock);
+    return number;
+}
+
+void store_watch_leave(struct store_watch *watch, struct feed_waiter *waiter)
+{
+    pthread_mutex_lock(&watch->lock);
+    struct feed_waiter **at = &watch->waiters;
+    while (*at != waiter)
+        at = &(*at)->next;
+    *at = waiter->next;
+    pthread_mutex_unlock(&watch->lock);
+    pthread_cond_destroy(&waiter->changed);
+}
+
+void store_watch_lock(struct store_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+}
+
+void store_watch_unlock(struct store_watch *watch)
+{
+    pthread_mutex_unlock(&watch->lock);
+}
+
+void store_watch_wake(struct feed_waiter *waiter)
+{
+    pthread_cond_signal(&waiter->changed);
+}
+
+bool store_watch_wait_for(struct store_watch *watch, struct feed_waiter *waiter, uint64_t seen,
+                          int timeout_ms, bool (*is_ready)(const void *context), const void *context)
+{
+    struct timespec until = time_in(timeout_ms);
+    pthread_mutex_lock(&watch->lock);
+    while (!is_ready(context) && watch->n_changes == seen &&
+           pthread_cond_timedwait(&waiter->changed, &watch->lock, &until) == 0)
+        ;
+    bool ready = is_ready(context);
+    pthread_mutex_unlock(&watch->lock);
+    return ready;
 }
 
 // ---- calls ----

@@ -26,11 +26,19 @@ enum {
     SERVE_LOOK_MS = 250,         // a waiting connection looks for its client and its job at least this often
 };
 
+// A connection that waits for a change of the store and for something else (answer_feed.h).
+struct feed_waiter {
+    struct feed_waiter *next;
+    pthread_cond_t changed; // monotonic clock
+};
+
 // Counts changes of the store, so that connections wait for the answers of their jobs without polling.
 struct store_watch {
     pthread_mutex_t lock;
     pthread_cond_t changed; // monotonic clock
     uint64_t n_changes;
+    struct feed_waiter *waiters;
+    uint64_t n_joined;
 };
 
 // Datasets of requests whose client has gone, until their jobs have ended and the keeper has deleted them.
@@ -92,3 +100,14 @@ void serve_probe(struct serve *serve, const char *path, struct http_answer *answ
 uint64_t store_watch_now(struct store_watch *watch);
 void store_watch_wait(struct store_watch *watch, uint64_t seen, int timeout_ms);
 void store_watch_announce(struct store_watch *watch);
+// Adds a waiter to the list and returns its number, from 1; leave removes it.
+uint64_t store_watch_join(struct store_watch *watch, struct feed_waiter *waiter);
+void store_watch_leave(struct store_watch *watch, struct feed_waiter *waiter);
+void store_watch_lock(struct store_watch *watch);
+void store_watch_unlock(struct store_watch *watch);
+// The watch is locked.
+void store_watch_wake(struct feed_waiter *waiter);
+// Waits until is_ready (called with the watch locked), a change since `seen`, or timeout_ms has passed. Returns
+// is_ready.
+bool store_watch_wait_for(struct store_watch *watch, struct feed_waiter *waiter, uint64_t seen,
+                          int timeout_ms, bool (*is_ready)(const void *context), const void *context);

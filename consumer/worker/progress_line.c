@@ -49,6 +49,8 @@ static void move_window(struct progress_line *line, const struct worker_progress
 // 0: unknown.
 static double jobs_per_second(const struct progress_line *line, const struct worker_progress *progress)
 {
+    if (line->n_samples == 0)
+        return 0;
     int64_t ms = clock_ms() - line->samples[0].at_ms;
     int64_t n = progress->n_done + progress->n_failed - line->samples[0].n_finished;
     return ms > 0 ? (double)n * 1000 / (double)ms : 0;
@@ -57,6 +59,16 @@ static double jobs_per_second(const struct progress_line *line, const struct wor
 static int64_t tokens_of(const struct progress_line *line, const struct worker_progress *progress)
 {
     return progress->generated_tokens + (line->counts_prompts ? progress->prefill_tokens : 0);
+}
+
+struct log_counts progress_line_counts(const struct progress_line *line,
+                                       const struct worker_progress *progress)
+{
+    return (struct log_counts){.done = line->n_before + progress->n_done + progress->n_failed,
+                               .failed = progress->n_failed,
+                               .total = line->n_total > 0 ? line->n_total : -1,
+                               .tokens = tokens_of(line, progress),
+                               .rate = jobs_per_second(line, progress)};
 }
 
 static void measure_tokens(struct progress_line *line, const struct worker_progress *progress)
@@ -122,8 +134,10 @@ static void write_message(struct progress_line *line, const struct worker_progre
         if (line->n_total > 0)
             buffer_add_format(&text, "/%lld", (long long)line->n_total);
         format_figures(line, progress, rate, &text);
+        const struct log_counts counts = progress_line_counts(line, progress);
+        const struct log_fields fields = {.event = "progress", .dataset = line->dataset, .counts = &counts};
         if (!text.failed)
-            log_write(LOG_INFO, "%.*s", (int)text.size, text.data);
+            log_write_fields(LOG_INFO, &fields, "%.*s", (int)text.size, text.data);
         buffer_finish(&text);
     }
     line->tokens_shown = tokens_of(line, progress);

@@ -3,11 +3,13 @@
 // Thread: main.
 #pragma once
 
+#include "consumer/observe/log.h"
 #include "consumer/worker/worker.h"
 
 enum { PROGRESS_SAMPLES_MAX = 64 };
 
 struct progress_line {
+    struct text dataset; // named by the messages of --log-json; size 0: none
     int64_t n_total;     // jobs of the dataset; 0: unknown
     int64_t n_before;    // finished before this worker started
     int64_t message_ms;  // interval of messages; 0: none
@@ -30,4 +32,7 @@ struct progress_line {
 
 // Fits worker_config.progress, with a struct progress_line as its context.
 void progress_line_show(void *line, const struct worker_progress *progress);
+// The figures of the dataset and of this worker, with the rate of the window.
+struct log_counts progress_line_counts(const struct progress_line *line,
+                                       const struct worker_progress *progress);
 void progress_line_clear(struct progress_line *line);

@@ -201,6 +201,7 @@ static struct worker_config configure_worker(const struct service *service, cons
         .limits.model_failures = (int32_t)settings->worker.model_failures,
         .limits.dead_percent = settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
         .stop.on_terminal = isatty(STDERR_FILENO),
+        .answers = service->answers,
         .trace = runtime->trace,
         .model_check.run = check_model_file,
         .progress.show = service->line ? progress_line_show : NULL,

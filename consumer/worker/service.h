@@ -15,6 +15,7 @@ struct service {
     bool requests_differ;       // no two jobs of the dataset are equal (annotate)
     int exit_when_idle_s;       // -1: never
     struct progress_line *line; // NULL: no progress line
+    struct answer_sink answers; // zeroed: none
     // Called with the exporter before the model loads, and with NULL before the exporter closes; NULL: no one
     // else answers probes.
     void (*attach)(void *context, struct exporter *exporter);

@@ -223,6 +223,8 @@ static void receive_record(void *context, const struct record *record)
     struct job_list one = {0};
     if (duplicate == DUPLICATE_FOLLOWS)
         return;
+    if (job->result.status == RESULT_NONE && worker->config->answers.begin)
+        job->stream = worker->config->answers.begin(worker->config->answers.context, job);
     job_list_append(&one, job);
     if (job->result.status == RESULT_NONE)
         gate_add(&worker->gate, job_list_take(&one));

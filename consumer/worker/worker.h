@@ -31,6 +31,14 @@ struct worker_progress {
     char last_error[ERROR_TEXT_BYTES];    // error of the last failed job; "": none
 };
 
+// Receives the texts of answers while they are computed. `begin` is called with a job before it is computed and
+// returns the number under which its text is reported; 0: it is not. Thread: main.
+struct answer_sink {
+    uint64_t (*begin)(void *context, const struct job *job); // NULL: no job is streamed
+    void (*take)(void *context, const struct answer_pieces *pieces);
+    void *context;
+};
+
 struct worker_config {
     struct transport *transport;
     struct job_batcher *batcher;
@@ -81,6 +89,7 @@ struct worker_config {
         void (*show)(void *context, const struct worker_progress *progress);
         void *context;
     } progress;
+    struct answer_sink answers;
     struct trace *trace;     // receives the steps; NULL: none
     struct spans *spans;     // receives the committed jobs; NULL: none
     struct metrics *metrics; // updated by the loop

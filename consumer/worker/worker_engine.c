@@ -81,6 +81,8 @@ void worker_take_rounds(struct worker *worker)
     struct queue *outbox = engine_thread_outbox(worker->engine.thread);
     for (struct round *round; (round = queue_try_pop(outbox)); round_destroy(round)) {
         worker_figures_take(worker, round);
+        if (round->pieces && worker->config->answers.take)
+            worker->config->answers.take(worker->config->answers.context, round->pieces);
         for (const struct job *job = round->finished.first; job; job = job->next)
             gate_left(&worker->gate, job);
         for (const struct job *job = round->released.first; job; job = job->next)

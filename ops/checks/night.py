@@ -37,6 +37,7 @@ def thread(*arguments):
 # Shortest first: what is left when the time is over is what takes long.
 NIGHT = [
     stages.stage("nvcc", "ops/cuda"),
+    stages.stage("wheel", "ops/wheel", "--check"),
     stages.stage("storm", "ops/checks/storm", "--seconds", "300", "--kills", "150", "--broker-kills", "8", "--workers", "6", "--datasets", "12"),
     stages.stage("arm", "ops/cross/test"),
     stages.stage("thread", *thread("--suite", "unit", "--suite", "fuzz", "e2e_answers", "e2e_poison")),

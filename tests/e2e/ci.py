@@ -15,8 +15,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PASSES = "#!/bin/sh\necho 2 passed, 0 failed, 1 skipped\n"
 SUBJECTS_FROM = "38802ab19786f10e041da983461e9a6412a7cf73"  # the subjects of the commits after it are checked
 GATE = ["ops/test", "storm", "clang", "address and undefined-behavior sanitizers", "thread sanitizer", "nvcc"]
-NIGHT = ["nvcc", "storm", "arm", "thread", "races", "wide", "bare", "address", "mutation"]
-PROGRAMS = ["build", "bare", "cuda", "format", "install", "storm", "test", "checks/clang", "checks/storm", "checks/mutation", "kafka/install", "cross/test"]
+NIGHT = ["nvcc", "wheel", "storm", "arm", "thread", "races", "wide", "bare", "address", "mutation"]
+PROGRAMS = ["build", "bare", "cuda", "format", "install", "storm", "test", "wheel", "checks/clang", "checks/storm", "checks/mutation", "kafka/install", "cross/test"]
 
 
 def checkout(test, programs=None):
@@ -61,7 +61,7 @@ def bare_path(test):
 @case
 def each_program_of_ops_prints_its_usage_when_asked(test):
     environment = os.environ | {"PATH": bare_path(test)}
-    for name in ("bare", "build", "cuda", "demo", "flaky", "format", "install", "judge", "nightly", "package", "soak", "storm", "test"):
+    for name in ("bare", "build", "cuda", "demo", "flaky", "format", "install", "judge", "nightly", "package", "soak", "storm", "test", "wheel"):
         done = subprocess.run([os.path.join(ROOT, "ops", name), "--help"], env=environment, capture_output=True, text=True, check=False, timeout=60)
         said = done.stdout + done.stderr
         assert done.returncode in (0, 2) and said.lower().startswith("usage: ") and name in said.split("\n")[0], (name, done)

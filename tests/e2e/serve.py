@@ -12,6 +12,7 @@ import time
 
 import tiny_model
 from classify import head_folder
+from clients import THINKS
 from session import DEADLINE_S, case, is_wide, varied_jobs
 
 SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
@@ -497,6 +498,110 @@ def a_completion_is_answered_and_its_stream_has_the_same_text(test):
             without = server.ask("POST", path, {**body, "stream": True})[1]
             assert texts_of(without)[1] is None and b'"usage"' not in without
         assert test.query("SELECT count(*) FROM datasets") == [(0,)]  # read and deleted
+
+
+class Stream:
+    """An open stream whose events are read one at a time."""
+
+    def __init__(self, server, path, body):
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=DEADLINE_S)
+        self.connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
+        self.response = self.connection.getresponse()
+        assert self.response.status == 200, self.response.read()
+
+    def events(self):
+        """The chunks, up to [DONE]."""
+        while (line := self.response.readline()) != b"data: [DONE]\n":
+            assert line, "the stream ended without [DONE]"
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+    def close(self):
+        self.connection.close()
+
+
+def text_in(chunk):
+    return "".join(choice["delta"].get("content") or "" if "delta" in choice else choice["text"] for choice in chunk["choices"])
+
+
+@case
+def a_streams_text_arrives_while_it_is_computed_and_is_the_plain_answers(test):
+    more = {"max_tokens": 24, "ignore_eos": True}
+    with serving(test, "--engine-test", "fixed:50") as server:
+        for path, body in (("/v1/chat/completions", chat(1, **more)["body"]),
+                           ("/v1/completions", {"model": "tiny", "prompt": "the", "temperature": 0.5, "seed": 3, "n": 2, **more})):
+            plain = server.post(path, body)
+            stream = Stream(server, path, {**body, "stream_options": {"include_usage": True}})
+            chunks, n_early = [], 0
+            for chunk in stream.events():
+                chunks.append(chunk)
+                n_early += bool(text_in(chunk)) and test.query("SELECT count(*) FROM queue") == [(1,)]
+            stream.close()
+            assert n_early >= 1, len(chunks)
+            assert len({(chunk["id"], chunk["object"], chunk["created"], chunk["model"], chunk["system_fingerprint"]) for chunk in chunks}) == 1, chunks[-1]
+            assert {key: chunks[0][key] for key in ("model", "system_fingerprint")} == {key: plain[key] for key in ("model", "system_fingerprint")}
+            assert chunks[-1]["choices"] == [] and chunks[-1]["usage"] == plain["usage"] and all(chunk["usage"] is None for chunk in chunks[:-1])
+            texts, _, reasons = texts_of(b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n")
+            assert texts == {choice["index"]: choice["message"]["content"] if "message" in choice else choice["text"] for choice in plain["choices"]}
+            assert reasons == {choice["index"]: choice["finish_reason"] for choice in plain["choices"]}
+
+
+@case
+def a_streams_text_has_whole_characters_and_nothing_of_a_stop_string(test):
+    letters = {"guided_regex": "([äß€😀] ?){12}"}
+    body = {"model": "tiny", "prompt": "the", "max_tokens": 40, "temperature": 1.5}
+    with serving(test, "--engine-test", "fixed:5") as server:
+        for seed in range(6):
+            request = {**body, "seed": seed, **(letters if seed % 2 else {})}
+            whole = server.post("/v1/completions", request)["choices"][0]["text"]
+            for stop in ([], [whole[5:8], "zzz"], [whole[-3:] + "no"]):
+                options = {"stop": [text for text in stop if text]} if stop else {}
+                plain = server.post("/v1/completions", {**request, **options})["choices"][0]
+                stream = Stream(server, "/v1/completions", {**request, **options})
+                chunks = list(stream.events())
+                stream.close()
+                assert "".join(map(text_in, chunks)) == plain["text"], (plain, chunks)
+                assert chunks[-1]["choices"][0]["finish_reason"] == plain["finish_reason"]
+                assert not seed % 2 or all("\ufffd" not in text_in(chunk) for chunk in chunks), chunks
+
+
+@case
+def a_streams_thoughts_arrive_before_its_content_and_both_are_the_plain_answers(test):
+    specials = ["<think>", "</think>", "<tool_call>", "</tool_call>"]
+    tiny_model.write(test.model, n_rows=tiny_model.N_VOCAB + len(specials), more_keys=tiny_model.more_specials(specials))
+    with open(test.path("template.jinja"), "w", encoding="utf-8") as file:
+        file.write(THINKS)
+    kinds = set()
+    with serving(test, "--engine-test", "fixed:5", "--chat-template", "template.jinja") as server:
+        for seed in range(12):
+            body = chat(seed, max_tokens=30, seed=seed, temperature=1.2, ignore_eos=seed % 3 > 0, thinking_token_budget=6 if seed % 2 else 100,
+                        chat_template_kwargs={"enable_thinking": seed % 4 > 0})["body"]
+            message = server.post("/v1/chat/completions", body)["choices"][0]["message"]
+            stream = Stream(server, "/v1/chat/completions", body)
+            deltas = [chunk["choices"][0]["delta"] for chunk in stream.events()]
+            stream.close()
+            joined = {name: "".join(delta.get(name) or "" for delta in deltas) for name in ("reasoning_content", "content")}
+            assert joined == {name: message.get(name) or "" for name in joined}, (message, deltas)
+            places = [index for index, delta in enumerate(deltas) if delta.get("reasoning_content")]
+            assert not places or not any(delta.get("content") for delta in deltas[:places[-1]]), deltas
+            kinds |= {(bool(message.get("reasoning_content")), bool(message["content"]))}
+    assert kinds >= {(True, True), (True, False), (False, True)}, kinds
+
+
+@case
+def a_stream_that_nobody_reads_delays_no_other(test):
+    with serving(test, "--max-batch", "8") as server:
+        unread = [Stream(server, "/v1/completions", {"model": "tiny", "prompt": "the", "max_tokens": 200, "ignore_eos": True, "seed": i}) for i in range(6)]
+        for i in range(4):
+            assert server.post("/v1/chat/completions", chat(i)["body"])["choices"]
+        for stream in unread:
+            assert sum(bool(text_in(chunk)) for chunk in stream.events()) > 1
+            stream.close()
+        gone = Stream(server, "/v1/completions", {"model": "tiny", "prompt": "the", "max_tokens": 200, "ignore_eos": True})
+        next(gone.events())
+        gone.close()
+        assert server.post("/v1/chat/completions", chat(9)["body"])["choices"]
+        test.wait_until("its dataset is deleted", lambda: test.query("SELECT count(*) FROM datasets") == [(0,)])
 
 
 @case

@@ -108,6 +108,27 @@ TEST(lines_of_json_name_their_level)
                         "{\"time\":\"2023-11-14T22:13:20.020Z\",\"level\":\"debug\",\"message\":\"d\"}\n");
 }
 
+TEST(fields_are_members_of_json_and_leave_the_plain_line_as_it_is)
+{
+    const struct log_counts counts = {.done = 30, .failed = 0, .total = -1, .tokens = 100, .rate = 4};
+    const struct log_fields fields = {.event = "progress", .dataset = TEXT("a\"b"), .counts = &counts};
+    configure(LOG_INFO, true);
+    now_ms = 1700000000020;
+    log_write_fields(LOG_INFO, &fields, "%d jobs", 30);
+    log_write_fields(LOG_ERROR, &(struct log_fields){.event = "failed", .code = "store_error"}, "broken");
+    log_write_fields(LOG_DEBUG, &fields, "not asked for");
+    assert_string_equal(
+        content(path),
+        "{\"time\":\"2023-11-14T22:13:20.020Z\",\"level\":\"info\",\"message\":\"30 jobs\","
+        "\"event\":\"progress\",\"dataset\":\"a\\\"b\",\"done\":30,\"failed\":0,\"tokens\":100,"
+        "\"rate\":4.0}\n"
+        "{\"time\":\"2023-11-14T22:13:20.020Z\",\"level\":\"error\",\"message\":\"broken\","
+        "\"event\":\"failed\",\"code\":\"store_error\"}\n");
+    configure(LOG_INFO, false);
+    log_write_fields(LOG_INFO, &fields, "30 jobs");
+    assert_string_equal(content(path), "2023-11-14T22:13:20.020Z 30 jobs\n");
+}
+
 TEST(a_file_that_holds_something_else_is_refused_and_a_log_goes_on)
 {
     static const char *const others[] = {"{\"prompt\":\"x\"}\n", "2026 notes\n", "x023-11-14T\n", "{\"tim",
@@ -208,6 +229,22 @@ TEST(a_message_of_progress_comes_when_its_time_is_over_and_something_happened)
     assert_non_null(strstr(content(path), ":16.000Z 30/101 jobs, 1.3/s, 2 failed, 20 tokens/s, 53 s left\n"));
     show(&line, 21000, 89, 2, 200); // all
     assert_non_null(strstr(content(path), ":21.000Z 101/101 jobs, 14.2/s, 2 failed, 0 tokens/s\n"));
+}
+
+TEST(a_message_of_progress_has_its_figures_as_fields)
+{
+    struct progress_line line = {.dataset = TEXT("d"), .n_total = 101, .n_before = 10, .message_ms = 5000};
+    is_terminal = false;
+    configure(LOG_INFO, true);
+    show(&line, 1000, 0, 0, 0);
+    show(&line, 6000, 18, 2, 100);
+    assert_non_null(strstr(content(path), "\"event\":\"progress\",\"dataset\":\"d\",\"done\":30,\"failed\":2,"
+                                          "\"total\":101,\"tokens\":100,\"rate\":4.0}\n"));
+    struct log_counts counts = progress_line_counts(&(struct progress_line){.n_before = 3},
+                                                    &(struct worker_progress){.n_failed = 1});
+    assert_int_equal(counts.done, 4);
+    assert_int_equal(counts.total, -1);
+    assert_true(counts.rate == 0);
 }
 
 // 300 quick jobs in 2 s, then 6 slow ones a second. The window is as long as 16 jobs take with a batch of 8,

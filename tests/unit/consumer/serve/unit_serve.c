@@ -1,5 +1,6 @@
 // What `sheaf serve` makes of bytes: input files of batches, results, tokens.
 #include "consumer/serve/answer_body.h"
+#include "consumer/serve/answer_events.h"
 #include "consumer/serve/answer_merge.h"
 #include "consumer/serve/batch_check.h"
 #include "consumer/serve/serve_token.h"
@@ -155,17 +156,55 @@ TEST(a_stream_has_each_choice_and_usage_only_if_it_is_wanted)
 {
     struct buffer body = merge(200, first_record, NULL), events = {0};
     struct text text = {body.data, body.size};
-    assert_true(answer_events_write(text, false, true, &events));
+    struct answer_events with = {.include_usage = true}, without = {0}, none = {0};
+    assert_true(answer_events_end(&with, text, &events));
     assert_non_null(strstr(
         events.data, "\"text\":\"one\",\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":null}\n\n"));
     assert_non_null(strstr(events.data, "\"choices\":[],\"usage\":{\"prompt_tokens\":2"));
     assert_string_equal(events.data + events.size - 14, "data: [DONE]\n\n");
     buffer_clear(&events);
-    assert_true(answer_events_write(text, false, false, &events));
+    assert_true(answer_events_end(&without, text, &events));
     assert_null(strstr(events.data, "usage"));
-    assert_false(answer_events_write(TEXT("{"), false, false, &events));
+    assert_false(answer_events_end(&none, TEXT("{"), &events));
+    answer_events_finish(&with);
+    answer_events_finish(&without);
     buffer_finish(&events);
     buffer_finish(&body);
+}
+
+#define BODY(content)                                                                                        \
+    "{\"id\":\"i\",\"created\":5,\"model\":\"m\",\"choices\":[{\"index\":0,\"message\":"                     \
+    "{\"role\":\"assistant\",\"content\":" content "},\"logprobs\":null,\"finish_reason\":\"stop\"}]}"
+
+TEST(a_stream_that_has_begun_ends_with_the_rest_of_its_text)
+{
+    static const struct {
+        const char *body, *rest; // NULL: the body's text is not what was sent
+    } cases[] = {{BODY("\"a\\\"b\\ufffdc d\""), "\"content\":\"c d\""},
+                 {BODY("\"a\\\"b\\ufffd\""), ""},
+                 {BODY("\"a\\\"b\""), NULL},
+                 {BODY("\"x\\\"b\\ufffdc d\""), NULL},
+                 {BODY("null"), NULL}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct answer_events events = {.is_chat = true};
+        struct buffer out = {0};
+        buffer_add_string(&events.name, "\"id\":\"i\"");
+        answer_events_add(&events, 0, false, TEXT("a\"b"), &out);
+        answer_events_add(&events, 0, false, TEXT("\xE2\x82"), &out); // not UTF-8: one U+FFFD
+        assert_non_null(strstr(out.data, "\"delta\":{\"role\":\"assistant\""));
+        assert_non_null(strstr(out.data, "\"delta\":{\"content\":\"a\\\"b\"}"));
+        buffer_clear(&out);
+        assert_int_equal(answer_events_end(&events, text_from_string(cases[i].body), &out),
+                         cases[i].rest != NULL);
+        assert_null(strstr(out.data, "role"));
+        if (cases[i].rest) {
+            assert_non_null(strstr(out.data, cases[i].rest));
+            assert_int_equal(strstr(out.data, "\"content\"") != NULL, *cases[i].rest != 0);
+            assert_non_null(strstr(out.data, "\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\""));
+        }
+        buffer_finish(&out);
+        answer_events_finish(&events);
+    }
 }
 
 // ---- tokens ----

@@ -2,6 +2,7 @@
 // of an answer accepts what the parser reads.
 #include "engine/answer/answer_grammar.h"
 #include "engine/answer/answer_parse.h"
+#include "engine/answer/answer_settled.h"
 #include "schemas/request.h"
 #include "tests/support/matched_grammar.h"
 
@@ -68,6 +69,69 @@ static bool is_answer(const struct answer_format *format, struct job *job, enum 
     bool is_accepted = accepts_text(matched.recognizer, text);
     matched_close(&matched);
     return is_accepted;
+}
+
+// Of each beginning of an answer, what is settled is a beginning of the parts of the whole answer.
+TEST(settled_parts_of_an_unfinished_answer_are_beginnings_of_the_answers_parts)
+{
+    static const char *const templates[] = {"<|channel|>analysis<|message|>",
+                                            "<|START_THINKING|><|START_RESPONSE|>",
+                                            "<seed:think>",
+                                            "[THINK][/THINK]",
+                                            "<|channel>thought'\\n<channel|>'",
+                                            "Here are my reasoning steps:[BEGIN FINAL RESPONSE]",
+                                            "<think></think>"};
+    static const char farewell[] =
+        "\n<seed:cot_budget_reflect>I have exhausted my token budget, and now I will start "
+        "answering the question.</seed:cot_budget_reflect>\n";
+    struct job *job = make_job(",\"tool_choice\":\"none\"");
+    size_t n_settled = 0;
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        struct answer_format format;
+        answer_format_detect(&format, text_from_string(templates[i]));
+        const struct thinking_format *thinking = format.thinking;
+        assert_non_null(thinking);
+        for (int kind = 0; kind < 24; kind++) {
+            bool is_open = kind & 1;
+            struct buffer raw = {0};
+            buffer_add_string(&raw, is_open ? "" : kind & 4 ? " \n" : "");
+            buffer_add_string(&raw, is_open || kind / 8 == 1 ? "" : thinking->open);
+            buffer_add_string(&raw, " one\n <thou \n");
+            if (kind & 2)
+                buffer_add_string(&raw, kind & 4 ? farewell : "two ");
+            buffer_add_string(&raw, kind / 8 == 1 && !is_open ? "" : thinking->close);
+            if (kind & 4 && kind / 8 != 1)
+                buffer_add_format(&raw, "\n%s three %s", thinking->open, thinking->end);
+            if (thinking->answer_open)
+                buffer_add_string(&raw, thinking->answer_open);
+            buffer_add_string(&raw, "\n\n the <b>answer[/x \n");
+            if (thinking->answer_close && kind & 2)
+                buffer_add_format(&raw, "%s more", thinking->answer_close);
+            struct answer_parts parts =
+                parse(&format, job, is_open ? THINKING_OPEN : THINKING_POSSIBLE, raw.data);
+            struct settled_answer settled = {0};
+            for (size_t n = 0; n <= raw.size; n++) {
+                buffer_clear(&settled.reasoning);
+                answer_settle(thinking, is_open, (struct text){raw.data, n}, &settled);
+                if (settled.reasoning.size > parts.reasoning.size ||
+                    settled.content.size > parts.content.size ||
+                    (settled.reasoning.size &&
+                     memcmp(settled.reasoning.data, parts.reasoning.data, settled.reasoning.size) != 0) ||
+                    (settled.content.size &&
+                     memcmp(settled.content.data, parts.content.data, settled.content.size) != 0))
+                    fail_msg("%s: %.*s|%s: settled %.*s|%.*s", thinking->name, (int)n, raw.data, raw.data + n,
+                             (int)settled.reasoning.size, settled.reasoning.data, (int)settled.content.size,
+                             settled.content.data);
+            }
+            assert_int_equal(settled.content.size, parts.content.size);
+            assert_int_equal(settled.reasoning.size, parts.reasoning.size);
+            n_settled += settled.reasoning.size > 0;
+            buffer_finish(&settled.reasoning);
+            buffer_finish(&raw);
+        }
+    }
+    assert_true(n_settled > 100);
+    job_destroy(job);
 }
 
 #define WEATHER "{\"city\": \"Paris\", \"days\": 3}"
