@@ -19,7 +19,7 @@
 #include "consumer/annotate/label_set.h"
 #include "consumer/annotate/row_vote.h"
 #include "consumer/annotate/schema_columns.h"
-#include "consumer/annotate/table.h"
+#include "consumer/table/table.h"
 
 enum {
     ROW_VOTES_MAX = 64,

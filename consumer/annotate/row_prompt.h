@@ -5,7 +5,7 @@
 
 #include "consumer/annotate/question_list.h"
 #include "consumer/annotate/row_scores.h"
-#include "consumer/annotate/table.h"
+#include "consumer/table/table.h"
 #include "consumer/options/choice_list.h"
 #include "engine/template/template.h"
 

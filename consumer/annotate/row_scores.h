@@ -7,7 +7,7 @@
 // Thread: main.
 #pragma once
 
-#include "consumer/annotate/table.h"
+#include "consumer/table/table.h"
 #include "schemas/job.h"
 
 struct row_scores {

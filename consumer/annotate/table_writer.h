@@ -3,7 +3,7 @@
 #pragma once
 
 #include "consumer/annotate/answer_columns.h"
-#include "consumer/annotate/table_reader.h"
+#include "consumer/table/table_reader.h"
 
 struct table_writer;
 

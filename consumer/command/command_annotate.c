@@ -2,7 +2,7 @@
 // submits, works and collects in one process, with an embedded queue beside the output
 // (consumer/annotate/annotate.h).
 #include "consumer/annotate/annotate.h"
-#include "consumer/annotate/table_choice.h"
+#include "consumer/table/table_choice.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
 #include "consumer/command/files/named_store.h"

@@ -1,6 +1,6 @@
 // sheaf embed: vectors of texts. Reads lines from standard input and writes a JSON line with the vector of each, or
 // gives the rows of a table vectors (embed_table.h). Several texts are computed together.
-#include "consumer/annotate/table.h"
+#include "consumer/table/table.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/embed_group.h"
 #include "consumer/command/embed_table.h"

@@ -1,6 +1,6 @@
 #include "consumer/command/embed_rows.h"
 
-#include "consumer/annotate/table_choice.h"
+#include "consumer/table/table_choice.h"
 #include "consumer/observe/log.h"
 #include "schemas/base/hash.h"
 

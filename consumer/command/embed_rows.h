@@ -4,7 +4,7 @@
 #pragma once
 
 #include "consumer/annotate/row_prompt.h"
-#include "consumer/annotate/table_reader.h"
+#include "consumer/table/table_reader.h"
 #include "consumer/command/embed_group.h"
 #include "consumer/command/files/text_rows.h"
 #include "consumer/command/files/vector_file.h"

@@ -1,5 +1,6 @@
 // Any bytes as what `sheaf serve` reads: a batch's input file, a file of tokens, a result.
 #include "consumer/serve/answer_body.h"
+#include "consumer/serve/answer_events.h"
 #include "consumer/serve/batch_check.h"
 #include "consumer/serve/serve_token.h"
 #include "tests/fuzz/fuzz.h"
@@ -26,6 +27,18 @@ static void check_file(const char *path)
     }
 }
 
+// A piece of the text, then the end that the body says.
+static void stream(struct text body, struct text piece, struct buffer *out)
+{
+    struct answer_events events = {.is_chat = true, .include_usage = true};
+    buffer_add_string(&events.name, "\"id\":\"a\",");
+    buffer_clear(out);
+    answer_events_add(&events, 0, false, piece, out);
+    if (!answer_events_end(&events, body, out))
+        answer_events_fail(body, out);
+    answer_events_finish(&events);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[64];
@@ -37,10 +50,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct text record = {(const char *)data, size};
     struct buffer body = {0}, events = {0};
     if (answer_body_write(record, &body, &status) && status == 200)
-        (void)!answer_events_write((struct text){body.data, body.size}, true, true, &events);
+        stream((struct text){body.data, body.size}, record, &events);
+    stream(record, record, &events);
     buffer_finish(&events);
-    buffer_clear(&body);
-    (void)!answer_events_write(record, true, true, &body);
     buffer_finish(&body);
     return 0;
 }

@@ -1,6 +1,6 @@
 // Any bytes as a table of a text format: what is read is the same each time, and what is written of it is
 // read back byte for byte. The first byte chooses the format.
-#include "consumer/annotate/table_reader.h"
+#include "consumer/table/table_reader.h"
 #include "consumer/annotate/table_writer.h"
 #include "schemas/base/hash.h"
 #include "tests/fuzz/fuzz.h"

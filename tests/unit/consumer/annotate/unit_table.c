@@ -1,6 +1,6 @@
 // Tables: what is read of CSV and TSV field by field, the places of faults, and that what is written is read
 // back as it was.
-#include "consumer/annotate/table_reader.h"
+#include "consumer/table/table_reader.h"
 #include "consumer/annotate/table_writer.h"
 #include "schemas/base/occurrences.h"
 #include "tests/golden/golden.h"

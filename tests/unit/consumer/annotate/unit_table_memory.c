@@ -4,7 +4,7 @@
 #include "consumer/annotate/row_messages.h"
 #include "consumer/annotate/row_order.h"
 #include "consumer/annotate/row_requests.h"
-#include "consumer/annotate/table_reader.h"
+#include "consumer/table/table_reader.h"
 #include "consumer/annotate/table_writer.h"
 #include "tests/golden/golden.h"
 #include "tests/support/cases.h"

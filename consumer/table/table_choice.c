@@ -1,6 +1,6 @@
-#include "consumer/annotate/table_choice.h"
+#include "consumer/table/table_choice.h"
 
-#include "consumer/annotate/parquet_inputs.h"
+#include "consumer/table/parquet_inputs.h"
 #include "consumer/command/files/input_source.h"
 #include "schemas/base/file.h"
 

@@ -38,7 +38,7 @@ struct table_row {
 };
 
 struct table_source {
-    const char *path; // "-": standard input. Parquet: also a folder (consumer/annotate/parquet_inputs.h)
+    const char *path;         // "-": standard input. Parquet: also a folder (consumer/table/parquet_inputs.h)
     const char *const *paths; // [n_paths] several files as one table, one after the other; not SQLite
     size_t n_paths;           // 0: `path` alone
     enum table_format format;

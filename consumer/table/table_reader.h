@@ -1,7 +1,7 @@
-// Reads a table's rows, any number of times from its beginning (consumer/annotate/table.h).
+// Reads a table's rows, any number of times from its beginning (consumer/table/table.h).
 #pragma once
 
-#include "consumer/annotate/table.h"
+#include "consumer/table/table.h"
 #include "schemas/parquet/parquet_parts.h"
 #include "store/table_declaration.h"
 

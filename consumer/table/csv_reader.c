@@ -1,4 +1,4 @@
-#include "consumer/annotate/csv_reader.h"
+#include "consumer/table/csv_reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>

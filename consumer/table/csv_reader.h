@@ -4,7 +4,7 @@
 // skipped.
 #pragma once
 
-#include "consumer/annotate/table_reader.h"
+#include "consumer/table/table_reader.h"
 #include "consumer/command/files/input_source.h"
 
 struct csv_reader;

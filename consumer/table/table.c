@@ -1,4 +1,4 @@
-#include "consumer/annotate/table.h"
+#include "consumer/table/table.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "consumer/annotate/table_reader.h"
+#include "consumer/table/table_reader.h"
 
-#include "consumer/annotate/csv_reader.h"
-#include "consumer/annotate/parquet_inputs.h"
+#include "consumer/table/csv_reader.h"
+#include "consumer/table/parquet_inputs.h"
 #include "consumer/command/files/input_lines.h"
 #include "schemas/parquet/parquet_file.h"
 #include "store/table_query.h"

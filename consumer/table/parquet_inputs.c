@@ -1,4 +1,4 @@
-#include "consumer/annotate/parquet_inputs.h"
+#include "consumer/table/parquet_inputs.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 // the name of the file. For sheaf annotate and sheaf embed. Thread: main.
 #pragma once
 
-#include "consumer/annotate/table_reader.h"
+#include "consumer/table/table_reader.h"
 #include "consumer/options/options.h"
 
 // Fills in everything but `path`, `paths` and skips_bad_rows. `command` begins the texts of errors: "sheaf
