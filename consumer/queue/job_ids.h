@@ -1,7 +1,7 @@
 // Names of the jobs most recently received from Kafka. They reveal two records with the same job_id. Both are
 // answered, because the producer may mean two jobs, and readers keep the first result; with --unique-jobs the
-// first alone is (consumer/worker/repeated_jobs.c). The result has no warning, because it is a function of the request
-// alone. On the embedded queue the store refuses such a job. Thread: main.
+// first alone is (consumer/worker/repeated_jobs.c). The result has no warning, because it is a function of the
+// request alone. On the embedded queue the store refuses such a job. Thread: main.
 #pragma once
 
 #include "consumer/queue/transport.h"
