@@ -128,8 +128,8 @@ static enum status compact_chosen_jobs(struct store *store, struct error *error)
         "DELETE FROM stored_results WHERE job IN (SELECT id FROM temp.compacting)",
         "DELETE FROM jobs WHERE id IN (SELECT id FROM temp.compacting)",
         // of datasets without jobs, also under the name of store/dataset_name.h for earlier answers
-        "DELETE FROM frames WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.dataset = frames.dataset"
-        " OR jobs.dataset BETWEEN frames.dataset || '~before' AND frames.dataset || '~before' || char(127))"};
+        ("DELETE FROM frames WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.dataset = frames.dataset"
+         " OR jobs.dataset BETWEEN frames.dataset || '~before' AND frames.dataset || '~before' || char(127))")};
     enum status status = database_execute(database, sums, error);
     if (status == STATUS_OK)
         status = database_execute(database, failures, error);

@@ -40,8 +40,8 @@ TEST(a_request_is_a_ranking_scores_or_a_classification_by_its_fields)
 TEST(a_ranking_keeps_its_parameters_when_it_is_written_and_read)
 {
     static const char *const records[] = {
-        "{\"job_id\":\"a\",\"documents\":[\"x\",\"\"],\"query\":\"q\",\"top_n\":1,\"return_documents\":true,"
-        "\"truncate_prompt_tokens\":-1,\"truncation_side\":\"left\",\"partial\":true}",
+        ("{\"job_id\":\"a\",\"documents\":[\"x\",\"\"],\"query\":\"q\",\"top_n\":1,\"return_documents\":true,"
+         "\"truncate_prompt_tokens\":-1,\"truncation_side\":\"left\",\"partial\":true}"),
         "{\"job_id\":\"a\",\"text_1\":[\"x\",\"\"],\"text_2\":[\"y\",\"z\"],\"truncate_prompt_tokens\":9}",
         "{\"job_id\":\"a\",\"text_1\":\"x\",\"text_2\":\"y\"}",
         "{\"job_id\":\"a\",\"task\":\"classify\",\"input\":[\"x\"],\"partial\":true}"};
