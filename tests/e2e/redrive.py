@@ -4,7 +4,7 @@ import os
 import signal
 
 import kafka
-from kafka import headers_of
+from kafka import finish, headers_of  # noqa: F401  (finish stops the suite's broker)
 from session import case, error_of
 
 

@@ -5,6 +5,7 @@ import json
 import threading
 
 import kafka
+from kafka import finish  # noqa: F401  (finish stops the suite's broker)
 from session import case, text_of
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
