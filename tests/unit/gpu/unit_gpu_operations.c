@@ -16,6 +16,8 @@ TEST(rows_are_padded_in_graphs_alone)
 
 TEST(operations_on_rows_are_launched_with_the_step_s_inputs)
 {
+    struct matrix gate = narrow; // one number a row
+    gate.n_cols = 1;
     for (int captured = 0; captured < 2; captured++) {
         if (captured)
             is_captured();
@@ -26,7 +28,7 @@ TEST(operations_on_rows_are_launched_with_the_step_s_inputs)
         expect(captured ? "activate x:96 <- y:64 z:64 4x64 1\n" : "activate x:96 <- y:64 z:64 3x64 1\n");
         gpu_scale(&backend.base, &x, N_TOKENS, 0.5f, 30);
         expect(captured ? "scale x:96 4x64 *0.5 cap 30\n" : "scale x:96 3x64 *0.5 cap 30\n");
-        gpu_gate_rows(&backend.base, &x, &narrow, N_TOKENS);
+        gpu_gate_rows(&backend.base, &x, &gate, N_TOKENS);
         expect(captured ? "gate x:96 narrow:32 4x64\n" : "gate x:96 narrow:32 3x64\n");
         gpu_copy_columns(&backend.base, &x, (struct head_columns){4, 16}, &y, (struct head_columns){2, 15}, 4,
                          4, N_TOKENS);
@@ -57,6 +59,8 @@ TEST(a_step_that_failed_or_is_replayed_launches_nothing)
     float rows[128];
     struct product product = {.y = &y, .weight = &q4};
     struct norm_parameters norm = {.weight = &gain, .n_groups = 1};
+    struct matrix gate = narrow;
+    gate.n_cols = 1;
     struct route_parameters route = {.n_used = 2, .n_groups = 1};
     for (int i = 0; i < 2; i++) {
         backend.fault.failed = i == 0;
@@ -70,7 +74,7 @@ TEST(a_step_that_failed_or_is_replayed_launches_nothing)
         gpu_gather(&backend.base, &x, &y);
         gpu_copy_columns(&backend.base, &x, (struct head_columns){0, 4}, &y, (struct head_columns){0, 4}, 4,
                          4, N_TOKENS);
-        gpu_gate_rows(&backend.base, &x, &narrow, N_TOKENS);
+        gpu_gate_rows(&backend.base, &x, &gate, N_TOKENS);
         gpu_route(&backend.base, &narrow, N_TOKENS, &route);
         gpu_expert_sum(&backend.base, &x, &y, N_TOKENS);
         gpu_write(&backend.base, &x, 2, rows);
