@@ -3,6 +3,7 @@
 #include "schemas/base/nearest.h"
 
 #include <stddef.h>
+#include <string.h>
 
 enum {
     QKV = SLOT(ATTN_Q) | SLOT(ATTN_K) | SLOT(ATTN_V),
@@ -525,16 +526,24 @@ const struct family *family_find(struct text name)
     return NULL;
 }
 
+enum { LISTED_BYTES = 720 }; // of names: the whole error fits ERROR_TEXT_BYTES
+
 enum status family_refuse_unknown(struct error *error, const char *what, struct text name,
                                   const char *(*name_at)(size_t index))
 {
     struct nearest nearest = nearest_begin(name);
     struct buffer known = {0};
     const char *one;
+    int n_left = 0;
     for (size_t i = 0; (one = name_at(i)) != NULL; i++) {
         (void)nearest_try(&nearest, text_from_string(one));
-        buffer_add_format(&known, "%s%s", i ? " " : "", one);
+        if (n_left || known.size + strlen(one) >= LISTED_BYTES)
+            n_left++;
+        else
+            buffer_add_format(&known, "%s%s", i ? " " : "", one);
     }
+    if (n_left)
+        buffer_add_format(&known, " and %d more", n_left);
     enum status status =
         error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s \"%.*s\" is not known%s%.*s; known are %.*s",
                   what, (int)(name.size < 64 ? name.size : 64), name.data,
