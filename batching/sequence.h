@@ -122,7 +122,7 @@ struct sequence_thoughts {
     struct token_array closing; // indices in answer.generated of the tokens that the budget forced
 };
 
-// What was reported of an answer that is streamed while it is computed (struct answer_piece).
+// Progress in reporting an answer that is streamed while it is computed (struct answer_piece).
 struct sequence_report {
     size_t n_content, n_reasoning; // bytes in earlier pieces
     // An answer with parts: the text of its first n_tokens tokens with the names of the format's special

@@ -1,4 +1,4 @@
-// What a batcher of inputs (embedding_batcher.h) computes: the vectors of texts, or the scores of texts and pairs by a
+// The task of a batcher of inputs (embedding_batcher.h): vectors of texts, or scores of texts and pairs by a
 // classification head. A vector of scores has an item for each label.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include "engine/embedding.h"
 #include "schemas/ranking_result.h"
 
-// What the inputs of a job share.
+// Settings of a job for all of its inputs.
 struct input_plan {
     struct text prompt; // put before each text
     struct embedding_cut cut;

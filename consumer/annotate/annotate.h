@@ -35,7 +35,7 @@ struct request_count {
     int64_t n_different, n_missing;
 };
 
-// What a row asks and what it was answered.
+// The requests and answers of one row.
 struct annotate_row {
     struct buffer *records; // [n_questions]: rendered
     int64_t *seeds;         // [n_questions]
@@ -173,7 +173,7 @@ void annotate_watch_thoughts(void *context, const struct worker_progress *progre
 enum status annotate_find_outputs(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // STATUS_REFUSE: an output exists, and the dataset did not write it or it was changed since.
 enum status annotate_check_own(const struct annotate *annotate, struct error *error) WARN_UNUSED;
-// What the output number `part` is written to. n_rows_before: of the table, before the first row of its part.
+// Describes the output with number `part`. n_rows_before: rows of the table before that part's first row.
 struct table_target annotate_target(const struct annotate *annotate, size_t part, int64_t n_rows_before);
 enum table_format annotate_output_format(const struct annotate *annotate);
 

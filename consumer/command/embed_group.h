@@ -23,7 +23,7 @@ struct embed_group {
     struct embedding_cut cut;
     struct embed_item *items; // [n_max]
     int32_t n, n_max;
-    size_t n_group_tokens; // a group with so many is full
+    size_t n_group_tokens; // number at which a group is full
     struct token_array ids;
     struct embedding_text *texts; // [n_max]
     float *vectors;               // [n_max, n_dimensions]

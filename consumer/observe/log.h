@@ -38,7 +38,7 @@ struct log_counts {
     double rate;    // finished per second
 };
 
-// What a line reports, for programs: the members of --log-json's object after the message.
+// Members of a line of --log-json after its message, for programs.
 struct log_fields {
     const char *event;               // progress; finished: the command did its work; failed: its last message
     struct text dataset;             // size 0: absent

@@ -32,7 +32,7 @@ enum status text_decoder_add(struct text_decoder *decoder, struct text bytes, st
 // After the last byte. STATUS_REFUSE: it is within a character.
 enum status text_decoder_end(const struct text_decoder *decoder, struct error *error) WARN_UNUSED;
 
-// What the bytes of a file may be, counted in pieces.
+// Counts of a file's bytes, added piece by piece, from which its encoding is guessed.
 struct text_guess {
     bool is_utf8;     // so far
     bool is_defined;  // no byte that windows-1252 does not define
