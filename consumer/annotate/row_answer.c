@@ -3,6 +3,7 @@
 #include "consumer/annotate/row_logprobs.h"
 #include "schemas/json_answer.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { COLUMNS_BESIDE = 5 }; // whole answer, agreement, margin, logprobs, thoughts
@@ -436,25 +437,35 @@ enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
     return STATUS_OK;
 }
 
-bool row_answer_choose_label(struct row_answer *answer, struct text property)
+bool row_answer_find_label(const struct row_answer *answer, struct text property, size_t *found)
 {
     struct text prefix = text_from_string(answer->options.prefix ? answer->options.prefix : "");
-    answer->label_column = 0;
+    *found = 0;
     for (size_t i = 0; i < answer->n_answers; i++) {
         struct text column = answer->columns.names[i];
         struct text bare = {column.data + prefix.size, column.size - prefix.size};
         bool is_property = i < answer->properties.n && !answer->options.name.size;
         if (is_property ? text_equal(answer->properties.items[i].name, property)
                         : answer->options.name.size && text_equal(bare, property)) {
-            answer->label_column = i;
+            *found = i;
             return true;
         }
     }
     return false;
 }
 
-const struct value *row_answer_label(const struct row_answer *answer)
+const struct value *row_answer_label(const struct row_answer *answer, size_t column)
 {
-    size_t column = answer->label_column;
     return answer->is_given[column] ? &answer->fields[column] : NULL;
+}
+
+double row_answer_probability(const struct row_answer *answer)
+{
+    const struct value *label = &answer->fields[0];
+    for (size_t i = 0; answer->options.probabilities && i < answer->options.n_choices; i++) {
+        const struct value *probability = &answer->fields[answer->n_answers + i];
+        if (label->kind == VALUE_STRING && text_equal(label->text, answer->options.choices[i]))
+            return probability->kind == VALUE_FLOAT ? probability->number : NAN;
+    }
+    return NAN;
 }

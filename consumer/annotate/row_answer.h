@@ -49,7 +49,6 @@ struct row_answer {
     bool has_whole;                   // then a column of the whole answer
     size_t n_answers;                 // columns that hold the answer
     struct label_set *label_sets;     // [n_answers]
-    size_t label_column;              // compared with gold labels
     struct vote_rule *vote_rules;     // [properties.n]
     size_t n_voted;                   // properties that are voted on; 0: the whole answer is
     size_t agreement_column;          // the first agreement column
@@ -76,8 +75,10 @@ enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
                             struct error *error) WARN_UNUSED;
 // Refuses a column's name because the input has it.
 enum status row_answer_refuse_column(struct text column, struct error *error);
-// Chooses the column that is compared with gold labels: the schema's property of that name; of a named question
-// the column NAME or NAME_PROPERTY. False: there is none, and the first column is chosen.
-bool row_answer_choose_label(struct row_answer *answer, struct text property);
-// The value to compare with a gold label. NULL: the row has no answer, or its answer lacks the property.
-const struct value *row_answer_label(const struct row_answer *answer);
+// Finds the column that is compared with gold labels: the schema's property of that name; of a named question
+// the column NAME or NAME_PROPERTY. False: there is none, and *column is the first.
+bool row_answer_find_label(const struct row_answer *answer, struct text property, size_t *column);
+// The value of one of the first n_answers columns. NULL: the row has no answer, or its answer lacks the property.
+const struct value *row_answer_label(const struct row_answer *answer, size_t column);
+// The probability of the row's choice. NAN: it is not known.
+double row_answer_probability(const struct row_answer *answer);

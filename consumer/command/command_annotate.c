@@ -105,6 +105,14 @@ static enum status check_answers(const struct settings *settings, struct error *
     if (!is_scored && settings->annotate.output.probabilities && !settings->grammar.choices &&
         !settings->annotate.questions)
         return refuse_options(error, "--probabilities needs --choice");
+    const char *evaluated = settings->annotate.evaluation.gold          ? "--gold"
+                            : settings->annotate.evaluation.group       ? "--by"
+                            : settings->annotate.evaluation.differences ? "--differences"
+                            : settings->annotate.evaluation.statistics  ? "--statistics"
+                                                                        : NULL;
+    if (evaluated && !settings->annotate.evaluation.columns)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf annotate: %s needs --evaluate COLUMN, the gold labels", evaluated);
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
     return check_target(settings, error);
@@ -168,6 +176,9 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--config", settings->line.config, false},
                                     {"-o", into_database || is_split ? NULL : settings->output.file, true},
                                     {"--errors", settings->output.errors, true},
+                                    {"--gold", settings->annotate.evaluation.gold, false},
+                                    {"--differences", settings->annotate.evaluation.differences, true},
+                                    {"--statistics", settings->annotate.evaluation.statistics, true},
                                     {"the store", annotate->store_path, true, true},
                                     {"--log", settings->log.file, true},
                                     {"--trace-steps", settings->engine.trace_steps, true}};
@@ -393,6 +404,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = own_output_check(annotate->store, annotate->dataset, settings->output.errors, NULL,
                                   settings->output.overwrite, error);
+    if (status == STATUS_OK)
+        status = annotate_check_differences(annotate, error);
     return status;
 }
 
@@ -421,7 +434,7 @@ static void close_all(struct annotate *annotate)
         free(annotate->outputs[i]);
     free(annotate->outputs);
     row_scores_close(&annotate->scores);
-    evaluation_close(&annotate->gold.evaluation);
+    annotate_close_evaluation(annotate);
     row_map_close(&annotate->map);
     job_set_finish(&annotate->jobs);
     output_file_close(&annotate->errors);

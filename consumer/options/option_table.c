@@ -494,9 +494,22 @@ static const struct option options[] = {
      "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
      "the column agreement has its share; with --schema each property of few values is voted on, and has a column "
      "agreement_NAME (1)"},
-    {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 1, ONCE, "COLUMN[=PROPERTY]",
-     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
-     "a schema the property named, else the one of the column's name, else the first"},
+    {"evaluate", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.columns), 0, 0, "COLUMN[=PROPERTY]",
+     "compare with the gold labels of a column, of some rows or all: accuracy, precision, recall, F1, kappa, confusion "
+     "matrix, errors of numbers, and shares or means of all rows, with 95 % intervals; of a schema the property "
+     "named, else the one of the column's name, else the first; may be repeated"},
+    {"gold", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.gold), 1, ONCE, "FILE",
+     "gold labels of some rows for --evaluate, by row number, in place of the table's: a corrected file of "
+     "--differences, or a table with a column row and columns of --evaluate's names"},
+    {"by", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.group), 1, ONCE, "COLUMN[=VALUE]",
+     "with --evaluate: shares or means of the groups of rows with equal values in a column, and their differences "
+     "from the group VALUE (the largest)"},
+    {"differences", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.differences), 1, ONCE, "FILE",
+     "with --evaluate: write the rows whose answer is not the gold label, as CSV, TSV, JSON lines or Parquet by the "
+     "name; corrected in the column sheaf_gold it is a file for --gold"},
+    {"statistics", 0, TEXT_VALUE, ANNOTATE | REPORT, AT(annotate.evaluation.statistics), 1, ONCE, "FILE",
+     "all figures of --evaluate with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
+     "the page by report"},
     {"estimate", 0, FLAG, ANNOTATE | EMBED, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
     {"price-in", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.estimate.price_in), 0, 0, "X",

@@ -1,8 +1,10 @@
 // Compares answers with gold labels: a confusion matrix, and the figures that follow from it. Rows whose gold
 // label is empty are left out. A missing answer is a class of its own with an empty text, which no gold label
-// has. Thread: main.
+// has. Intervals are 95 % intervals for rows like the ones with gold labels, whose number has no limit: they do not
+// shrink if all rows of a table have gold labels. Thread: main.
 #pragma once
 
+#include "consumer/evaluate/interval.h"
 #include "schemas/base/arena.h"
 #include "schemas/base/text.h"
 
@@ -31,15 +33,25 @@ enum status evaluation_add(struct evaluation *evaluation, struct text gold, stru
 struct text evaluation_class_name(const struct evaluation *evaluation, size_t class);
 #define EVALUATION_NO_ANSWER "(no answer)"
 #define EVALUATION_UNDEFINED "undefined"
-// NAN: no row has a gold label.
-double evaluation_accuracy(const struct evaluation *evaluation);
-// Cohen, "A coefficient of agreement for nominal scales" (1960); NAN: no row has a gold label, or all gold
-// labels and answers are the same.
-double evaluation_kappa(const struct evaluation *evaluation);
+// Wilson's interval. Undefined: no row has a gold label.
+struct interval evaluation_accuracy(const struct evaluation *evaluation);
+// Cohen, "A coefficient of agreement for nominal scales" (1960). Undefined: no row has a gold label, or all gold
+// labels and answers are the same. The interval is of the delta method (Fleiss, Cohen, Everitt, "Large sample standard
+// errors of kappa and weighted kappa", 1969), for a matrix with two further rows spread evenly over its cells: without
+// them it has no width where all rows agree.
+struct interval evaluation_kappa(const struct evaluation *evaluation);
 struct evaluation_class {
     int64_t n_gold, n_answers, n_right;
-    double precision, recall, f1; // 0 where undefined
+    struct interval precision, recall,
+        f1; // Wilson's (F1: interval_of_f1); 0 without interval where undefined
 };
 struct evaluation_class evaluation_of_class(const struct evaluation *evaluation, size_t class);
 // Writes all figures as text.
 void evaluation_write(const struct evaluation *evaluation, struct buffer *out);
+// Adds "0.7000 (95 % interval 0.5625 to 0.8090)".
+void evaluation_add_interval(struct buffer *out, struct interval figure);
+enum { EVALUATION_NAME_WIDTH = 16 };
+// Adds the name in `width` columns of a terminal, at most EVALUATION_NAME_WIDTH, truncated or padded with blanks.
+void evaluation_add_name(struct buffer *out, struct text name, size_t width);
+// Adds a blank and the interval in 15 columns: "0.5625-0.8090".
+void evaluation_add_range(struct buffer *out, struct interval figure);
