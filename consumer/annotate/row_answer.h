@@ -4,7 +4,7 @@
 //   PROPERTY ...            with a schema: one for each of its properties (schema_columns.h)
 //   answer                  the whole answer; not if its properties are all that it can hold. Named label
 //                           with --choice, and answer_json if a property is named answer
-//   CHOICE ..., margin      with --probabilities
+//   CHOICE ..., margin      with --probabilities; of a schema's property PROPERTY_VALUE ..., PROPERTY_margin
 //   agreement               with several votes and without properties
 //   agreement_PROPERTY ...  with several votes: one for each property that is voted on (row_vote.h)
 //   logprobs                if --parameters asks for them (row_logprobs.h)
@@ -16,6 +16,7 @@
 // Thread: main.
 #pragma once
 
+#include "consumer/annotate/enum_choices.h"
 #include "consumer/annotate/label_set.h"
 #include "consumer/annotate/row_vote.h"
 #include "consumer/annotate/schema_columns.h"
@@ -33,6 +34,7 @@ struct row_answer_options {
     const struct value *schema; // VALUE_NULL: none
     const struct text *choices; // [n_choices]
     size_t n_choices;
+    const struct enum_choices *enum_choices; // the choices are answers of the schema; NULL: they are labels
     bool is_constrained; // by schema, choices, or a parameter of all rows
     int32_t n_votes;
     bool probabilities;   // of the choices

@@ -103,8 +103,8 @@ static enum status check_answers(const struct settings *settings, struct error *
     if (settings->annotate.questions && (settings->annotate.schema || settings->grammar.choices))
         return refuse_options(error, "--questions, or --schema or --choice: each question has its own");
     if (!is_scored && settings->annotate.output.probabilities && !settings->grammar.choices &&
-        !settings->annotate.questions)
-        return refuse_options(error, "--probabilities needs --choice");
+        !settings->annotate.questions && !settings->annotate.schema)
+        return refuse_options(error, "--probabilities needs --choice or --schema");
     const char *evaluated = settings->annotate.evaluation.gold          ? "--gold"
                             : settings->annotate.evaluation.group       ? "--by"
                             : settings->annotate.evaluation.differences ? "--differences"
@@ -229,11 +229,6 @@ static enum status open_questions(struct annotate *annotate, struct error *error
     enum status status = path ? question_list_read(&annotate->questions, path, error) : STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    bool has_choice = !path;
-    for (size_t i = 0; i < annotate->questions.n; i++)
-        has_choice |= annotate->questions.items[i].choices.n > 0;
-    if (!has_choice && annotate->settings->annotate.output.probabilities)
-        return refuse_options(error, "--probabilities needs a question with choice");
     annotate->n_questions = path ? annotate->questions.n : 1;
     return allocate_row(annotate, error);
 }
@@ -297,6 +292,11 @@ static enum status open_prompts(struct annotate *annotate, struct error *error)
             row_columns_add(&annotate->prompts[0].read, &prompt->read,
                             table_reader_columns(annotate->reader)->n);
     }
+    bool has_choice = annotate->scores.task != TASK_GENERATE;
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
+        has_choice |= annotate->prompts[i].choices.n > 0;
+    if (status == STATUS_OK && !has_choice && annotate->settings->annotate.output.probabilities)
+        return refuse_options(error, "--probabilities needs a question with choice, or with a schema of one enum");
     return status == STATUS_OK ? open_cut(annotate, error) : status;
 }
 
@@ -323,6 +323,7 @@ static enum status open_answer(struct annotate *annotate, size_t question, struc
         .schema = reranks ? &scores->schema : schema,
         .choices = classifies ? scores->labels : prompt->choices.items,
         .n_choices = n_choices,
+        .enum_choices = prompt->enum_choices.columns ? &prompt->enum_choices : NULL,
         .is_constrained = is_constrained,
         .n_votes = annotate->n_votes,
         .probabilities = classifies || (settings->annotate.output.probabilities && n_choices),
