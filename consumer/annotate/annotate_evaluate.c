@@ -289,13 +289,15 @@ enum status annotate_expect_gold(struct annotate *annotate, const struct table_r
 }
 
 // Called once all gold labels are registered: starts over without them.
-static enum status begin_evaluation(struct annotate_evaluation *evaluation, struct error *error)
+static enum status begin_evaluation(struct annotate *annotate, struct error *error)
 {
+    struct annotate_evaluation *evaluation = &annotate->evaluation;
     enum status status = STATUS_OK;
     evaluation->has_begun = true;
     for (size_t i = 0; i < evaluation->n && status == STATUS_OK; i++) {
         struct annotate_gold *gold = &evaluation->golds[i];
         gold->n_none = gold->n_refused = gold->n_no_number = 0;
+        gold->comparison.is_sampled |= annotate->is_partial; // the rows so far are no random sample
         status = comparison_restart(&gold->comparison, error);
     }
     return status;
@@ -341,7 +343,7 @@ void annotate_evaluate(struct annotate *annotate, const struct table_row *row)
     if (!evaluation->n || evaluation->status != STATUS_OK)
         return;
     if (!evaluation->has_begun)
-        evaluation->status = begin_evaluation(evaluation, &evaluation->fault);
+        evaluation->status = begin_evaluation(annotate, &evaluation->fault);
     read_group(annotate, row);
     for (size_t i = 0; i < evaluation->n && evaluation->status == STATUS_OK; i++)
         evaluation->status = compare_row(annotate, i, row, &evaluation->fault);

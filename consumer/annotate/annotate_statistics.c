@@ -133,12 +133,23 @@ static void write_file(const struct annotate *annotate, struct buffer *out)
             (long long)file->n_other, (long long)file->n_found);
 }
 
+static void warn_of_reference(const struct annotate_evaluation *evaluation)
+{
+    const struct comparison *comparison = &evaluation->golds[0].comparison;
+    struct text wanted = comparison->reference;
+    if (comparison->has_groups && wanted.data && evaluation->status == STATUS_OK &&
+        !text_equal(comparison->shares.groups[comparison_reference(comparison)].name, wanted))
+        log_write(LOG_WARNING, "--by: no row has the value \"%.*s\": differences are from the largest group",
+                  (int)wanted.size, wanted.data);
+}
+
 enum status annotate_write_evaluation(const struct annotate *annotate, struct buffer *out,
                                       struct error *error)
 {
     const struct annotate_evaluation *evaluation = &annotate->evaluation;
     enum status status = STATUS_OK;
     write_file(annotate, out);
+    warn_of_reference(evaluation);
     for (size_t i = 0; i < evaluation->n && status == STATUS_OK; i++) {
         buffer_add_string(out, i ? "\n" : "");
         if (evaluation->status == STATUS_OK)

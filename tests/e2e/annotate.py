@@ -1365,7 +1365,7 @@ def gold_labels_are_compared_with_the_answers(test):
 def a_row_without_an_answer_is_never_right(test):
     write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "the water " * 300, "(none)"], ["b", "c", "x"]])
     done = annotate(test, "in.csv", "--choice", "x", "--evaluate", "gold", status=3)
-    assert "accuracy: 0.5000" in done.out and done.out.count("(no answer)") == 3, done  # a class, a row and a column of the matrix
+    assert "accuracy: 0.5000" in done.out and done.out.count("(no answer)") == 4, done  # a class, its intervals, a row and a column of the matrix
     assert test.query("SELECT gold, answer, n FROM evaluations ORDER BY gold", "out.csv.db") == [("(none)", "", 1), ("x", "x", 1)]
 
 

@@ -74,6 +74,8 @@ def shares_of_all_rows_follow_from_all_answers_and_some_gold_labels(test):
     value, low, high = found["gold", "", "", "accuracy"]
     gold = [(row[2], answer) for row, answer in zip(rows, answers) if row[2]]
     assert math.isclose(value, sum(a == b for a, b in gold) / len(gold), abs_tol=1e-9) and low < value < high
+    done = annotate(test, *options, "--evaluate", "gold=label", "--by", "country=C")
+    assert 'no row has the value "C": differences are from the largest group' in done.err and 'differences are from "B"' in done.out, done
     annotate(test, *options, "--evaluate", "gold=label", "--by", "country=A", "--statistics", "figures.jsonl")
     lines = [json.loads(line) for line in test.read("figures.jsonl").decode().splitlines()]
     assert [line["group"] for line in lines if line["figure"] == "difference"] == ["B - A"] * 2, lines
