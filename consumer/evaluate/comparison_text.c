@@ -113,7 +113,7 @@ static void write_shares(const struct comparison *comparison, struct buffer *out
 {
     const struct share_table *shares = &comparison->shares;
     write_heading(comparison, "shares", out);
-    buffer_add_format(out, "%-*s %10s %10s %10s  %-18s\n", EVALUATION_NAME_WIDTH, "label", "answers",
+    buffer_add_format(out, "%-*s %10s %10s %10s  %s\n", EVALUATION_NAME_WIDTH, "label", "answers",
                       "gold rows", "estimate", "95 % interval");
     for (size_t i = 0; i < shares->n_labels && i < LABELS_SHOWN_MAX; i++) {
         evaluation_add_name(out, shares->labels[i], EVALUATION_NAME_WIDTH);

@@ -62,18 +62,25 @@ static void add_number(struct figure_writer *writer, int column, double number)
         json_encode_number(number, writer->out); // JSON: null
 }
 
+static void add_count(struct figure_writer *writer, int column, int64_t count)
+{
+    begin_field(writer, column);
+    buffer_add_format(writer->out, "%lld", (long long)count);
+}
+
 static void add_figure(struct figure_writer *writer, const char *figure, struct interval interval,
                        const char *method)
 {
     const struct comparison *comparison = writer->comparison;
     const struct text texts[] = {comparison->gold, comparison->answer, writer->group, writer->label,
                                  text_from_string(figure)};
-    const double numbers[] = {interval.value, interval.low, interval.high, (double)writer->n_rows,
-                              (double)writer->n_gold};
+    const double numbers[] = {interval.value, interval.low, interval.high};
     for (int i = 0; i < 5; i++)
         add_text(writer, i, texts[i]);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 3; i++)
         add_number(writer, 5 + i, numbers[i]);
+    add_count(writer, 8, writer->n_rows);
+    add_count(writer, 9, writer->n_gold);
     buffer_add_string(writer->out, writer->is_json ? ",\"method\":" : ",");
     const struct text name = text_from_string(interval_is_known(interval) ? method : NONE);
     if (writer->is_json)

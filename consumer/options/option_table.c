@@ -36,7 +36,7 @@ static const struct command commands[] = {
      "Several files with the same columns are one table, a file after the other; with --split each has an output of its own.\n"
      "With --brokers the workers of a jobs topic answer (sheaf work --brokers),"
      " and no MODEL is needed here.\n"},
-    {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
+    {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE] [--statistics FILE]",
      "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
     {"status", STATUS, 0, 0, -1,
      "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
@@ -487,7 +487,7 @@ static const struct option options[] = {
      "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order "
      "those too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
-     "with --choice: a column a label with its probability, and the margin of the first to the second; the "
+     "with --choice, or a schema of one enum: a column a label with its probability, and the margin of the first to the second; the "
      "label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
      "each is scored with the end of the answer after it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
