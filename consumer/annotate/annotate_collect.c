@@ -81,16 +81,6 @@ enum status annotate_take_answers(struct annotate *annotate, struct buffer *reco
     return status;
 }
 
-enum status annotate_print(const struct annotate *annotate, const struct buffer *text, struct error *error)
-{
-    const char *output = annotate->settings->output.file;
-    if (!output || strcmp(output, "-") != 0)
-        return output_file_print(text->data, text->size, error);
-    fwrite(text->data ? text->data : "", 1, text->size, stderr);
-    fflush(stderr);
-    return STATUS_OK;
-}
-
 // ---- the whole table ----
 
 struct collecting {

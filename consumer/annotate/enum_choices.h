@@ -1,6 +1,6 @@
 // The answers of a schema whose only property enumerates its values, one by one, so that --probabilities can score each as
 // a choice: {"tone":"warm"}, {"tone":"cold"}. They share all text before the value, so their normalized probabilities are
-// those of the value after this text. A schema that enumerates values itself has the answers "warm", "cold".
+// the probabilities of the value after this text. A schema that enumerates values itself has the answers "warm", "cold".
 // Thread: main.
 #pragma once
 

@@ -68,7 +68,7 @@ static void end_table(struct statistics_page *page)
     page->is_open = false;
 }
 
-// Begins another table if the row is of other columns than the one before.
+// Begins another table if the row is of other columns than the previous row.
 static void begin_table(struct statistics_page *page, const struct table_row *row)
 {
     struct buffer compared = {0};

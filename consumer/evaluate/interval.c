@@ -12,7 +12,7 @@ bool interval_is_known(struct interval interval)
     return !isnan(interval.value) && !isnan(interval.low);
 }
 
-// Of `hits` in `n`, in a score interval for n_worth cases. For one or two hits, or failures, and for three if n is above
+// The score interval of `hits` in `n`, with the width for n_worth cases. For one or two hits, or failures, and for three if n is above
 // 50, Wilson's bound on their side is too near to them; Brown, Cai and DasGupta replace it by the 5 % bound of a Poisson distribution, half the
 // 0.05 quantile of chi-squared with 2, 4 or 6 degrees of freedom.
 static struct interval wilson(double hits, double n, double n_worth)

@@ -19,9 +19,9 @@ struct interval {
 };
 
 struct interval interval_undefined(void);
-// Of hits in n independent cases. n 0: undefined.
+// The share of hits in n independent cases. n 0: undefined.
 struct interval interval_of_hits(double hits, double n);
-// Of the hits among n_all rows, of which a simple random sample of n rows has `hits`: n in the variance is
+// The share of hits in n_all rows, if a simple random sample of n rows has `hits`: n in the variance is
 // n (n_all - 1) / (n_all - n), which is infinite where all rows are in the sample. n 0: undefined.
 struct interval interval_of_sample(double hits, double n, double n_all);
 // F1 = 2 hits / (2 hits + wrong), `wrong` being false positives and false negatives. F1 = 2 j / (1 + j) rises with

@@ -74,7 +74,7 @@ static struct text trim(struct text text)
     return text;
 }
 
-// Returns the label that ends before the next separator, and moves *rest behind it. A label in single quotes may
+// Returns the label that ends before the next separator, and moves *rest after the separator. A label in single quotes may
 // contain separators.
 static struct text next_label(struct text *rest, char separator)
 {
