@@ -127,26 +127,40 @@ static enum status open_group(struct annotate *annotate, struct error *error)
     return STATUS_OK;
 }
 
-static enum status read_file(struct annotate *annotate, struct error *error)
+static enum status read_files(struct annotate *annotate, struct error *error)
 {
     const struct table_columns *columns = table_reader_columns(annotate->reader);
-    const char *path = annotate->settings->annotate.evaluation.gold;
-    size_t n = annotate->evaluation.n;
-    if (!path)
+    struct annotate_evaluation *evaluation = &annotate->evaluation;
+    char *const *paths = annotate->settings->annotate.evaluation.gold;
+    size_t n_paths = 0;
+    while (paths && paths[n_paths])
+        n_paths++;
+    if (!n_paths)
         return STATUS_OK;
-    struct text *names = calloc(n, sizeof *names);
+    struct text *names = calloc(evaluation->n, sizeof *names);
     bool *is_readable = calloc(columns->n + 1, sizeof *is_readable);
-    enum status status = STATUS_OK;
-    for (size_t i = 0; names && i < n; i++)
-        names[i] = annotate->evaluation.golds[i].name;
-    for (size_t i = 0; is_readable && i < columns->n; i++)
+    evaluation->files = calloc(n_paths, sizeof *evaluation->files);
+    enum status status = names && is_readable && evaluation->files
+                             ? STATUS_OK
+                             : error_memory(error, STATUS_REFUSE, "gold labels");
+    for (size_t i = 0; status == STATUS_OK && i < evaluation->n; i++)
+        names[i] = evaluation->golds[i].name;
+    for (size_t i = 0; status == STATUS_OK && i < columns->n; i++)
         is_readable[i] = !table_reader_unread(annotate->reader, i);
-    status = names && is_readable
-                 ? gold_file_read(&annotate->evaluation.file, path, names, n, columns, is_readable, error)
-                 : error_memory(error, STATUS_REFUSE, "gold labels");
+    for (; status == STATUS_OK && evaluation->n_files < n_paths; evaluation->n_files++)
+        status = gold_file_read(&evaluation->files[evaluation->n_files], paths[evaluation->n_files], names,
+                                evaluation->n, columns, is_readable, error);
     free(names);
     free(is_readable);
     return status;
+}
+
+static bool is_in_files(const struct annotate_evaluation *evaluation, size_t gold)
+{
+    bool is_in = false;
+    for (size_t i = 0; i < evaluation->n_files; i++)
+        is_in |= gold_file_has(&evaluation->files[i], gold);
+    return is_in;
 }
 
 static enum status check_golds(const struct annotate *annotate, struct error *error)
@@ -155,7 +169,7 @@ static enum status check_golds(const struct annotate *annotate, struct error *er
     const struct annotate_evaluation *evaluation = &annotate->evaluation;
     for (size_t i = 0; i < evaluation->n; i++) {
         const struct annotate_gold *gold = &evaluation->golds[i];
-        if (columns->n && gold->column == columns->n && !gold_file_has(&evaluation->file, i))
+        if (columns->n && gold->column == columns->n && !is_in_files(evaluation, i))
             return refuse_column(annotate, "--evaluate", gold->name, error);
         for (size_t j = 0; j < i; j++)
             if (text_equal(evaluation->golds[j].name, gold->name) &&
@@ -185,7 +199,7 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
     if (status == STATUS_OK)
         status = open_group(annotate, error);
     if (status == STATUS_OK)
-        status = read_file(annotate, error);
+        status = read_files(annotate, error);
     return status == STATUS_OK ? check_golds(annotate, error) : status;
 }
 
@@ -201,7 +215,9 @@ void annotate_close_evaluation(struct annotate *annotate)
             buffer_finish(&gold->texts[j]);
     }
     free(evaluation->golds);
-    gold_file_close(&evaluation->file);
+    for (size_t i = 0; i < evaluation->n_files; i++)
+        gold_file_close(&evaluation->files[i]);
+    free(evaluation->files);
     table_writer_close(evaluation->differences);
     free(evaluation->difference_columns.names);
     buffer_finish(&evaluation->group);
@@ -216,8 +232,9 @@ void annotate_mark_evaluated(const struct annotate *annotate, bool *is_read)
             is_read[evaluation->golds[i].column] = true;
     if (evaluation->n && evaluation->group_column < n)
         is_read[evaluation->group_column] = true;
-    for (size_t i = 0; i < evaluation->file.n_shared; i++)
-        is_read[evaluation->file.shared[i]] = true;
+    for (size_t i = 0; i < evaluation->n_files; i++)
+        for (size_t j = 0; j < evaluation->files[i].n_shared; j++)
+            is_read[evaluation->files[i].shared[j]] = true;
 }
 
 // ---- a row ----
@@ -242,6 +259,20 @@ static enum status match_list(const struct value *value, struct label_list *list
     return STATUS_OK;
 }
 
+// The row's gold label in the last file that has one. While answers are compared, the label of each file is counted.
+static const struct gold_entry *find_entry(struct annotate_evaluation *evaluation, size_t gold,
+                                           const struct table_row *row)
+{
+    const struct gold_entry *found = NULL;
+    for (size_t i = 0; i < evaluation->n_files; i++) {
+        const struct gold_entry *entry = gold_file_find(&evaluation->files[i], gold, row->number);
+        if (entry && evaluation->has_begun)
+            gold_file_count(&evaluation->files[i], entry, row->fields);
+        found = entry ? entry : found;
+    }
+    return found;
+}
+
 // The gold label: of --gold, else of the table. Size 0 if the row has none: an empty field, a member that the JSON line
 // lacks, or the NULL of a database. A null in a JSON line is a label if answers may be null.
 static enum status find_gold_label(struct annotate *annotate, size_t index, const struct table_row *row,
@@ -249,7 +280,7 @@ static enum status find_gold_label(struct annotate *annotate, size_t index, cons
 {
     struct annotate_gold *gold = &annotate->evaluation.golds[index];
     const struct label_set *labels = &gold->answer->label_sets[gold->label_column];
-    const struct gold_entry *entry = gold_file_find(&annotate->evaluation.file, index, row->number);
+    const struct gold_entry *entry = find_entry(&annotate->evaluation, index, row);
     bool is_in_table = gold->column < table_reader_columns(annotate->reader)->n;
     const struct value none = {.kind = VALUE_NULL};
     const struct value *field = entry ? &entry->label : is_in_table ? &row->fields[gold->column] : &none;
@@ -257,8 +288,6 @@ static enum status find_gold_label(struct annotate *annotate, size_t index, cons
         field->kind == VALUE_NULL && is_in_table && row->is_present && row->is_present[gold->column];
     enum status status = STATUS_OK;
     *label = (struct text){0};
-    if (entry && annotate->evaluation.has_begun)
-        gold_file_count(&annotate->evaluation.file, entry, row->fields);
     if (gold->comparison.kind == COMPARED_LISTS)
         status = match_list(field, &gold->lists[0], label, error);
     else if (field->kind != VALUE_NULL || (is_null && labels->has_null))

@@ -113,24 +113,22 @@ static enum status write_gold(const struct annotate_gold *gold, struct buffer *o
     return status;
 }
 
-static void write_file(const struct annotate *annotate, struct buffer *out)
+static void write_file(const struct annotate *annotate, size_t index, struct buffer *out)
 {
-    const struct gold_file *file = &annotate->evaluation.file;
+    const struct gold_file *file = &annotate->evaluation.files[index];
+    const char *path = annotate->settings->annotate.evaluation.gold[index];
     long long n = (long long)file->n, n_missing = n - (long long)file->n_found;
-    if (!annotate->settings->annotate.evaluation.gold)
-        return;
-    buffer_add_format(out, "gold labels of --gold: %lld\n", n);
+    buffer_add_format(out, "gold labels of %s: %lld\n", path, n);
     if (n_missing > 0 && !annotate->settings->annotate.estimate.n_rows)
         log_write(LOG_WARNING,
-                  "--gold: %lld of %lld gold labels are of rows that the table does not have, or that "
-                  "are left out",
-                  n_missing, n);
+                  "--gold %s: %lld of %lld gold labels are of rows that the table does not have, or that are left out",
+                  path, n_missing, n);
     if (file->n_other)
         log_write(
             LOG_WARNING,
-            "--gold: %lld of %lld rows have other cells in the table: if its rows were moved, the gold labels "
+            "--gold %s: %lld of %lld rows have other cells in the table: if its rows were moved, the gold labels "
             "are of other rows",
-            (long long)file->n_other, (long long)file->n_found);
+            path, (long long)file->n_other, (long long)file->n_found);
 }
 
 static void warn_of_reference(const struct annotate_evaluation *evaluation)
@@ -148,7 +146,8 @@ enum status annotate_write_evaluation(const struct annotate *annotate, struct bu
 {
     const struct annotate_evaluation *evaluation = &annotate->evaluation;
     enum status status = STATUS_OK;
-    write_file(annotate, out);
+    for (size_t i = 0; i < evaluation->n_files; i++)
+        write_file(annotate, i, out);
     warn_of_reference(evaluation);
     for (size_t i = 0; i < evaluation->n && status == STATUS_OK; i++) {
         buffer_add_string(out, i ? "\n" : "");

@@ -156,6 +156,19 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
     return error_memory(error, STATUS_REFUSE, "sheaf annotate");
 }
 
+static enum status check_golds(const struct settings *settings, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (char **path = settings->annotate.evaluation.gold; status == STATUS_OK && path && *path; path++) {
+        const struct file_use uses[] = {{"--gold", *path, false},
+                                        {"-o", settings->annotate.output.is_split ? NULL : settings->output.file, true},
+                                        {"--differences", settings->annotate.evaluation.differences, true},
+                                        {"--statistics", settings->annotate.evaluation.statistics, true}};
+        status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    }
+    return status;
+}
+
 // The table that is read and the table that is written may be in one database.
 static enum status check_files(const struct annotate *annotate, struct error *error)
 {
@@ -176,7 +189,6 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--config", settings->line.config, false},
                                     {"-o", into_database || is_split ? NULL : settings->output.file, true},
                                     {"--errors", settings->output.errors, true},
-                                    {"--gold", settings->annotate.evaluation.gold, false},
                                     {"--differences", settings->annotate.evaluation.differences, true},
                                     {"--statistics", settings->annotate.evaluation.statistics, true},
                                     {"the store", annotate->store_path, true, true},
@@ -193,6 +205,8 @@ static enum status check_files(const struct annotate *annotate, struct error *er
             return status;
     }
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    if (status == STATUS_OK)
+        status = check_golds(settings, error);
     for (size_t i = 1; status == STATUS_OK && !is_split && i < annotate->source.n_paths; i++) {
         const struct file_use pair[] = {{"the table", annotate->source.paths[i], false},
                                         {"-o", into_database ? NULL : settings->output.file, true}};

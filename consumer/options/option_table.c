@@ -498,9 +498,9 @@ static const struct option options[] = {
      "compare with the gold labels of a column, of some rows or all: accuracy, precision, recall, F1, kappa, confusion "
      "matrix, errors of numbers, and shares or means of all rows, with 95 % intervals; of a schema the property "
      "named, else the one of the column's name, else the first; may be repeated"},
-    {"gold", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.gold), 1, ONCE, "FILE",
+    {"gold", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.gold), 0, 0, "FILE",
      "gold labels of some rows for --evaluate, by row number, in place of the table's: a corrected file of "
-     "--differences, or a table with a column row and columns of --evaluate's names"},
+     "--differences, or a table with a column row and columns of --evaluate's names; of several files the last counts"},
     {"by", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.group), 1, ONCE, "COLUMN[=VALUE]",
      "with --evaluate: shares or means of the groups of rows with equal values in a column, and their differences "
      "from the group VALUE (the largest)"},

@@ -183,7 +183,8 @@ struct annotate_options {
     } scores;
     struct {
         char **columns; // GOLD or GOLD=PROPERTY, NULL-terminated; NULL: no evaluation
-        char *gold, *group, *differences, *statistics;
+        char **gold; // files, NULL-terminated; NULL: none
+        char *group, *differences, *statistics;
     } evaluation;
     char *schema, *questions;
     int64_t votes;

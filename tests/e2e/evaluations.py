@@ -126,7 +126,7 @@ def differences_are_corrected_and_read_back_as_gold(test):
             writer.writeheader()
             writer.writerows(found)
         done = annotate(test, *options, "--evaluate", "gold=label", "--gold", name, "--differences", "left.csv")
-        assert "accuracy: 1.0000" in done.out and "differences: 0, in left.csv" in done.out and f"gold labels of --gold: {len(found)}\n" in done.out, done
+        assert "accuracy: 1.0000" in done.out and "differences: 0, in left.csv" in done.out and f"gold labels of {name}: {len(found)}\n" in done.out, done
         assert "other cells" not in done.err, done.err
     # Unchanged files of each format are read back as what they were.
     plain = annotate(test, *options, "--evaluate", "gold=label").out
@@ -155,6 +155,19 @@ def gold_labels_come_from_a_file_of_row_numbers(test):
         write(test, "g.csv", content)
         done = annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv", status=status)
         assert reason in done.err, (content, done.err)
+    # corrections of some of them are a second file, whose labels count
+    write_csv(test, "g.csv", [["row", "truth"]] + [[i + 1, truths[i]] for i in chosen])
+    options += ("--evaluate", "truth=label", "--gold", "g.csv")
+    done = annotate(test, *options, "--differences", "d.csv")
+    lines = list(csv.DictReader(io.StringIO(test.read("d.csv").decode(), newline="")))
+    with open(test.path("c.csv"), "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, lines[0])
+        writer.writeheader()
+        writer.writerows({**line, "sheaf_gold": line["sheaf_answer"]} for line in lines)
+    done = annotate(test, *options, "--gold", "c.csv")
+    assert "rows with a gold label: 40\naccuracy: 1.0000" in done.out and "--gold" not in done.err, done
+    assert annotate(test, *options, "--gold", "c.csv", "--differences", "c.csv", status=2).err.count("c.csv")
+    options = options[:-4]
     write(test, "g.csv", "row,truth\n1,yes\n1,yes\n2,\n")
     assert "rows with a gold label: 1\n" in annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv").out
     annotate(test, *options, "--evaluate", "truth", status=2)
