@@ -65,8 +65,8 @@ struct annotate_gold {
 struct annotate_evaluation {
     struct annotate_gold *golds; // [n]
     size_t n;
-    bool has_begun;                   // answers are compared; before, gold labels are only registered
-    struct gold_file *files;          // [n_files] of --gold
+    bool has_begun;          // answers are compared; before, gold labels are only registered
+    struct gold_file *files; // [n_files] of --gold
     size_t n_files;
     size_t group_column;              // --by
     struct buffer group;              // the row's

@@ -120,9 +120,10 @@ static void write_file(const struct annotate *annotate, size_t index, struct buf
     long long n = (long long)file->n, n_missing = n - (long long)file->n_found;
     buffer_add_format(out, "gold labels of %s: %lld\n", path, n);
     if (n_missing > 0 && !annotate->settings->annotate.estimate.n_rows)
-        log_write(LOG_WARNING,
-                  "--gold %s: %lld of %lld gold labels are of rows that the table does not have, or that are left out",
-                  path, n_missing, n);
+        log_write(
+            LOG_WARNING,
+            "--gold %s: %lld of %lld gold labels are of rows that the table does not have, or that are left out",
+            path, n_missing, n);
     if (file->n_other)
         log_write(
             LOG_WARNING,

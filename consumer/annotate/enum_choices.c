@@ -7,10 +7,11 @@
 
 static enum status refuse_schema(struct error *error, const char *what)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                     "--probabilities needs --choice, or a schema whose only property is a required enum or boolean: %s"
-                     " (ask several as --questions)",
-                     what);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_USAGE,
+        "--probabilities needs --choice, or a schema whose only property is a required enum or boolean: %s"
+        " (ask several as --questions)",
+        what);
 }
 
 static bool is_required(const struct value *schema, struct text name)
@@ -18,15 +19,16 @@ static bool is_required(const struct value *schema, struct text name)
     const struct value *required = value_get(schema, "required");
     bool is_found = false;
     for (size_t i = 0; required && required->kind == VALUE_ARRAY && i < required->array.n_items; i++)
-        is_found |= required->array.items[i].kind == VALUE_STRING &&
-                    text_equal(required->array.items[i].text, name);
+        is_found |=
+            required->array.items[i].kind == VALUE_STRING && text_equal(required->array.items[i].text, name);
     return is_found;
 }
 
 // The values that the schema enumerates; NULL: it does not.
 static const struct value *find_values(const struct value *root, const struct value *schema)
 {
-    static struct value booleans[2] = {{.kind = VALUE_BOOL, .boolean = true}, {.kind = VALUE_BOOL, .boolean = false}};
+    static struct value booleans[2] = {{.kind = VALUE_BOOL, .boolean = true},
+                                       {.kind = VALUE_BOOL, .boolean = false}};
     static const struct value both = {.kind = VALUE_ARRAY, .array = {booleans, 2}};
     const struct value *reference = value_get(schema, "$ref"), *type;
     if (reference && reference->kind == VALUE_STRING)
@@ -63,8 +65,10 @@ static bool add_choice(struct enum_choices *choices, struct arena *arena, const 
     buffer_add_string(&answer, property ? "}" : "");
     struct text label = value->kind == VALUE_STRING ? value->text : (struct text){json.data, json.size};
     bool is_made = !answer.failed && !json.failed;
-    choices->answers.items[i] = (struct text){is_made ? arena_copy(arena, answer.data, answer.size) : NULL, answer.size};
-    choices->labels[i] = (struct text){is_made ? arena_copy(arena, label.data, label.size) : NULL, label.size};
+    choices->answers.items[i] =
+        (struct text){is_made ? arena_copy(arena, answer.data, answer.size) : NULL, answer.size};
+    choices->labels[i] =
+        (struct text){is_made ? arena_copy(arena, label.data, label.size) : NULL, label.size};
     choices->columns[i] = join(arena, property ? *property : (struct text){0}, label);
     is_made &= choices->answers.items[i].data && choices->labels[i].data && choices->columns[i].data;
     choices->answers.n += is_made;

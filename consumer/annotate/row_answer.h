@@ -35,7 +35,7 @@ struct row_answer_options {
     const struct text *choices; // [n_choices]
     size_t n_choices;
     const struct enum_choices *enum_choices; // the choices are answers of the schema; NULL: they are labels
-    bool is_constrained; // by schema, choices, or a parameter of all rows
+    bool is_constrained;                     // by schema, choices, or a parameter of all rows
     int32_t n_votes;
     bool probabilities;   // of the choices
     const char *thoughts; // name of their column; NULL: none

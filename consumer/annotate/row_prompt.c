@@ -403,7 +403,8 @@ static void add_format(struct row_prompt *prompt, const struct value *schema)
 }
 
 // path: the file of prompt->schema, for messages. scores_choices: its answers become choices.
-static enum status add_schema(struct row_prompt *prompt, const char *path, bool scores_choices, struct error *error)
+static enum status add_schema(struct row_prompt *prompt, const char *path, bool scores_choices,
+                              struct error *error)
 {
     enum status status = close_schema(prompt, path, error);
     struct value bare; // prompts do not show annotations, so a changed one must not change requests

@@ -160,10 +160,11 @@ static enum status check_golds(const struct settings *settings, struct error *er
 {
     enum status status = STATUS_OK;
     for (char **path = settings->annotate.evaluation.gold; status == STATUS_OK && path && *path; path++) {
-        const struct file_use uses[] = {{"--gold", *path, false},
-                                        {"-o", settings->annotate.output.is_split ? NULL : settings->output.file, true},
-                                        {"--differences", settings->annotate.evaluation.differences, true},
-                                        {"--statistics", settings->annotate.evaluation.statistics, true}};
+        const struct file_use uses[] = {
+            {"--gold", *path, false},
+            {"-o", settings->annotate.output.is_split ? NULL : settings->output.file, true},
+            {"--differences", settings->annotate.evaluation.differences, true},
+            {"--statistics", settings->annotate.evaluation.statistics, true}};
         status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
     }
     return status;
@@ -310,7 +311,8 @@ static enum status open_prompts(struct annotate *annotate, struct error *error)
     for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
         has_choice |= annotate->prompts[i].choices.n > 0;
     if (status == STATUS_OK && !has_choice && annotate->settings->annotate.output.probabilities)
-        return refuse_options(error, "--probabilities needs a question with choice, or with a schema of one enum");
+        return refuse_options(error,
+                              "--probabilities needs a question with choice, or with a schema of one enum");
     return status == STATUS_OK ? open_cut(annotate, error) : status;
 }
 

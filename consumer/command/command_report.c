@@ -407,6 +407,7 @@ static enum status add_evaluation(struct report *report, struct error *error)
         add_count(&report->out, "rows with a gold label", report->evaluation.n_rows);
         add_figure(&report->out, "accuracy", evaluation_accuracy(&report->evaluation));
         add_figure(&report->out, "Cohen's kappa", evaluation_kappa(&report->evaluation));
+        add_figure(&report->out, "macro F1", evaluation_macro_f1(&report->evaluation));
         page_end_tiles(&report->out);
         add_classes(report);
         if (report->evaluation.n_classes <= CLASSES_SHOWN_MAX)

@@ -17,7 +17,8 @@ enum comparison_kind {
 struct comparison {
     enum comparison_kind kind;
     bool has_numbers; // COMPARED_NUMBERS, or all labels are numbers
-    bool is_sampled;  // the rows are not the whole table (--sample, a stopped run): nothing is estimated for all rows
+    bool
+        is_sampled; // the rows are not the whole table (--sample, a stopped run): nothing is estimated for all rows
     bool has_groups;
     struct text gold, answer; // names of the columns
     struct text group,

@@ -115,6 +115,8 @@ struct interval evaluation_accuracy(const struct evaluation *evaluation)
 
 // ---- kappa ----
 
+enum { ASSUMED_ROWS = 2, MACRO_F1_ROWS = 10 };
+
 // Shares of the rows, with `added` rows spread evenly over the cells.
 struct agreement {
     double n, each;                     // rows, added ones included; added to each cell
@@ -173,7 +175,6 @@ static double kappa_variance(const struct evaluation *evaluation, const struct a
 
 struct interval evaluation_kappa(const struct evaluation *evaluation)
 {
-    const double assumed_rows = 2;
     double margins[2 * EVALUATION_CLASSES_MAX];
     if (!evaluation->n_rows)
         return interval_undefined();
@@ -181,12 +182,80 @@ struct interval evaluation_kappa(const struct evaluation *evaluation)
     if (agreement.by_chance >= 1)
         return interval_undefined();
     struct interval kappa = {.value = kappa_of(&agreement)};
-    agreement = agree(evaluation, assumed_rows, margins);
+    agreement = agree(evaluation, ASSUMED_ROWS, margins);
     double centre = kappa_of(&agreement);
     double half = INTERVAL_QUANTILE * sqrt(kappa_variance(evaluation, &agreement));
     kappa.low = fmax(fmin(centre - half, kappa.value), -1);
     kappa.high = fmin(fmax(centre + half, kappa.value), 1);
     return kappa;
+}
+
+// ---- the mean of F1 ----
+
+static double share_of_right(const struct evaluation *evaluation, const struct agreement *agreement,
+                             size_t class)
+{
+    return share_of_cell(evaluation, agreement, class, class);
+}
+
+// F1 of a class is 2 right / sum, with the sum of its shares of gold labels and of answers.
+static double class_sum(const struct agreement *agreement, size_t class)
+{
+    return agreement->of_gold[class] + agreement->of_answers[class];
+}
+
+static double mean_f1(const struct evaluation *evaluation, const struct agreement *agreement)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < evaluation->n_classes; i++) {
+        if (!evaluation->classes[i].size || class_sum(agreement, i) <= 0)
+            continue;
+        sum += 2 * share_of_right(evaluation, agreement, i) / class_sum(agreement, i);
+        n++;
+    }
+    return n ? sum / (double)n : NAN;
+}
+
+// The derivatives of the mean by the share of a cell: part[gold] + part[answer], and on the diagonal right[class] more.
+static double mean_f1_variance(const struct evaluation *evaluation, const struct agreement *agreement)
+{
+    double part[EVALUATION_CLASSES_MAX] = {0}, right[EVALUATION_CLASSES_MAX] = {0}, n = 0, mean = 0,
+           squares = 0;
+    for (size_t i = 0; i < evaluation->n_classes; i++)
+        n += evaluation->classes[i].size > 0;
+    for (size_t i = 0; i < evaluation->n_classes; i++) {
+        double sum = class_sum(agreement, i);
+        if (!evaluation->classes[i].size)
+            continue;
+        right[i] = 2 / sum / n;
+        part[i] = -2 * share_of_right(evaluation, agreement, i) / (sum * sum) / n;
+    }
+    for (size_t i = 0; i < evaluation->n_classes; i++)
+        for (size_t j = 0; j < evaluation->n_classes; j++) {
+            double share = share_of_cell(evaluation, agreement, i, j);
+            double derivative = part[i] + part[j] + (i == j ? right[i] : 0);
+            mean += share * derivative;
+            squares += share * derivative * derivative;
+        }
+    return fmax(squares - mean * mean, 0) / agreement->n;
+}
+
+struct interval evaluation_macro_f1(const struct evaluation *evaluation)
+{
+    double margins[2 * EVALUATION_CLASSES_MAX];
+    if (!evaluation->n_rows)
+        return interval_undefined();
+    struct agreement agreement = agree(evaluation, 0, margins);
+    struct interval mean = {mean_f1(evaluation, &agreement), NAN, NAN};
+    if (evaluation->n_rows < MACRO_F1_ROWS * (int64_t)evaluation->n_classes)
+        return mean;
+    agreement = agree(evaluation, ASSUMED_ROWS, margins);
+    double centre = mean_f1(evaluation, &agreement);
+    double half = INTERVAL_QUANTILE * sqrt(mean_f1_variance(evaluation, &agreement));
+    mean.low = fmax(fmin(centre - half, mean.value), 0);
+    mean.high = fmin(fmax(centre + half, mean.value), 1);
+    return mean;
 }
 
 struct text evaluation_class_name(const struct evaluation *evaluation, size_t class)
@@ -295,6 +364,7 @@ void evaluation_write(const struct evaluation *evaluation, struct buffer *out)
     buffer_add_format(out, "rows with a gold label: %lld\n", (long long)evaluation->n_rows);
     write_figure(out, "accuracy", evaluation_accuracy(evaluation));
     write_figure(out, "Cohen's kappa", evaluation_kappa(evaluation));
+    write_figure(out, "macro F1", evaluation_macro_f1(evaluation));
     if (!evaluation->n_rows)
         return;
     write_classes(evaluation, out);

@@ -114,6 +114,7 @@ static void add_agreement(struct figure_writer *writer)
                WILSON);
     if (comparison->kind == COMPARED_LABELS) {
         add_figure(writer, "kappa", evaluation_kappa(&comparison->evaluation), DELTA);
+        add_figure(writer, "macro_f1", evaluation_macro_f1(&comparison->evaluation), DELTA);
         for (size_t i = 0; i < comparison->evaluation.n_classes; i++) {
             struct evaluation_class class = evaluation_of_class(&comparison->evaluation, i);
             add_class(writer, evaluation_class_name(&comparison->evaluation, i), &class);

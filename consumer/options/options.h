@@ -183,7 +183,7 @@ struct annotate_options {
     } scores;
     struct {
         char **columns; // GOLD or GOLD=PROPERTY, NULL-terminated; NULL: no evaluation
-        char **gold; // files, NULL-terminated; NULL: none
+        char **gold;    // files, NULL-terminated; NULL: none
         char *group, *differences, *statistics;
     } evaluation;
     char *schema, *questions;

@@ -341,6 +341,7 @@ static const struct agreement_case agreement_cases[] = {
     {"five classes, 400 rows", 5, 400, 0.2, 0.8, 0},
     {"five classes, almost equal", 5, 400, 0.6, 0.99, 0},
     {"ten classes, 50 rows", 10, 50, 0.1, 0.4, 0.90},
+    {"ten classes, 100 rows", 10, 100, 0.1, 0.6, 0.90},
 };
 
 static int draw_class(uint64_t *state, const struct agreement_case *of)
@@ -348,7 +349,7 @@ static int draw_class(uint64_t *state, const struct agreement_case *of)
     return random_double(state) < of->first ? 0 : 1 + (int)random_below(state, (uint32_t)of->n_classes - 1);
 }
 
-static void run_agreement(uint64_t *state, const struct agreement_case *of, int held[3])
+static void run_agreement(uint64_t *state, const struct agreement_case *of, int held[4])
 {
     static const struct text names[] = {TEXT("0"), TEXT("1"), TEXT("2"), TEXT("3"), TEXT("4"),
                                         TEXT("5"), TEXT("6"), TEXT("7"), TEXT("8"), TEXT("9")};
@@ -371,6 +372,8 @@ static void run_agreement(uint64_t *state, const struct agreement_case *of, int 
     held[0] += holds(evaluation_accuracy(&evaluation), accuracy);
     held[1] += isnan(class.f1.low) || holds(class.f1, f1);
     held[2] += isnan(kappa.low) || holds(kappa, of->kept);
+    struct interval macro_f1 = evaluation_macro_f1(&evaluation);
+    held[3] += isnan(macro_f1.low) || holds(macro_f1, of->kept + (1 - of->kept) / of->n_classes);
     evaluation_close(&evaluation);
 }
 
@@ -378,14 +381,15 @@ TEST(intervals_of_accuracy_f1_and_kappa_hold)
 {
     for (size_t i = 0; i < sizeof agreement_cases / sizeof *agreement_cases; i++) {
         const struct agreement_case *of = &agreement_cases[i];
-        static const char *const figures[] = {"accuracy", "F1", "kappa"};
+        static const char *const figures[] = {"accuracy", "F1", "kappa", "macro F1"};
         // Wilson's interval holds in 95 % on average over the proportion, and for one in at least 93 % of these cases
-        const double least[] = {0.93, 0.93, of->least > 0 ? of->least : 0.935};
+        double kappa_least = of->least > 0 ? of->least : 0.935;
+        const double least[] = {0.93, 0.93, kappa_least, kappa_least};
         uint64_t random = 3 + i;
-        int held[3] = {0};
+        int held[4] = {0};
         for (int j = 0; j < RUNS; j++)
             run_agreement(&random, of, held);
-        for (int j = 0; j < 3; j++) {
+        for (int j = 0; j < 4; j++) {
             char name[128];
             snprintf(name, sizeof name, "%s, %s", of->name, figures[j]);
             expect_coverage(name, held[j], RUNS, least[j]);

@@ -43,6 +43,7 @@ TEST(figures_follow_from_the_matrix)
     assert_float_equal(yes.precision.value, 20.0 / 30, 1e-12);
     assert_float_equal(yes.recall.value, 0.8, 1e-12);
     assert_float_equal(yes.f1.value, 40.0 / 55, 1e-12);
+    assert_float_equal(evaluation_macro_f1(&evaluation).value, (40.0 / 55 + 30.0 / 45) / 2, 1e-12);
     evaluation_write(&evaluation, &out);
     assert_non_null(strstr(out.data, "Cohen's kappa: 0.4000"));
     buffer_finish(&out);
@@ -112,15 +113,16 @@ TEST(an_empty_or_uniform_matrix_divides_by_nothing)
     assert_true(isnan(evaluation_accuracy(&evaluation).value) && isnan(evaluation_kappa(&evaluation).value));
     evaluation_write(&evaluation, &out);
     buffer_add_byte(&out, '\0');
-    assert_string_equal(out.data,
-                        "rows with a gold label: 0\naccuracy: undefined\nCohen's kappa: undefined\n");
+    assert_string_equal(
+        out.data,
+        "rows with a gold label: 0\naccuracy: undefined\nCohen's kappa: undefined\nmacro F1: undefined\n");
     buffer_clear(&out);
     add_answers("a", "a", 3);
     assert_true(isnan(evaluation_kappa(&evaluation).value));
     evaluation_write(&evaluation, &out);
     buffer_add_byte(&out, '\0');
     assert_non_null(strstr(out.data, "gold label: 3\naccuracy: 1.0000 (95 % interval 0.4385 to 1.0000)\n"
-                                     "Cohen's kappa: undefined\n\nclass"));
+                                     "Cohen's kappa: undefined\nmacro F1: 1.0000\n\nclass"));
     buffer_finish(&out);
 }
 
