@@ -248,7 +248,7 @@ struct interval evaluation_macro_f1(const struct evaluation *evaluation)
         return interval_undefined();
     struct agreement agreement = agree(evaluation, 0, margins);
     struct interval mean = {mean_f1(evaluation, &agreement), NAN, NAN};
-    if (evaluation->n_rows < MACRO_F1_ROWS * (int64_t)evaluation->n_classes)
+    if (evaluation->n_classes < 2 || evaluation->n_rows < MACRO_F1_ROWS * (int64_t)evaluation->n_classes)
         return mean;
     agreement = agree(evaluation, ASSUMED_ROWS, margins);
     double centre = mean_f1(evaluation, &agreement);

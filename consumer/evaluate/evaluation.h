@@ -43,7 +43,7 @@ struct interval evaluation_kappa(const struct evaluation *evaluation);
 // The mean of F1 over the labels of gold or answers, without the class of missing answers. Undefined: no row has a gold
 // label. The interval is of the delta method (Takahashi et al., "Confidence interval for micro-averaged F1 and
 // macro-averaged F1 scores", Applied Intelligence 52, 2022), with two rows added as for kappa; with
-// less than ten rows a class it would hold too rarely, and there is none.
+// one class or less than ten rows a class it would hold too rarely, and there is none.
 struct interval evaluation_macro_f1(const struct evaluation *evaluation);
 struct evaluation_class {
     int64_t n_gold, n_answers, n_right;

@@ -123,6 +123,8 @@ TEST(an_empty_or_uniform_matrix_divides_by_nothing)
     buffer_add_byte(&out, '\0');
     assert_non_null(strstr(out.data, "gold label: 3\naccuracy: 1.0000 (95 % interval 0.4385 to 1.0000)\n"
                                      "Cohen's kappa: undefined\nmacro F1: 1.0000\n\nclass"));
+    add_answers("a", "a", 30); // one label: nothing says how often others are missed
+    assert_false(interval_is_known(evaluation_macro_f1(&evaluation)));
     buffer_finish(&out);
 }
 

@@ -48,6 +48,7 @@ TEST(kappa_has_the_delta_methods_interval_with_two_rows_added)
     evaluation_restart(&evaluation);
     for (int i = 0; i < 40; i++)
         assert_ok(evaluation_add(&evaluation, names[i % 2], names[i % 2], &error), &error);
+    assert_true(evaluation_macro_f1(&evaluation).low < 0.97);
     struct interval kappa = evaluation_kappa(&evaluation);
     assert_float_equal(kappa.value, 1, 1e-12);
     assert_true(kappa.low < 0.95 && kappa.high == 1);
