@@ -1,12 +1,23 @@
 // The window: the waiting queue of the scheduler (vLLM: Scheduler.waiting). Waiting sequences are grouped in
-// levels by priority, then by deadline in minutes; no deadline is the last level. From the most urgent level
-// the window chooses the sequence with the longest cached prefix: it searches the prefix tree from the node
-// of the last admission. So a prefix is computed once, and its pages can be evicted after its last prompt.
+// levels by urgency and dataset. Urgency is the priority, then the deadline in minutes; no deadline is the
+// least urgent. From the first level the window chooses the sequence with the longest cached prefix: it
+// searches the prefix tree from the node of the last admission. So a prefix is computed once, and its pages
+// can be evicted after its last prompt.
+//
+// Datasets of equal urgency take turns by deficit round robin (Shreedhar and Varghese, 1995). A level is
+// first until its admissions have used up its tokens, then it goes behind the others and gets
+// WINDOW_QUANTUM tokens times its weight for its next turn. An admission costs the tokens that it is expected
+// to compute; the difference is charged when the sequence ends. A turn is long, so that the prompts of a
+// dataset still share their prefixes.
+//
+//   urgency 5: A 812, B 8192, C 8192     A admits 900 tokens:   B 8192, C 8192, A 8104
+//   urgency 0: A 8192
 //
 // No sequence starves:
-//   - every WINDOW_OLDEST_EVERY-th admission goes to the sequence that has waited longest, in any level;
-//   - within a level, a sequence passed over by WINDOW_PASSED_MAX admissions is chosen next, whatever its
-//     prefix.
+//   - every WINDOW_OLDEST_EVERY-th admission goes to the sequence that has waited longest, if it is of less
+//     urgency than the first level;
+//   - within a level, a sequence passed over by WINDOW_PASSED_MAX admissions of the level is chosen next,
+//     whatever its prefix.
 //
 // One level at a time is offered to the tree search. If a few more urgent sequences arrive, up to
 // WINDOW_SCAN_MAX, they are searched linearly instead, so that they do not cause the offered level to be
@@ -15,8 +26,11 @@
 #pragma once
 
 #include "batching/sequence.h"
+#include "schemas/dataset_share.h"
 
 enum {
+    // Tokens of a turn. A dataset waits for one turn of each other one, a fraction of a second on a GPU.
+    WINDOW_QUANTUM = 8192,
     WINDOW_PASSED_MAX = 2048,
     WINDOW_OLDEST_EVERY = 8,
     WINDOW_SCAN_MAX = 32,
@@ -27,13 +41,19 @@ enum {
 struct window_level {
     int32_t priority;
     int64_t minute;        // the deadline's minute; INT64_MAX: none
+    uint64_t dataset;      // hash of its name; datasets of one hash share a level
+    int64_t quantum;       // tokens of a turn: WINDOW_QUANTUM times the dataset's weight
+    int64_t n_tokens_left; // of its turn; 0 or less: it goes behind the others of its urgency
     struct list sequences; // linked by level_link, oldest first
     int32_t n_waiting;
+    int64_t n_admitted;
 };
 
 struct window {
     struct prefix_tree *tree;
-    struct window_level **levels; // [n_levels], the most urgent first; none is empty
+    const struct dataset_shares *shares; // NULL: equal weights
+    // [n_levels], the most urgent first, those of one urgency in the order of their turns; none is empty
+    struct window_level **levels;
     int32_t n_levels, levels_capacity;
     struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting
     struct list waiting;          // sequences by arrival, by their window_link, without preempted ones
@@ -53,6 +73,10 @@ bool window_add_preempted(struct window *window, struct sequence *sequence) WARN
 // The next sequence to admit; it stays in the window. NULL: none, or each waits for a prefix that another
 // sequence is computing.
 struct sequence *window_next(const struct window *window);
-// Removes a sequence that was `admitted` or cancelled, and ends its wait on the path. Call prefix_use before
-// for an admitted one.
-void window_remove(struct window *window, struct sequence *sequence, bool admitted);
+// Removes a sequence that is admitted, and ends its wait on the path. Call prefix_use before. n_tokens: the
+// tokens that it is expected to compute, charged to its dataset's turn; of a preempted sequence nothing.
+void window_admit(struct window *window, struct sequence *sequence, int64_t n_tokens);
+// Removes a cancelled sequence.
+void window_remove(struct window *window, struct sequence *sequence);
+// An admitted sequence has ended and computed n_tokens: charges the difference to its dataset's turn.
+void window_settle(struct window *window, const struct sequence *sequence, int64_t n_tokens);
