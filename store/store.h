@@ -396,6 +396,11 @@ enum status store_progress(struct store *store, struct text dataset,
                            void (*receive)(void *context, const struct dataset_progress *progress),
                            void *context, struct error *error) WARN_UNUSED;
 
+// Passes the unfinished jobs of up to n_max datasets of the embedded queue.
+enum status store_unfinished(struct store *store, int n_max,
+                             void (*receive)(void *context, struct text dataset, int64_t n), void *context,
+                             struct error *error) WARN_UNUSED;
+
 // Unfinished jobs of one dataset and one priority in the embedded queue. A mirror has no such rows, because
 // it learns of a job from its result.
 struct waiting_jobs {
