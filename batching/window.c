@@ -23,6 +23,11 @@ static bool is_as_urgent(const struct window_level *level, int32_t priority, int
     return level->priority == priority && level->minute == minute;
 }
 
+static bool are_as_urgent(const struct window_level *a, const struct window_level *b)
+{
+    return is_as_urgent(a, b->priority, b->minute);
+}
+
 static uint64_t hash_dataset(const struct job *job)
 {
     return hash_bytes(job->dataset.data, job->dataset.size, 1);
@@ -63,6 +68,50 @@ static bool reserve_level(struct window *window)
     return true;
 }
 
+static struct window_account *find_account(struct window *window, uint64_t dataset)
+{
+    for (int32_t i = 0; i < WINDOW_ACCOUNTS; i++)
+        if (window->accounts[i].dataset == dataset)
+            return &window->accounts[i];
+    return NULL;
+}
+
+static void save_account(struct window *window, const struct window_level *level)
+{
+    struct window_account *account = find_account(window, level->dataset);
+    if (!account) {
+        account = &window->accounts[window->next_account];
+        window->next_account = (window->next_account + 1) % WINDOW_ACCOUNTS;
+    }
+    *account = (struct window_account){level->dataset, level->n_tokens_left, window->n_admitted};
+}
+
+// What a new level may admit before others; 0 or less: its turn is over.
+static int64_t account_left(struct window *window, uint64_t dataset, int64_t quantum)
+{
+    const struct window_account *account = find_account(window, dataset);
+    if (!account || window->n_admitted - account->n_admitted > WINDOW_PASSED_MAX)
+        return quantum;
+    return account->n_tokens_left < quantum ? account->n_tokens_left : quantum;
+}
+
+// The place of a new level among the levels of its urgency, which end at index `end`: behind other new ones and
+// before the rest, or if its turn is over, at the end.
+static int32_t choose_place(const struct window *window, struct window_level *level, int32_t end)
+{
+    int32_t first = end;
+    while (first > 0 && are_as_urgent(window->levels[first - 1], level))
+        first--;
+    if (first == end) // no other dataset waits
+        level->n_tokens_left = level->quantum;
+    level->is_new = first < end && level->n_tokens_left > 0 && window->n_new < WINDOW_NEW_MAX;
+    if (level->n_tokens_left <= 0)
+        level->n_tokens_left += level->quantum;
+    while (level->is_new && first < end && window->levels[first]->is_new)
+        first++;
+    return level->is_new ? first : end;
+}
+
 // Finds or creates the level. NULL: out of memory.
 static struct window_level *level_of(struct window *window, const struct job *job)
 {
@@ -79,7 +128,9 @@ static struct window_level *level_of(struct window *window, const struct job *jo
                                    .minute = deadline_minute(job),
                                    .dataset = hash_dataset(job),
                                    .quantum = quantum,
-                                   .n_tokens_left = quantum};
+                                   .n_tokens_left =
+                                       account_left(window, hash_dataset(job), quantum)};
+    i = choose_place(window, level, i);
     struct window_level **place = &window->levels[i];
     memmove(place + 1, place, (size_t)(window->n_levels - i) * sizeof *place);
     window->n_levels++;
@@ -87,11 +138,6 @@ static struct window_level *level_of(struct window *window, const struct job *jo
 }
 
 // ---- turns ----
-
-static bool are_as_urgent(const struct window_level *a, const struct window_level *b)
-{
-    return is_as_urgent(a, b->priority, b->minute);
-}
 
 // Moves levels that have used up their tokens behind the others of their urgency, until the first of this
 // urgency has tokens left.
@@ -111,6 +157,7 @@ static void pass_turns(struct window *window, const struct window_level *urgency
         memmove(first, first + 1, (size_t)(end - first - 1) * sizeof *first);
         end[-1] = level;
         level->n_tokens_left += level->quantum;
+        level->is_new = false;
     }
 }
 
@@ -345,8 +392,10 @@ static void take_out(struct window *window, struct sequence *sequence)
         withdraw_sequence(sequence);
     list_remove(&window->waiting, &sequence->wait.window_link);
     list_remove(&level->sequences, &sequence->wait.level_link);
-    if (--level->n_waiting == 0)
+    if (--level->n_waiting == 0) {
+        save_account(window, level);
         drop_level(window, level);
+    }
     choose_offered(window);
 }
 
@@ -371,8 +420,10 @@ void window_admit(struct window *window, struct sequence *sequence, int64_t n_to
         struct window_level *level = sequence->wait.level;
         sequence->wait.n_charged = n_tokens;
         level->n_admitted++;
+        window->n_new = level->is_new ? window->n_new + 1 : 0;
         level->n_tokens_left -= n_tokens;
-        pass_turns(window, level);
+        if (level->n_waiting > 1)
+            pass_turns(window, level);
         take_out(window, sequence);
     }
     end_wait(window, sequence);
@@ -391,10 +442,15 @@ void window_settle(struct window *window, const struct sequence *sequence, int64
 {
     bool exists;
     int32_t i = find_level(window, sequence->prompt->job, &exists);
-    if (!exists)
-        return; // it has nothing that waits
+    int64_t n_more = n_tokens - sequence->wait.n_charged;
+    if (!exists) {
+        struct window_account *account = find_account(window, hash_dataset(sequence->prompt->job));
+        if (account)
+            account->n_tokens_left -= n_more;
+        return;
+    }
     struct window_level *level = window->levels[i];
-    level->n_tokens_left -= n_tokens - sequence->wait.n_charged;
+    level->n_tokens_left -= n_more;
     if (level->n_tokens_left > level->quantum)
         level->n_tokens_left = level->quantum;
     pass_turns(window, level);

@@ -8,10 +8,13 @@
 // first until its admissions have used up its tokens, then it goes behind the others and gets
 // WINDOW_QUANTUM tokens times its weight for its next turn. An admission costs the tokens that it is expected
 // to compute; the difference is charged when the sequence ends. A turn is long, so that the prompts of a
-// dataset still share their prefixes.
+// dataset still share their prefixes. A dataset that begins to wait goes before the others, for one turn at
+// most, so that a small one does not wait for a large one's turn (RFC 8290, new and old queues): what is left
+// of the turn of a dataset that has nothing waiting is kept in an account. After WINDOW_NEW_MAX admissions of
+// new datasets in a row the next new ones queue up behind the others.
 //
-//   urgency 5: A 812, B 8192, C 8192     A admits 900 tokens:   B 8192, C 8192, A 8104
-//   urgency 0: A 8192
+//   urgency 5: A 812, B 4096, C 4096     A admits 900 tokens:   B 4096, C 4096, A 4008
+//   urgency 0: A 4096
 //
 // No sequence starves:
 //   - every WINDOW_OLDEST_EVERY-th admission goes to the sequence that has waited longest, if it is of less
@@ -30,12 +33,21 @@
 
 enum {
     // Tokens of a turn. A dataset waits for one turn of each other one, a fraction of a second on a GPU.
-    WINDOW_QUANTUM = 8192,
+    WINDOW_QUANTUM = 4096,
     WINDOW_PASSED_MAX = 2048,
     WINDOW_OLDEST_EVERY = 8,
     WINDOW_SCAN_MAX = 32,
     WINDOW_PREFIX_LEAST = 4,
-    WINDOW_OLDEST_MAX = 8
+    WINDOW_OLDEST_MAX = 8,
+    WINDOW_NEW_MAX = 64,
+    WINDOW_ACCOUNTS = 256, // of datasets without a level; a new one replaces the oldest
+};
+
+// What was left of a dataset's turn when its last sequence was admitted.
+struct window_account {
+    uint64_t dataset; // hash; 0: free
+    int64_t n_tokens_left;
+    int64_t n_admitted; // of the window, then: after WINDOW_PASSED_MAX more the dataset is a new one
 };
 
 struct window_level {
@@ -44,6 +56,7 @@ struct window_level {
     uint64_t dataset;      // hash of its name; datasets of one hash share a level
     int64_t quantum;       // tokens of a turn: WINDOW_QUANTUM times the dataset's weight
     int64_t n_tokens_left; // of its turn; 0 or less: it goes behind the others of its urgency
+    bool is_new;           // it is before the others, because it began to wait
     struct list sequences; // linked by level_link, oldest first
     int32_t n_waiting;
     int64_t n_admitted;
@@ -60,6 +73,9 @@ struct window {
     struct list preempted;        // admitted before all others, oldest first, by their window_link
     int32_t n_waiting;            // number of waiting sequences, including preempted ones
     int64_t n_admitted;
+    struct window_account accounts[WINDOW_ACCOUNTS];
+    int32_t next_account;
+    int32_t n_new; // admissions of new levels since one of another level
     int64_t n_since_oldest; // admissions since the last one given to the longest waiting sequence
 };
 

@@ -15,12 +15,13 @@ enum status claim_limit_apply(struct store *store, struct text dataset, size_t *
 enum status claim_needs_turns(struct store *store, struct text dataset, bool *needs_turns,
                               struct error *error) WARN_UNUSED;
 // Chooses up to n_max free jobs, the most urgent first (priority, then deadline). Datasets of equal urgency
-// share the claims: a job goes to the dataset of which this worker holds the fewest jobs for its weight, and
-// within a dataset to the one submitted first. A dataset of which the worker holds as many jobs as its limit
+// share the claims by tokens and weights, and within a dataset the job submitted first is chosen. A dataset of which the worker holds as many jobs as its limit
 // gets none. Stops when the records have *bytes_left bytes. Adds the jobs to `ids` and *n, and subtracts their
 // bytes. `dataset` with size 0: all datasets.
 enum status claim_choose_by_turns(struct store *store, struct text dataset, size_t n_max, int64_t *bytes_left,
                                   int64_t *ids, size_t *n, struct error *error) WARN_UNUSED;
+// Whether the oldest free job is of the first urgency: then turns alone decide.
+enum status claim_oldest_is_first(struct store *store, bool *is_first, struct error *error) WARN_UNUSED;
 // How many more jobs of the dataset (datasets.number) the worker may hold; INT64_MAX: there is no limit.
 enum status claim_room_of(struct store *store, int64_t dataset, int64_t *room,
                           struct error *error) WARN_UNUSED;

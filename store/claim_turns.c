@@ -4,6 +4,11 @@
 //   priority 3, deadline 1000   dataset 4: jobs 12, 15
 //   priority 0, no deadline     dataset 2: jobs 1 to 1,000,000   dataset 5: jobs 1,000,001 to 1,000,010
 //
+// The order of turns is start-time fair queueing (Goyal, Vin and Cheng, 1996): each dataset has a virtual time,
+// which a job advances by its expected tokens divided by the dataset's weight, and the dataset with the earliest
+// time is next. One that begins to wait starts at the time of the last chosen job, so it pays for no past.
+// Expected tokens are the mean of the dataset's finished jobs.
+//
 // A claim costs a few searches for each urgency and each dataset that it reads, and a row for each job; the
 // number of waiting jobs does not matter.
 #include "store/claim.h"
@@ -19,9 +24,8 @@ struct urgency {
 
 struct claim_turn {
     int64_t dataset;
-    double weight;
-    int64_t n_held; // by this worker, chosen ones included
-    int64_t room;   // jobs that may be added
+    double time, weight, n_tokens; // n_tokens: expected of a job; 0: unknown
+    int64_t room;                  // jobs that may be added
     int64_t n_wanted;
     int64_t last_job; // of the chosen ones
     bool is_empty;    // no free job is left
@@ -108,6 +112,25 @@ static enum status next_urgency(struct store *store, struct urgency *urgency, bo
     return status;
 }
 
+enum status claim_oldest_is_first(struct store *store, bool *is_first, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT priority, deadline_us FROM queue INDEXED BY queue_free"
+                           " WHERE worker IS NULL ORDER BY job LIMIT 1",
+                           error);
+    int64_t values[2] = {0};
+    bool found = false, exists = false;
+    struct urgency first = {0};
+    if (!select)
+        return error->status;
+    enum status status = read_two(store, select, values, &exists, error);
+    if (status == STATUS_OK)
+        status = next_urgency(store, &first, &found, error);
+    *is_first = exists && found && values[0] == first.priority && values[1] == first.deadline_us;
+    return status;
+}
+
 // ---- the datasets of one urgency ----
 
 static enum status count_held(struct store *store, int64_t dataset, int64_t *n, struct error *error)
@@ -121,40 +144,66 @@ static enum status count_held(struct store *store, int64_t dataset, int64_t *n, 
     return database_read_integer(&store->database, select, 0, n, "counting claimed jobs", error);
 }
 
-static enum status find_share(struct store *store, int64_t dataset, struct dataset_share *share,
-                              struct error *error)
+// Reads the share and the mean tokens of a dataset's finished jobs.
+static enum status read_dataset(struct store *store, struct claim_turn *turn, struct dataset_share *share,
+                                struct error *error)
 {
     *share = (struct dataset_share){.weight = 1};
-    if (!store->claiming.shares)
-        return STATUS_OK;
-    sqlite3_stmt *select =
-        database_statement(&store->database, "SELECT dataset FROM datasets WHERE number = ?", error);
+    sqlite3_stmt *select = database_statement(
+        &store->database,
+        "SELECT dataset, n_done, prompt_tokens + completion_tokens - cached_tokens FROM datasets WHERE number = ?",
+        error);
     if (!select)
         return error->status;
-    bind_integer(select, 1, dataset);
+    bind_integer(select, 1, turn->dataset);
     int code = sqlite3_step(select);
-    struct text name = code == SQLITE_ROW ? column_text(select, 0) : (struct text){0};
-    *share = dataset_share_of(store->claiming.shares, name);
+    if (code == SQLITE_ROW && store->claiming.shares)
+        *share = dataset_share_of(store->claiming.shares, column_text(select, 0));
+    int64_t n_done = code == SQLITE_ROW ? sqlite3_column_int64(select, 1) : 0;
+    if (n_done > 0)
+        turn->n_tokens = 1 + (double)sqlite3_column_int64(select, 2) / (double)n_done;
+    if (!(turn->n_tokens >= 0)) // totals that were corrected by hand
+        turn->n_tokens = 0;
     sqlite3_reset(select);
     return code == SQLITE_ROW || code == SQLITE_DONE
                ? STATUS_OK
                : database_error(&store->database, "looking for a dataset", error);
 }
 
+static struct claim_account *find_account(struct claiming *claiming, int64_t dataset)
+{
+    for (int i = 0; i < CLAIM_ACCOUNTS; i++)
+        if (claiming->accounts[i].dataset == dataset)
+            return &claiming->accounts[i];
+    return NULL;
+}
+
+static void save_account(struct claiming *claiming, const struct claim_turn *turn)
+{
+    struct claim_account *account = find_account(claiming, turn->dataset);
+    if (!account) {
+        account = &claiming->accounts[claiming->next_account];
+        claiming->next_account = (claiming->next_account + 1) % CLAIM_ACCOUNTS;
+    }
+    *account = (struct claim_account){turn->dataset, turn->time};
+}
+
 static enum status read_turn(struct store *store, int64_t dataset, struct claim_turn *turn,
                              struct error *error)
 {
     struct dataset_share share;
-    *turn = (struct claim_turn){.dataset = dataset, .room = INT64_MAX};
-    enum status status = find_share(store, dataset, &share, error);
-    if (status == STATUS_OK)
-        status = count_held(store, dataset, &turn->n_held, error);
-    if (status != STATUS_OK)
-        return status;
+    int64_t n_held = 0;
+    const struct claim_account *account = find_account(&store->claiming, dataset);
+    *turn = (struct claim_turn){.dataset = dataset, .time = store->claiming.time, .room = INT64_MAX};
+    if (account && account->time > turn->time)
+        turn->time = account->time;
+    enum status status = read_dataset(store, turn, &share, error);
     turn->weight = share.weight;
-    if (share.n_in_flight_max > 0)
-        turn->room = share.n_in_flight_max > turn->n_held ? share.n_in_flight_max - turn->n_held : 0;
-    return STATUS_OK;
+    if (status != STATUS_OK || share.n_in_flight_max <= 0)
+        return status;
+    status = count_held(store, dataset, &n_held, error);
+    turn->room = share.n_in_flight_max > n_held ? share.n_in_flight_max - n_held : 0;
+    return status;
 }
 
 enum status claim_room_of(struct store *store, int64_t dataset, int64_t *room, struct error *error)
@@ -207,25 +256,41 @@ static enum status list_turns(struct claim_choice *choice, const struct urgency 
 
 // ---- dividing a claim ----
 
+// Datasets without a finished job are taken for as cheap as the cheapest other one.
+static void guess_tokens(struct claim_choice *choice)
+{
+    double least = 0;
+    for (int i = 0; i < choice->n_turns; i++) {
+        double n_tokens = choice->turns[i].n_tokens;
+        if (n_tokens > 0 && (least == 0 || n_tokens < least))
+            least = n_tokens;
+    }
+    for (int i = 0; i < choice->n_turns; i++)
+        if (choice->turns[i].n_tokens <= 0)
+            choice->turns[i].n_tokens = least > 0 ? least : 1;
+}
+
+static double cost_of(const struct claim_turn *turn)
+{
+    return turn->n_tokens / turn->weight;
+}
+
 // Divides the room of the claim among the datasets. Returns whether any gets a job.
 static bool divide_room(struct claim_choice *choice)
 {
     size_t room = choice->n_max - choice->n;
     bool any = false;
     for (; room > 0; room--) {
-        struct claim_turn *least = NULL;
-        double least_held = 0;
+        struct claim_turn *next = NULL;
         for (int i = 0; i < choice->n_turns; i++) {
             struct claim_turn *turn = &choice->turns[i];
-            double held = (double)(turn->n_held + turn->n_wanted) / turn->weight;
-            if (turn->is_empty || turn->n_wanted >= turn->room || (least && held >= least_held))
-                continue;
-            least = turn;
-            least_held = held;
+            if (!turn->is_empty && turn->n_wanted < turn->room && (!next || turn->time < next->time))
+                next = turn;
         }
-        if (!least)
+        if (!next)
             break;
-        least->n_wanted++;
+        next->time += cost_of(next);
+        next->n_wanted++;
         any = true;
     }
     return any;
@@ -254,7 +319,7 @@ static enum status choose_of(struct claim_choice *choice, const struct urgency *
     if (n)
         choice->store->claiming.turn_after = turn->dataset;
     turn->is_empty = n < turn->n_wanted;
-    turn->n_held += n;
+    turn->time -= cost_of(turn) * (double)(turn->n_wanted - n);
     turn->room -= turn->room == INT64_MAX ? 0 : n;
     turn->n_wanted = 0;
     return code == SQLITE_DONE || code == SQLITE_ROW
@@ -262,15 +327,33 @@ static enum status choose_of(struct claim_choice *choice, const struct urgency *
                : database_error(&choice->store->database, "claiming jobs", error);
 }
 
+// Saves the datasets' times. The virtual time is the earliest of those that still wait: one that begins to wait
+// begins there.
+static void save_times(struct claim_choice *choice)
+{
+    struct claiming *claiming = &choice->store->claiming;
+    double earliest = -1, latest = claiming->time;
+    for (int i = 0; i < choice->n_turns; i++) {
+        const struct claim_turn *turn = &choice->turns[i];
+        save_account(claiming, turn);
+        latest = turn->time > latest ? turn->time : latest;
+        if (!turn->is_empty && turn->room > 0 && (earliest < 0 || turn->time < earliest))
+            earliest = turn->time;
+    }
+    claiming->time = earliest >= 0 ? earliest : latest;
+}
+
 // Datasets with fewer free jobs than their part leave the rest to the others.
 static enum status choose_of_urgency(struct claim_choice *choice, const struct urgency *urgency,
                                      struct error *error)
 {
     enum status status = list_turns(choice, urgency, error);
+    guess_tokens(choice);
     while (status == STATUS_OK && choice->bytes_left > 0 && divide_room(choice))
         for (int i = 0; i < choice->n_turns && status == STATUS_OK; i++)
             if (choice->turns[i].n_wanted)
                 status = choose_of(choice, urgency, &choice->turns[i], error);
+    save_times(choice);
     return status;
 }
 

@@ -30,9 +30,20 @@ enum { STORE_FILES = 3 }; // the store, its write-ahead log, and the log's index
 
 // State of claiming: the number of jobs that the worker may hold near the end of the queue
 // (store/claim_limit.c), and the turns of datasets (store/claim_turns.c).
+enum { CLAIM_ACCOUNTS = 512 };
+
+// A dataset's place in the order of turns.
+struct claim_account {
+    int64_t dataset; // datasets.number
+    double time;     // virtual time at which its next job is due
+};
+
 struct claiming {
     const struct dataset_shares *shares; // store_set_shares; NULL: equal weights, no limits
     int64_t turn_after;                  // the dataset (its number) that got the last job by turns
+    double time;                         // virtual time: that of the last chosen job
+    struct claim_account accounts[CLAIM_ACCOUNTS]; // a new one replaces the oldest
+    int32_t next_account;
     int32_t n_batch;     // the worker's sequences in one step
     int32_t n_workers;   // workers that share the jobs, when last counted; 0: not counted yet
     int64_t looked_us;   // when they were counted

@@ -211,19 +211,17 @@ static enum status claim_within_limits(struct store *store, int64_t *ids, size_t
     return status;
 }
 
-// Claims free jobs: the most urgent ones, or with `oldest` the oldest ones.
-static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max,
+enum claim_order { BY_TURNS, BY_URGENCY, BY_AGE };
+
+static enum status claim_some(struct store *store, struct text dataset, enum claim_order order, size_t n_max,
                               int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
 {
     size_t n_chosen = 0;
-    bool needs_turns = false;
-    enum status status = STATUS_OK;
-    if (!oldest && !store->claims_rows)
-        status = claim_needs_turns(store, dataset, &needs_turns, error);
-    if (status == STATUS_OK)
-        status = needs_turns
-                     ? claim_choose_by_turns(store, dataset, n_max, bytes_left, ids + *n, &n_chosen, error)
-                     : choose_in_order(store, dataset, oldest, n_max, bytes_left, ids + *n, &n_chosen, error);
+    bool oldest = order == BY_AGE;
+    enum status status =
+        order == BY_TURNS
+            ? claim_choose_by_turns(store, dataset, n_max, bytes_left, ids + *n, &n_chosen, error)
+            : choose_in_order(store, dataset, oldest, n_max, bytes_left, ids + *n, &n_chosen, error);
     if (status == STATUS_OK) {
         const struct dataset_shares *shares = store->claiming.shares;
         status = oldest && shares && dataset_shares_have_limits(shares)
@@ -239,11 +237,18 @@ static enum status claim_free(struct store *store, struct text dataset, size_t n
 {
     int64_t before = store->n_claimed, after = before + (int64_t)n_max;
     size_t n_oldest = (size_t)(after / STORE_OLDEST_EVERY - before / STORE_OLDEST_EVERY);
-    enum status status = STATUS_OK;
-    if (n_max > n_oldest)
-        status = claim_some(store, dataset, false, n_max - n_oldest, &bytes_max, ids, n, error);
+    bool needs_turns = false, oldest_is_first = false;
+    enum status status =
+        store->claims_rows ? STATUS_OK : claim_needs_turns(store, dataset, &needs_turns, error);
+    if (status == STATUS_OK && needs_turns && n_oldest)
+        status = claim_oldest_is_first(store, &oldest_is_first, error);
+    if (oldest_is_first)
+        n_oldest = 0;
+    if (status == STATUS_OK && n_max > n_oldest)
+        status = claim_some(store, dataset, needs_turns ? BY_TURNS : BY_URGENCY, n_max - n_oldest, &bytes_max,
+                            ids, n, error);
     if (status == STATUS_OK && n_oldest)
-        status = claim_some(store, dataset, true, n_oldest, &bytes_max, ids, n, error);
+        status = claim_some(store, dataset, BY_AGE, n_oldest, &bytes_max, ids, n, error);
     store->n_claimed += (int64_t)*n;
     return status;
 }

@@ -270,7 +270,7 @@ TEST(datasets_take_turns_by_tokens_and_a_turn_keeps_to_its_dataset)
     add_jobs_of("big", 'b', 20);
     add_jobs_of("small", 's', 6);
     add_jobs_of("", 'n', 2);
-    assert_order("bbbbssssnnbbbbssbbbbbbbbbbbb");
+    assert_order("ssssnnbbbbssbbbbbbbbbbbbbbbb");
 }
 
 TEST(a_small_dataset_does_not_wait_for_a_large_one_that_came_first)
@@ -299,7 +299,7 @@ TEST(turns_are_as_long_as_the_weights_say)
     add_jobs_of("light", 'l', 20);
     add_jobs_of("even", 'e', 20);
     add_jobs_of("heavy", 'h', 20);
-    assert_order("leehhhhhhleehhhhhhleehhhhhh");
+    assert_order("eehhhhhhleehhhhhhleehhhhhh");
     while (admit())
         continue;
 }
@@ -310,20 +310,53 @@ TEST(answers_that_were_longer_than_expected_are_paid_for_by_later_turns)
     n_tokens_settled = WINDOW_QUANTUM / 2;
     add_jobs_of("a", 'a', 8);
     add_jobs_of("b", 'b', 8);
-    assert_order("aabbaabb");
+    assert_order("bbaabbaa");
     n_tokens_settled = 0; // and shorter ones give back, up to a whole turn
-    assert_order("aaaabbbb");
+    assert_order("bbbbaaaa");
 }
 
 TEST(a_sequence_longer_than_a_turn_is_paid_for_with_the_turns_that_it_took)
 {
     n_tokens_charged = WINDOW_QUANTUM * 3;
-    add_jobs_of("a", 'a', 4);
+    add_jobs_of("a", 'a', 8);
     assert_order("a"); // alone, it owes nothing
-    add_jobs_of("b", 'b', 8);
-    assert_order("a");
+    add_jobs_of("b", 'b', 4);
+    assert_order("b");
     n_tokens_charged = WINDOW_QUANTUM / 2;
-    assert_order("bbbbbbaabb");
+    assert_order("aaaaaabbab");
+}
+
+// One job at a time, it is new each time.
+TEST(a_dataset_that_comes_back_again_and_again_has_one_turn_like_the_others)
+{
+    n_tokens_charged = WINDOW_QUANTUM / 4;
+    add_jobs_of("big", 'b', 100);
+    char order[17] = "";
+    for (int i = 0; i < 16; i++) {
+        bool waits = window.n_levels > 1;
+        if (!waits)
+            add_jobs_of("one", 'o', 1);
+        order[i] = admit();
+    }
+    assert_string_equal(order, "oooobbbboooobbbb");
+    while (admit())
+        continue;
+}
+
+TEST(new_datasets_without_end_leave_places_to_the_others)
+{
+    n_tokens_charged = 10;
+    add_jobs_of("big", 'b', 20);
+    int n_big = 0;
+    static char names[WINDOW_NEW_MAX * 5][16];
+    for (int i = 0; i < WINDOW_NEW_MAX * 5; i++) {
+        snprintf(names[i], sizeof names[i], "new%d", i);
+        add_jobs_of(names[i], 'n', 1);
+        n_big += admit() == 'b';
+    }
+    assert_in_range(n_big, 4, 5);
+    while (admit())
+        continue;
 }
 
 TEST(a_more_urgent_dataset_needs_no_turn)
