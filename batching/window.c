@@ -128,8 +128,7 @@ static struct window_level *level_of(struct window *window, const struct job *jo
                                    .minute = deadline_minute(job),
                                    .dataset = hash_dataset(job),
                                    .quantum = quantum,
-                                   .n_tokens_left =
-                                       account_left(window, hash_dataset(job), quantum)};
+                                   .n_tokens_left = account_left(window, hash_dataset(job), quantum)};
     i = choose_place(window, level, i);
     struct window_level **place = &window->levels[i];
     memmove(place + 1, place, (size_t)(window->n_levels - i) * sizeof *place);

@@ -75,7 +75,7 @@ struct window {
     int64_t n_admitted;
     struct window_account accounts[WINDOW_ACCOUNTS];
     int32_t next_account;
-    int32_t n_new; // admissions of new levels since one of another level
+    int32_t n_new;          // admissions of new levels since one of another level
     int64_t n_since_oldest; // admissions since the last one given to the longest waiting sequence
 };
 

@@ -8,7 +8,7 @@ enum { DATASET_SHARES_MAX = 256 };
 
 struct dataset_share {
     struct text dataset;
-    double weight;         // 1: as the datasets that are not listed
+    double weight;           // 1: as the datasets that are not listed
     int64_t n_in_flight_max; // jobs that a worker holds at a time; 0: no limit; -1: as those not listed
 };
 

@@ -80,8 +80,7 @@ enum status claim_needs_turns(struct store *store, struct text dataset, bool *ne
     int64_t n = 0;
     if (!select)
         return error->status;
-    enum status status =
-        database_read_integer(&store->database, select, 0, &n, "counting datasets", error);
+    enum status status = database_read_integer(&store->database, select, 0, &n, "counting datasets", error);
     *needs_turns = n > 1;
     return status;
 }
@@ -114,11 +113,10 @@ static enum status next_urgency(struct store *store, struct urgency *urgency, bo
 
 enum status claim_oldest_is_first(struct store *store, bool *is_first, struct error *error)
 {
-    sqlite3_stmt *select =
-        database_statement(&store->database,
-                           "SELECT priority, deadline_us FROM queue INDEXED BY queue_free"
-                           " WHERE worker IS NULL ORDER BY job LIMIT 1",
-                           error);
+    sqlite3_stmt *select = database_statement(&store->database,
+                                              "SELECT priority, deadline_us FROM queue INDEXED BY queue_free"
+                                              " WHERE worker IS NULL ORDER BY job LIMIT 1",
+                                              error);
     int64_t values[2] = {0};
     bool found = false, exists = false;
     struct urgency first = {0};
@@ -223,8 +221,7 @@ static enum status add_turn(struct claim_choice *choice, int64_t dataset, struct
 }
 
 // Lists the datasets of this urgency, beginning after the one that was served last.
-static enum status list_turns(struct claim_choice *choice, const struct urgency *urgency,
-                              struct error *error)
+static enum status list_turns(struct claim_choice *choice, const struct urgency *urgency, struct error *error)
 {
     choice->n_turns = 0;
     if (choice->only)
@@ -299,11 +296,12 @@ static bool divide_room(struct claim_choice *choice)
 static enum status choose_of(struct claim_choice *choice, const struct urgency *urgency,
                              struct claim_turn *turn, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &choice->store->database,
-        "SELECT job, " CLAIM_RECORD_BYTES " FROM queue WHERE worker IS NULL AND priority = ?1"
-        " AND deadline_us = ?2 AND dataset_number = ?3 AND job > ?4 ORDER BY job LIMIT ?5",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&choice->store->database,
+                           "SELECT job, " CLAIM_RECORD_BYTES
+                           " FROM queue WHERE worker IS NULL AND priority = ?1"
+                           " AND deadline_us = ?2 AND dataset_number = ?3 AND job > ?4 ORDER BY job LIMIT ?5",
+                           error);
     if (!select)
         return error->status;
     BIND_INTEGERS(select, 1, urgency->priority, urgency->deadline_us, turn->dataset, turn->last_job,

@@ -237,11 +237,11 @@ enum status store_unfinished(struct store *store, int n_max,
                              void (*receive)(void *context, struct text dataset, int64_t n), void *context,
                              struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database,
-        "SELECT dataset, n_submitted - n_done - n_failed - n_cancelled FROM datasets"
-        " WHERE n_submitted > n_done + n_failed + n_cancelled ORDER BY dataset LIMIT ?",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT dataset, n_submitted - n_done - n_failed - n_cancelled FROM datasets"
+                           " WHERE n_submitted > n_done + n_failed + n_cancelled ORDER BY dataset LIMIT ?",
+                           error);
     if (!select)
         return error->status;
     bind_integer(select, 1, n_max);

@@ -171,7 +171,7 @@ static sqlite3_stmt *select_free(struct store *store, struct text dataset, bool 
 
 // Chooses free jobs in one order, until their records have *bytes_left bytes. Adds them to `ids` and *n.
 static enum status choose_in_order(struct store *store, struct text dataset, bool oldest, size_t n_max,
-                                  int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
+                                   int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
 {
     sqlite3_stmt *select = select_free(store, dataset, oldest, n_max, error);
     if (!select)

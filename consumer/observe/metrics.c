@@ -176,16 +176,18 @@ static const struct {
     [JOBS_INFLIGHT] = {"sheaf_jobs_inflight", GAUGE, "Jobs received and not yet published or released."},
     [JOBS_HELD] = {"sheaf_jobs_held", GAUGE,
                    "Jobs in flight that wait because their dataset is at its --dataset-limit."},
-    [DATASET_JOBS] = {"sheaf_dataset_jobs_total", COUNTER,
-                      "Jobs published, by dataset and status. Of many datasets the unused ones are added up in "
-                      "others=\"1\"."},
+    [DATASET_JOBS] =
+        {"sheaf_dataset_jobs_total", COUNTER,
+         "Jobs published, by dataset and status. Of many datasets the unused ones are added up in "
+         "others=\"1\"."},
     [DATASET_DEAD] = {"sheaf_dataset_dead_letters_total", COUNTER, "Dead letters, by dataset."},
     [DATASET_TOKENS] = {"sheaf_dataset_tokens_total", COUNTER,
                         "Tokens computed of prompts and answers, by dataset."},
     [DATASET_INFLIGHT] = {"sheaf_dataset_jobs_inflight", GAUGE,
                           "Jobs received and not yet published or released, by dataset."},
-    [DATASET_UNFINISHED] = {"sheaf_dataset_jobs_unfinished", GAUGE,
-                            "Jobs in the embedded queue, by dataset, those in flight at any worker included."},
+    [DATASET_UNFINISHED] =
+        {"sheaf_dataset_jobs_unfinished", GAUGE,
+         "Jobs in the embedded queue, by dataset, those in flight at any worker included."},
     [OLDEST_UNFINISHED] = {"sheaf_oldest_unfinished_seconds", GAUGE,
                            "Age of the oldest job in flight since it was received."},
     [DEAD_LETTERS] = {"sheaf_dead_letters_total", COUNTER,

@@ -20,10 +20,10 @@ static enum status add(struct dataset_shares *shares, struct text name, struct d
                        struct error *error)
 {
     *share = dataset_shares_add(shares, name);
-    return *share ? STATUS_OK
-                  : error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                              "--dataset-weight and --dataset-limit: more than %d datasets",
-                              DATASET_SHARES_MAX);
+    return *share
+               ? STATUS_OK
+               : error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                           "--dataset-weight and --dataset-limit: more than %d datasets", DATASET_SHARES_MAX);
 }
 
 static enum status read_weight(struct dataset_shares *shares, const char *value, struct error *error)

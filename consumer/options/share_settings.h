@@ -6,7 +6,7 @@
 
 // Weights of datasets: WEIGHT_LEAST to WEIGHT_MOST.
 #define SHARE_WEIGHT_LEAST 0.01
-#define SHARE_WEIGHT_MOST 100.0
+#define SHARE_WEIGHT_MOST  100.0
 enum { SHARE_LIMIT_MOST = 16384 }; // of jobs in flight
 
 // Reads the values; the shares point into `options`. STATUS_REFUSE, ERROR_USAGE: one is wrong, or too many

@@ -13,8 +13,8 @@
 #include "schemas/dataset_share.h"
 
 enum {
-    GATE_FEW = 64,          // suspects computed at a time
-    GATE_ALONE_CRASHES = 2, // a job of this many crashes is computed alone
+    GATE_FEW = 64,            // suspects computed at a time
+    GATE_ALONE_CRASHES = 2,   // a job of this many crashes is computed alone
     GATE_DATASETS_MAX = 1024, // with limits: datasets in the engine; jobs of further ones are held back
 };
 
@@ -26,10 +26,10 @@ struct gate_dataset {
 
 // A zeroed struct is valid and empty.
 struct gate {
-    struct job_list many, few, alone; // waiting
-    int32_t n_engine;                 // jobs in the engine
-    int32_t n_few_engine;             // suspects of one crash in the engine
-    const struct job *alone_engine;   // computed alone, until it is committed; NULL: none
+    struct job_list many, few, alone;    // waiting
+    int32_t n_engine;                    // jobs in the engine
+    int32_t n_few_engine;                // suspects of one crash in the engine
+    const struct job *alone_engine;      // computed alone, until it is committed; NULL: none
     const struct dataset_shares *limits; // NULL: there are none, and no job is held back
     struct job_list held;
     struct gate_dataset datasets[GATE_DATASETS_MAX]; // [n_datasets], with limits

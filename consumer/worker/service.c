@@ -95,8 +95,8 @@ static enum status open_kafka(struct transport **transport, struct kafka_setting
 
 static enum status open_transport(struct transport **transport, struct kafka_settings *kafka,
                                   const struct service *service, const struct kafka_options *options,
-                                  const struct dataset_shares *shares,
-                                  struct start_watch *watch, struct error *error)
+                                  const struct dataset_shares *shares, struct start_watch *watch,
+                                  struct error *error)
 {
     if (!options->brokers) {
         store_set_shares(service->store, shares);
@@ -256,7 +256,8 @@ enum status service_run(const struct service *service, const struct settings *se
     if (status == STATUS_OK)
         status = start_worker(service, settings, runtime, error);
     if (status == STATUS_OK)
-        status = open_transport(&transport, &kafka, service, &settings->kafka, &runtime->shares, &watch, error);
+        status =
+            open_transport(&transport, &kafka, service, &settings->kafka, &runtime->shares, &watch, error);
     status = end_start(&watch, status, error);
     progress->was_stopped = !transport;
     if (status == STATUS_OK && transport)

@@ -390,10 +390,10 @@ TEST(any_mix_of_coming_and_going_gives_each_its_place_once)
                 random_below(&random_state, 3) ? 0 : 60 + (int64_t)random_below(&random_state, 300);
             n_tokens_charged = (int64_t)random_below(&random_state, WINDOW_QUANTUM);
             static const char names[] = "abcdef";
-            held[n_held++] =
-                add_job_of((struct text){names + random_below(&random_state, 6), random_below(&random_state, 2)},
-                           (char)('a' + random_below(&random_state, 20)),
-                           (int32_t)random_below(&random_state, 3), deadline_s);
+            held[n_held++] = add_job_of((struct text){names + random_below(&random_state, 6),
+                                                      random_below(&random_state, 2)},
+                                        (char)('a' + random_below(&random_state, 20)),
+                                        (int32_t)random_below(&random_state, 3), deadline_s);
         } else if (what < 9 && n_held) {
             struct waiting_job *chosen = take_next();
             assert_non_null(chosen); // nobody computes, so nobody is blocked

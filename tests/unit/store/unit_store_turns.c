@@ -67,7 +67,8 @@ TEST(within_a_dataset_the_order_stays_and_more_urgent_jobs_come_first)
     struct store *store = open_store(true);
     submit_many(store, "a", 20);
     submit_many(store, "b", 20);
-    struct submission urgent = {.job_id = TEXT("u"), .custom_id = TEXT("u"), .record = TEXT("{}"), .priority = 1};
+    struct submission urgent = {
+        .job_id = TEXT("u"), .custom_id = TEXT("u"), .record = TEXT("{}"), .priority = 1};
     size_t n_added;
     assert_ok(store_submit(store, TEXT("b"), &urgent, 1, &n_added, &error), &error);
     struct claims claims = claim(store, "", 7);
@@ -201,7 +202,8 @@ TEST(a_full_dataset_leaves_its_place_to_less_urgent_ones)
     for (int i = 0; i < 10; i++) {
         char id[8];
         snprintf(id, sizeof id, "%d", i);
-        struct submission urgent = {.job_id = text_from_string(id), .custom_id = TEXT("c"), .record = TEXT("{}"), .priority = 9};
+        struct submission urgent = {
+            .job_id = text_from_string(id), .custom_id = TEXT("c"), .record = TEXT("{}"), .priority = 9};
         size_t n_added;
         assert_ok(store_submit(store, TEXT("urgent"), &urgent, 1, &n_added, &error), &error);
     }
