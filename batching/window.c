@@ -95,7 +95,7 @@ static int64_t account_left(struct window *window, uint64_t dataset, int64_t qua
     return account->n_tokens_left < quantum ? account->n_tokens_left : quantum;
 }
 
-// The place of a new level among the levels of its urgency, which end at index `end`: behind other new ones and
+// The place of a new level among the levels of its urgency, which end at index `end`: after other new ones and
 // before the rest, or if its turn is over, at the end.
 static int32_t choose_place(const struct window *window, struct window_level *level, int32_t end)
 {
@@ -138,7 +138,7 @@ static struct window_level *level_of(struct window *window, const struct job *jo
 
 // ---- turns ----
 
-// Moves levels that have used up their tokens behind the others of their urgency, until the first of this
+// Moves levels that have used up their tokens to the end of their urgency, until the first of this
 // urgency has tokens left.
 static void pass_turns(struct window *window, const struct window_level *urgency)
 {

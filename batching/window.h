@@ -5,13 +5,13 @@
 // can be evicted after its last prompt.
 //
 // Datasets of equal urgency take turns by deficit round robin (Shreedhar and Varghese, 1995). A level is
-// first until its admissions have used up its tokens, then it goes behind the others and gets
+// first until its admissions have used up its tokens, then it goes to the end and gets
 // WINDOW_QUANTUM tokens times its weight for its next turn. An admission costs the tokens that it is expected
 // to compute; the difference is charged when the sequence ends. A turn is long, so that the prompts of a
 // dataset still share their prefixes. A dataset that begins to wait goes before the others, for one turn at
 // most, so that a small one does not wait for a large one's turn (RFC 8290, new and old queues): what is left
 // of the turn of a dataset that has nothing waiting is kept in an account. After WINDOW_NEW_MAX admissions of
-// new datasets in a row the next new ones queue up behind the others.
+// new datasets in a row the next new ones go to the end.
 //
 //   urgency 5: A 812, B 4096, C 4096     A admits 900 tokens:   B 4096, C 4096, A 4008
 //   urgency 0: A 4096
@@ -55,7 +55,7 @@ struct window_level {
     int64_t minute;        // the deadline's minute; INT64_MAX: none
     uint64_t dataset;      // hash of its name; datasets of one hash share a level
     int64_t quantum;       // tokens of a turn: WINDOW_QUANTUM times the dataset's weight
-    int64_t n_tokens_left; // of its turn; 0 or less: it goes behind the others of its urgency
+    int64_t n_tokens_left; // of its turn; 0 or less: it goes to the end of its urgency
     bool is_new;           // it is before the others, because it began to wait
     struct list sequences; // linked by level_link, oldest first
     int32_t n_waiting;
@@ -65,7 +65,7 @@ struct window_level {
 struct window {
     struct prefix_tree *tree;
     const struct dataset_shares *shares; // NULL: equal weights
-    // [n_levels], the most urgent first, those of one urgency in the order of their turns; none is empty
+    // [n_levels], the most urgent first, levels of one urgency in the order of their turns; none is empty
     struct window_level **levels;
     int32_t n_levels, levels_capacity;
     struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting

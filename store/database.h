@@ -41,7 +41,7 @@ struct claim_account {
 struct claiming {
     const struct dataset_shares *shares;           // store_set_shares; NULL: equal weights, no limits
     int64_t turn_after;                            // the dataset (its number) that got the last job by turns
-    double time;                                   // virtual time: that of the last chosen job
+    double time;                                   // virtual time, at which a dataset begins to wait
     struct claim_account accounts[CLAIM_ACCOUNTS]; // a new one replaces the oldest
     int32_t next_account;
     int32_t n_batch;     // the worker's sequences in one step

@@ -178,7 +178,7 @@ struct claimed_job {
 // Releases the jobs of dead workers, then claims up to n_max free jobs for this worker and counts an attempt
 // for each. The order is priority, then deadline, then turns of datasets, then submission; every eighth claim
 // takes the oldest job instead. Stops when the claimed records together have bytes_max bytes. `dataset` with size 0 means all
-// datasets. If other workers are alive, claims at most this worker's share (store/claim_limit.h). *n_claimed
+// datasets. If other workers are alive, claims at most this worker's share (store/claim.h). *n_claimed
 // becomes the number of jobs passed to `receive`; this worker holds them even if an error is returned.
 enum status store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,

@@ -18,7 +18,7 @@ static void note_unfinished(void *context, struct text dataset, int64_t n)
     dataset_tally_set_unfinished(context, dataset, n);
 }
 
-// Of the embedded queue; a fault of the store leaves them unknown.
+// Reads the unfinished jobs of the embedded queue. A fault of the store leaves them unknown.
 static void look_at_queue(struct exporter *exporter)
 {
     struct error error;

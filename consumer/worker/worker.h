@@ -106,7 +106,7 @@ enum {
     // Memory limit of the jobs that a worker holds: claimed ahead, in the window or waiting for their commit.
     // The last job taken may exceed it, so that a job of any size is taken eventually. Answers do not count.
     WORKER_JOB_BYTES_MAX = 256 << 20,
-    // Jobs that are read although their dataset is at its limit of jobs in flight, so that others behind them
+    // Jobs that are read although their dataset is at its limit of jobs in flight, so that later ones
     // are found: as many offsets as the offset map of one partition covers.
     WORKER_HELD_JOBS_MAX = 16384,
     // Maximum memory per byte of a record, reached by an array of short numbers. It limits the bytes of one
