@@ -9,7 +9,7 @@ enum { DATASET_SHARES_MAX = 256 };
 struct dataset_share {
     struct text dataset;
     double weight;           // 1 for datasets that are not listed
-    int64_t n_in_flight_max; // jobs that a worker holds at a time; 0: no limit; -1: n_in_flight_max of dataset_shares
+    int64_t n_in_flight_max; // jobs that a worker holds at a time; 0: no limit; -1: the limit of the others
 };
 
 // The caller keeps the texts valid. A zeroed struct gives each dataset weight 1 and no limit.

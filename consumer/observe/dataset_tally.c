@@ -26,8 +26,7 @@ static void add_counts(struct dataset_counts *to, const struct dataset_counts *f
     to->n_tokens += from->n_tokens;
 }
 
-// A free entry, or that of the dataset without jobs in flight that was used the longest ago. NULL: all have
-// jobs in flight.
+// A free entry; else the entry of the least recently used dataset without jobs in flight. NULL: all have some.
 static struct dataset_entry *take_entry(struct dataset_tally *tally)
 {
     if (tally->n_entries < DATASET_TALLY_MAX)
