@@ -1,5 +1,5 @@
 // How the datasets of a worker share it. A worker's datasets take turns; the weight of a dataset is the
-// length of its turns. Jobs without a dataset are those of the dataset with the empty name.
+// length of its turns. A job without a dataset belongs to the dataset with the empty name.
 #pragma once
 
 #include "schemas/base/text.h"

@@ -45,6 +45,7 @@ def a_dataset_of_ten_does_not_wait_for_one_of_a_hundred_thousand(test):
     wait_until_done(test, "ten", 10)
     stop(test, worker)
     n_big = n_done_before_the_last_of(test, "ten", "big")
+    print(f"# {n_big} of 100,000 before the ten")
     assert n_big <= 64, n_big  # of which the claim's eighth goes to the oldest
 
 
@@ -112,10 +113,28 @@ def run_behind(test, n, *options):
 @case
 def over_kafka_datasets_within_the_window_take_turns(test):
     n_big = run_behind(test, 4000, "--window", "8192")
+    print(f"# {n_big} of 4,000 before the ten")
     assert n_big < 4000 // 2, n_big  # a turn of 4,096 tokens, of prompts whose beginnings are cached, and the running batch
 
 
 @case
 def over_kafka_a_limit_holds_jobs_back_so_that_those_behind_them_are_found(test):
     n_big = run_behind(test, 1500, "--window", "64", "--dataset-limit", "big=8")
+    print(f"# {n_big} of 1,500 before the ten")
     assert n_big < 200, n_big
+
+
+@case
+def over_kafka_killed_workers_with_limits_answer_each_job_once(test):
+    test.environment["SHEAF_CRASH_LIMIT"] = "0"
+    topics = kafka.Topics(test, n_partitions=2)
+    for name, n in (("a", 400), ("b", 300), ("c", 20)):
+        submit(test, name, n, *topics.options)
+    options = ("--engine-test", "fixed:4", *BATCH, "--window", "32", "--dataset-limit", "a=5", "--dataset-limit", "12", "-X", "session.timeout.ms=6000",
+               "-X", "heartbeat.interval.ms=500")
+    for n in (40, 120, 250):  # results at the kill
+        worker = topics.work(*options)
+        test.wait_until(f"{n} results", lambda n=n: worker.poll() is not None or len(topics.read("results")) >= n)
+        stop(test, worker)
+    topics.work_to_the_end(*options)
+    assert len(topics.results()) == 720  # none twice
