@@ -23,7 +23,7 @@ static const struct {
          " prefix output-format repeat "},
     [GROUP_QUEUE] =
         {" exit-when-idle retry-failed force-new retain listen token no-work ",
-         " no-reuse unique-jobs require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
+         " no-reuse unique-jobs dataset-weight dataset-limit require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
     [GROUP_KAFKA] =
         {" jobs results dead control group create-topics where property ",
          " member-name dynamic-member group-protocol membership-timeout partitions pass-headers refuse-deleted"

@@ -316,6 +316,11 @@ static const struct option options[] = {
      "where other machines reach them"},
     {"metrics-content", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.metrics_content), 0, 0, NULL,
      "show the last prompts, answers and messages of errors on the page of --metrics"},
+    {"dataset-weight", 0, TEXT_LIST, WORK, AT(worker.dataset_weights), 0, 0, "NAME=WEIGHT",
+     "part of this dataset where several wait with equal priority and deadline, e.g. 2 or 0.5 (1); repeatable"},
+    {"dataset-limit", 0, TEXT_LIST, WORK, AT(worker.dataset_limits), 0, 0, "[NAME=]N",
+     "jobs of this dataset, or of each one, that a worker has in flight at most, while others go on (no limit); "
+     "repeatable"},
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
     {"dead-share", 0, INTEGER, WORK, AT(worker.dead_share), 1, 100, "PERCENT",

@@ -95,7 +95,8 @@ struct worker_options {
     int64_t progress_s;            // interval of progress lines; 0: none
     int64_t crash_limit, dead_share, model_failures;
     char *require_arithmetic;
-    char *task; // "auto" or a name of schemas/task.h
+    char *task;                               // "auto" or a name of schemas/task.h
+    char **dataset_weights, **dataset_limits; // NAME=NUMBER (share_settings.h), NULL-terminated
     bool force_new, retry_failed, no_reuse, unique_jobs, cached_tokens, same_draws;
     bool metrics_content;
 };

@@ -625,6 +625,7 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
                                        runtime->plan.page_bytes / (uint64_t)runtime->plan.batch.n_pages,
                                    .max_tokens_default = (int32_t)runtime->defaults.max_tokens}},
         .limits = runtime->plan.batch,
+        .shares = &runtime->shares,
         .n_drafts_fixed = drafts.n_fixed};
     return batcher_create(&runtime->batcher, &config, error);
 }
