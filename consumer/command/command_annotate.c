@@ -2,6 +2,7 @@
 // submits, works and collects in one process, with an embedded queue beside the output
 // (consumer/annotate/annotate.h).
 #include "consumer/annotate/annotate.h"
+#include "consumer/certificate/certificate_write.h"
 #include "consumer/table/table_choice.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
@@ -167,6 +168,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--config", settings->line.config, false},
                                     {"-o", into_database || is_split ? NULL : settings->output.file, true},
                                     {"--errors", settings->output.errors, true},
+                                    {"--certificate", settings->annotate.output.certificate, true},
                                     {"the store", annotate->store_path, true, true},
                                     {"--log", settings->log.file, true},
                                     {"--trace-steps", settings->engine.trace_steps, true}};
@@ -285,10 +287,47 @@ static enum status write_part(struct annotate *annotate, struct error *error)
     return error->status;
 }
 
-static enum status annotate_table(struct annotate *annotate, struct error *error)
+// ---- the certificate ----
+
+static enum status open_certificate(struct annotate *annotate, struct certificate *certificate,
+                                    struct error *error)
+{
+    const char *path = annotate->settings->annotate.output.certificate;
+    struct output_file file = {0};
+    if (!path)
+        return STATUS_OK;
+    enum status status = certificate_begin(certificate, annotate, error);
+    if (status == STATUS_OK)
+        status = own_output_check(annotate->store, annotate->dataset, path, NULL,
+                                  annotate->settings->output.overwrite, error);
+    if (status == STATUS_OK)
+        status = output_file_open(&file, path, error); // without output_file_complete it is removed
+    output_file_close(&file);
+    return status;
+}
+
+// A row without an answer is certified as well.
+static enum status collect(struct annotate *annotate, struct certificate *certificate, struct error *error)
+{
+    struct error fault;
+    enum status status = annotate_collect(annotate, error);
+    bool is_written = status == STATUS_OK || (status == STATUS_REJECT && error->code == ERROR_JOBS_FAILED);
+    if (!annotate->settings->annotate.output.certificate || !is_written ||
+        certificate_write(certificate, annotate, &fault) == STATUS_OK)
+        return status;
+    if (status != STATUS_OK)
+        log_write(LOG_WARNING, "%s", error->text);
+    *error = fault;
+    return fault.status;
+}
+
+static enum status annotate_table(struct annotate *annotate, struct certificate *certificate,
+                                  struct error *error)
 {
     bool is_sample = annotate->settings->annotate.estimate.n_rows > 0;
     enum status status = open_all(annotate, error);
+    if (status == STATUS_OK)
+        status = open_certificate(annotate, certificate, error);
     if (status == STATUS_OK && annotate->settings->annotate.estimate.wanted)
         return annotate_estimate(annotate, error);
     if (status == STATUS_OK && is_sample)
@@ -303,7 +342,7 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
     if (status != STATUS_OK)
         return is_sample ? status : write_part(annotate, error);
     annotate_warn_of_thoughts(annotate, 1);
-    return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);
+    return is_sample ? annotate_report_sample(annotate, error) : collect(annotate, certificate, error);
 }
 
 // The positionals without the model. With --brokers no model is needed, so a last one with the ending of a table
@@ -328,15 +367,17 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                            .skips_bad_rows = settings->annotate.input.skip_bad_rows},
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
+    struct certificate certificate = {0};
     enum status status = check_answers(settings, error);
     if (status == STATUS_OK)
         status = input_check_dataset(annotate.dataset, error);
     if (status == STATUS_OK)
-        status = annotate_table(&annotate, error);
+        status = annotate_table(&annotate, &certificate, error);
     struct closing closing = {0};
     closing_begin(&closing, "the store", closing_reason(status, error, false));
     store_close(annotate.store);
     closing_end(&closing);
+    certificate_finish(&certificate);
     close_all(&annotate);
     return status;
 }
