@@ -114,6 +114,8 @@ enum status annotate_check_constraint(const struct annotate *annotate, struct er
 enum status annotate_open_scores(struct row_scores *scores, const struct settings *settings,
                                  struct error *error) WARN_UNUSED;
 
+// Checks that the options of prompts and answers go together. STATUS_REFUSE, ERROR_USAGE.
+enum status annotate_check_questions(const struct settings *settings, struct error *error) WARN_UNUSED;
 // Opens the prompts of all questions, over the columns of a table (annotate_questions.c). Questions that
 // annotate->questions has already are not read from the file. STATUS_REFUSE: as of row_prompt_open.
 enum status annotate_open_prompts(struct annotate *annotate, const struct table_columns *columns,

@@ -6,6 +6,41 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+static enum status refuse_options(struct error *error, const char *what)
+{
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf annotate: %s", what);
+}
+
+enum status annotate_check_questions(const struct settings *settings, struct error *error)
+{
+    bool is_scored =
+        settings->annotate.scores.rerank || settings->annotate.scores.classify; // annotate_open_scores
+    if (!is_scored && settings->annotate.prompt.file && settings->annotate.prompt.messages)
+        return refuse_options(error, "--prompt or --messages, not both");
+    if (!is_scored && !settings->annotate.prompt.file && !settings->annotate.prompt.messages)
+        return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
+    if (is_scored && settings->annotate.questions)
+        return refuse_options(error, "--questions asks chats, not --rerank or --classify");
+    if (settings->annotate.prompt.truncate && settings->annotate.prompt.messages)
+        return refuse_options(error, "--truncate-prompt needs --prompt: of --messages no part is the row");
+    if (settings->annotate.prompt.truncate && !settings->model.path)
+        return refuse_options(error, "--truncate-prompt counts tokens: give --model too");
+    if (settings->embed.truncate && !settings->annotate.prompt.truncate)
+        return refuse_options(error, "--truncate needs --truncate-prompt N");
+    if (!is_scored && settings->annotate.prompt.messages && settings->annotate.prompt.system)
+        return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
+    if (settings->annotate.schema && settings->grammar.choices)
+        return refuse_options(error, "--schema or --choice, not both");
+    if (settings->annotate.questions && settings->annotate.prompt.messages)
+        return refuse_options(error, "--questions needs --prompt, which each question follows");
+    if (settings->annotate.questions && (settings->annotate.schema || settings->grammar.choices))
+        return refuse_options(error, "--questions, or --schema or --choice: each question has its own");
+    if (!is_scored && settings->annotate.output.probabilities && !settings->grammar.choices &&
+        !settings->annotate.questions)
+        return refuse_options(error, "--probabilities needs --choice");
+    return STATUS_OK;
+}
+
 static enum status cut_row(void *context, struct buffer *text, struct error *error)
 {
     return text_cut_apply(context, text, error);
@@ -39,8 +74,7 @@ static enum status open_questions(struct annotate *annotate, struct error *error
     for (size_t i = 0; i < annotate->questions.n; i++)
         has_choice |= annotate->questions.items[i].choices.n > 0;
     if (!has_choice && annotate->settings->annotate.output.probabilities)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "sheaf annotate: --probabilities needs a question with choice");
+        return refuse_options(error, "--probabilities needs a question with choice");
     annotate->n_questions = path ? annotate->questions.n : 1;
     return allocate_row(annotate, error);
 }
@@ -100,8 +134,7 @@ enum status annotate_open_prompts(struct annotate *annotate, const struct table_
         options.question = annotate->questions.n ? &annotate->questions.items[i] : NULL;
         status = row_prompt_open(prompt, &options, columns, error);
         if (status == STATUS_OK && annotate->n_votes > 1 && !prompt->seeding.is_added)
-            status = error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                               "sheaf annotate: --votes with temperature 0: all votes would be equal");
+            status = refuse_options(error, "--votes with temperature 0: all votes would be equal");
         if (status == STATUS_OK && i > 0)
             row_columns_add(&annotate->prompts[0].read, &prompt->read, columns->n);
     }

@@ -1,6 +1,7 @@
 #include "consumer/certificate/certificate_options.h"
 
 #include "consumer/annotate/question_list.h"
+#include "consumer/annotate/row_answer.h"
 #include "consumer/annotate/row_prompt.h"
 #include "schemas/base/file.h"
 
@@ -18,6 +19,7 @@ static const struct option_value {
     const char *name;
     enum kind kind;
     size_t offset; // in struct settings
+    int64_t max;   // IS_INTEGER
 } rows[] = {
     {"prompt", IS_FILE, AT(annotate.prompt.file)},
     {"system", IS_FILE, AT(annotate.prompt.system)},
@@ -26,7 +28,7 @@ static const struct option_value {
     {"schema", IS_JSON_FILE, AT(annotate.schema)},
     {"questions", IS_QUESTIONS, AT(annotate.questions)},
     {"choice", IS_LIST, AT(grammar.choices)},
-    {"max_tokens", IS_INTEGER, AT(sampling.max_tokens_default)},
+    {"max_tokens", IS_INTEGER, AT(sampling.max_tokens_default), JOB_MAX_TOKENS_MAX},
     {"temperature", IS_TEXT, AT(sampling.temperature)},
     {"top_p", IS_TEXT, AT(sampling.top_p)},
     {"top_k", IS_TEXT, AT(sampling.top_k)},
@@ -36,18 +38,18 @@ static const struct option_value {
     {"repetition_penalty", IS_TEXT, AT(sampling.repetition_penalty)},
     {"thinking_token_budget", IS_TEXT, AT(sampling.thinking_token_budget)},
     {"reasoning_effort", IS_TEXT, AT(sampling.reasoning_effort)},
-    {"votes", IS_INTEGER, AT(annotate.votes)},
+    {"votes", IS_INTEGER, AT(annotate.votes), ROW_VOTES_MAX},
     {"same_draws", IS_FLAG, AT(annotate.prompt.same_draws)},
     {"probabilities", IS_FLAG, AT(annotate.output.probabilities)},
     {"figures", IS_FLAG, AT(annotate.output.figures)},
     {"thoughts", IS_TEXT, AT(annotate.output.thoughts)},
     {"prefix", IS_TEXT, AT(annotate.output.prefix)},
-    {"truncate_prompt", IS_INTEGER, AT(annotate.prompt.truncate)},
+    {"truncate_prompt", IS_INTEGER, AT(annotate.prompt.truncate), 1 << 24},
     {"truncate", IS_TEXT, AT(embed.truncate)},
     {"rerank", IS_TEXT, AT(annotate.scores.rerank)},
     {"classify", IS_FLAG, AT(annotate.scores.classify)},
     {"column", IS_TEXT, AT(embed.column)},
-    {"max_length", IS_INTEGER, AT(embed.max_length)},
+    {"max_length", IS_INTEGER, AT(embed.max_length), INT32_MAX},
     {"activation", IS_TEXT, AT(score.activation)},
     {"answers", IS_TEXT, AT(score.answers)},
     {"instruct", IS_TEXT, AT(score.instruct)},
@@ -162,9 +164,9 @@ static enum status check_option(const struct option_value *row, const struct val
     case IS_JSON_FILE:
         return value->kind == VALUE_OBJECT ? STATUS_OK : refuse_option(row->name, "an object", value, error);
     case IS_INTEGER:
-        return value->kind == VALUE_INTEGER && value->integer > 0
+        return value->kind == VALUE_INTEGER && value->integer > 0 && value->integer <= row->max
                    ? STATUS_OK
-                   : refuse_option(row->name, "a number above 0", value, error);
+                   : refuse_option(row->name, "a number above 0 within its range", value, error);
     case IS_FLAG:
         return value->kind == VALUE_BOOL && value->boolean ? STATUS_OK
                                                            : refuse_option(row->name, "true", value, error);

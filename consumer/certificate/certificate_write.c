@@ -230,7 +230,11 @@ static enum status next_jobs(struct writing *writing, struct error *error)
 static enum status add_row(struct writing *writing, const struct sha256 *leaf, struct error *error)
 {
     enum status status = next_jobs(writing, error);
-    if (status == STATUS_OK && !writing->table.is_left_out)
+    bool is_asked = !writing->table.is_left_out;
+    if (status == STATUS_OK && is_asked && !writing->certificate->arithmetic.size)
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE,
+                           "no answer names its arithmetic (system_fingerprint)");
+    if (status == STATUS_OK && is_asked)
         status = check_jobs(writing, error);
     merkle_add(&writing->merkle, leaf);
     if (status == STATUS_OK && !row_tags_add(&writing->certificate->tags, leaf))

@@ -73,7 +73,8 @@ static enum status find_columns(struct certified_table *table, struct error *err
         table->places[i] = SIZE_MAX;
     }
     for (size_t i = 0; i < found->n; i++) {
-        bool is_known = table_columns_find(&certificate->unread, found->names[i]) < certificate->unread.n;
+        bool is_known = table_columns_find(&certificate->unread, found->names[i]) < certificate->unread.n &&
+                        table_reader_unread(table->reader, i);
         for (size_t j = 0; j < n && !is_known; j++)
             is_known = table->places[j] == i;
         if (!is_known)
@@ -99,12 +100,20 @@ static enum status open_questions(struct certified_table *table, struct error *e
     if (!settings->model.path && settings->annotate.scores.classify)
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
                          "give --model: the columns follow from its labels (--classify)");
-    enum status status = annotate_open_scores(&annotate->scores, settings, error);
+    enum status status = annotate_check_questions(settings, error);
+    if (status == STATUS_OK)
+        status = annotate_open_scores(&annotate->scores, settings, error);
     if (status == STATUS_OK && table->certified.questions)
         status = question_list_copy(&annotate->questions, "questions", table->certified.questions, error);
     if (status == STATUS_OK)
         status = annotate_open_prompts(annotate, &certificate->columns, error);
-    return status == STATUS_OK ? annotate_open_answers(annotate, &certificate->columns, error) : status;
+    if (status == STATUS_OK)
+        status = annotate_open_answers(annotate, &certificate->columns, error);
+    if (status != STATUS_OK && error->code == ERROR_USAGE) { // not of this command
+        error_prefix(error, "the certificate's options");
+        error->code = ERROR_FILE;
+    }
+    return status;
 }
 
 static enum status check_answers(const struct certified_table *table, struct error *error)

@@ -267,12 +267,13 @@ static enum status compute(struct recomputing *recomputing, struct error *error)
                          "stopped before all rows of the sample were computed");
     if (status != STATUS_OK && error->code == ERROR_USAGE) {
         static const char option[] = "--require-arithmetic wants ";
-        bool is_other = strncmp(error->text, option, sizeof option - 1) == 0;
-        if (is_other)
-            memmove(error->text, error->text + sizeof option - 1, strlen(error->text) + 2 - sizeof option);
-        error_prefix(error, is_other ? "another model or arithmetic: the certificate has"
-                                     : "computing rows as the certificate says");
-        error->code = ERROR_MODEL_FILE;
+        const struct error fault = *error;
+        if (strncmp(fault.text, option, sizeof option - 1) == 0)
+            return error_set(error, status, ERROR_MODEL_FILE,
+                             "another model or arithmetic: the certificate has %s",
+                             fault.text + sizeof option - 1);
+        return error_set(error, status, ERROR_MODEL_FILE, "computing rows as the certificate says: %s",
+                         fault.text);
     }
     return status;
 }

@@ -120,6 +120,9 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
         compare_group(&proof, (int64_t)proof.merkle.n / group_rows);
     if (status == STATUS_OK)
         status = judge(&proof, error);
+    if (status == STATUS_OK && proof.n_requested && !proof.certificate->arithmetic.size)
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE,
+                           "the certificate names no arithmetic, but rows were asked");
     *n_requested = proof.n_requested;
     if (status != STATUS_OK && status != STATUS_RETRY)
         error->status = status = STATUS_REFUSE;

@@ -80,31 +80,9 @@ static enum status check_answers(const struct settings *settings, struct error *
                                       : settings->annotate.output.into ? "-o OUT.db"
                                                                        : "-o OUT",
                                       error);
-    bool is_scored =
-        settings->annotate.scores.rerank || settings->annotate.scores.classify; // annotate_open_scores
-    if (!is_scored && settings->annotate.prompt.file && settings->annotate.prompt.messages)
-        return refuse_options(error, "--prompt or --messages, not both");
-    if (!is_scored && !settings->annotate.prompt.file && !settings->annotate.prompt.messages)
-        return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
-    if (is_scored && settings->annotate.questions)
-        return refuse_options(error, "--questions asks chats, not --rerank or --classify");
-    if (settings->annotate.prompt.truncate && settings->annotate.prompt.messages)
-        return refuse_options(error, "--truncate-prompt needs --prompt: of --messages no part is the row");
-    if (settings->annotate.prompt.truncate && !settings->model.path)
-        return refuse_options(error, "--truncate-prompt counts tokens: give --model too");
-    if (settings->embed.truncate && !settings->annotate.prompt.truncate)
-        return refuse_options(error, "--truncate needs --truncate-prompt N");
-    if (!is_scored && settings->annotate.prompt.messages && settings->annotate.prompt.system)
-        return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
-    if (settings->annotate.schema && settings->grammar.choices)
-        return refuse_options(error, "--schema or --choice, not both");
-    if (settings->annotate.questions && settings->annotate.prompt.messages)
-        return refuse_options(error, "--questions needs --prompt, which each question follows");
-    if (settings->annotate.questions && (settings->annotate.schema || settings->grammar.choices))
-        return refuse_options(error, "--questions, or --schema or --choice: each question has its own");
-    if (!is_scored && settings->annotate.output.probabilities && !settings->grammar.choices &&
-        !settings->annotate.questions)
-        return refuse_options(error, "--probabilities needs --choice");
+    enum status status = annotate_check_questions(settings, error);
+    if (status != STATUS_OK)
+        return status;
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
     return check_target(settings, error);

@@ -86,6 +86,11 @@ static enum status check_table(const struct settings *settings, const struct cer
         sha256_write_hex(&certificate->root, root);
         buffer_add_format(out, "%s: its %lld rows are the certificate's, root %s\n", path,
                           (long long)certificate->n_rows, root);
+        for (size_t i = 0; i < certificate->unread.n; i++) {
+            buffer_add_string(out, "not covered, for its type is not read: column \"");
+            buffer_add_printable(out, certificate->unread.names[i], 0);
+            buffer_add_string(out, "\"\n");
+        }
         if (!is_computed)
             buffer_add_string(out, "no row was computed again: give --model\n");
     } else if (status == STATUS_REFUSE && error->code != ERROR_USAGE) {

@@ -110,6 +110,8 @@ TEST(what_is_no_certificate_is_refused_by_name)
         {"[\"a\",\"b\"]", "[\"a\",1]", "names of columns"},
         {"[\"a\",\"b\"]", "{}", "a list of columns"},
         {"\"votes\": 3", "\"votes\": 0", "votes: expected a number above 0"},
+        {"\"votes\": 3", "\"votes\": 65", "votes: expected a number above 0 within its range, got 65"},
+        {"\"votes\": 3", "\"max_tokens\": 1048577", "max_tokens: expected a number above 0 within its range"},
         {"\"votes\": 3", "\"votes\": \"3\"", "votes: expected a number"},
         {"\"votes\": 3", "\"seeds\": 3", "no option is named \"seeds\""},
         {"\"votes\": 3", "\"votes\": 3, \"votes\": 3", "votes"},
