@@ -185,7 +185,7 @@ static enum status check_result(const struct writing *writing, const struct job 
     return STATUS_OK;
 }
 
-// The records of the row, rendered from the written table, are those of its jobs.
+// Compares the records of the row, rendered from the written table, with the ids of its jobs.
 static enum status check_jobs(struct writing *writing, struct error *error)
 {
     struct annotate *annotate = writing->annotate, *own = &writing->table.annotate;

@@ -59,7 +59,7 @@ static enum status refuse_rows(const struct proof *proof, struct error *error)
     bool is_all = (size_t)proof->n_different == tags->n && tags->n > 1;
     return error_set(
         error, STATUS_REFUSE, ERROR_FILE,
-        "%s: %lld of %zu %s differ from the certificate, the first is %s: its hash begins with %04x, "
+        "%s: %lld of %zu %s differ from the certificate, the first is %s: its tag is %04x, "
         "expected %04x",
         is_all ? "another table, or a certificate whose columns, prompt, options or arithmetic were changed"
                : "changed",

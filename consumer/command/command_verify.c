@@ -77,7 +77,7 @@ static enum status check_table(const struct settings *settings, const struct cer
     int64_t n_requested = 0;
     char root[SHA256_HEX + 1];
     const char *path = settings->line.positionals[0];
-    bool is_computed = settings->model.path || settings->engine.test;
+    bool is_computed = settings->model.path != NULL;
     enum status status = certified_table_open(&table, certificate, settings, settings->line.positionals,
                                               (size_t)settings->line.n_positionals, error);
     if (status == STATUS_OK)
