@@ -247,7 +247,7 @@ enum status certified_table_next(struct certified_table *table, struct sha256 *l
     if (!table->is_left_out)
         status = add_records(table, &row, error);
     if (status != STATUS_OK)
-        return error_prefix(error, "row %lld", (long long)row.number);
+        return error_prefix(error, "%s: row %lld", table->source.path, (long long)row.number);
     if (table->cells.failed || table->answer.failed || table->request.failed || table->text.failed)
         return refuse_memory(error);
     struct row_leaf parts = {.kind = table->is_left_out ? LEAF_LEFT_OUT : LEAF_ROW,

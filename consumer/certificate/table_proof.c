@@ -41,13 +41,14 @@ static void describe_first(const struct proof *proof, char *text, size_t size)
 
 static enum status refuse_count(const struct proof *proof, int64_t n_rows, struct error *error)
 {
-    char first[64] = "the last rows";
+    char first[64];
     int64_t n_wanted = proof->certificate->n_rows;
-    if (proof->n_different)
-        describe_first(proof, first, sizeof first);
-    return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                     "rows were %s: expected %lld, got %lld; the first difference is %s",
-                     n_rows < n_wanted ? "removed" : "added", (long long)n_wanted, (long long)n_rows, first);
+    describe_first(proof, first, sizeof first);
+    const char *others = n_rows ? "; all others are the certificate's" : "";
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "rows were %s: expected %lld, got %lld%s%s",
+                     n_rows < n_wanted ? "removed" : "added", (long long)n_wanted, (long long)n_rows,
+                     proof->n_different ? "; the first that differs is " : others,
+                     proof->n_different ? first : "");
 }
 
 static enum status refuse_rows(const struct proof *proof, struct error *error)
@@ -118,8 +119,8 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
     int64_t group_rows = proof.certificate->tags.group_rows;
     if (group_rows > 1 && (int64_t)proof.merkle.n % group_rows)
         compare_group(&proof, (int64_t)proof.merkle.n / group_rows);
-    if (status == STATUS_OK)
-        status = judge(&proof, error);
+    if (status == STATUS_OK && judge(&proof, error) != STATUS_OK)
+        status = error_prefix(error, "%s", table->source.path);
     if (status == STATUS_OK && proof.n_requested && !proof.certificate->arithmetic.size)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE,
                            "the certificate names no arithmetic, but rows were asked");

@@ -62,8 +62,9 @@ static enum status check_sample(const struct settings *settings, struct certifie
         status = sampled_rows_check(&rows, table, error);
     if (status == STATUS_OK && rows.n_different)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE,
-                           "%lld of %lld rows computed again differ, the first is %s",
-                           (long long)rows.n_different, (long long)rows.sample.n_chosen, rows.first.data);
+                           "%s: %lld of %lld rows computed again differ, the first is %s",
+                           settings->line.positionals[0], (long long)rows.n_different,
+                           (long long)rows.sample.n_chosen, rows.first.data);
     else if (status == STATUS_OK)
         report(&rows, out);
     sampled_rows_finish(&rows);
@@ -93,8 +94,6 @@ static enum status check_table(const struct settings *settings, const struct cer
         }
         if (!is_computed)
             buffer_add_string(out, "no row was computed again: give --model\n");
-    } else if (status == STATUS_REFUSE && error->code != ERROR_USAGE) {
-        error_prefix(error, "%s", path);
     }
     if (status == STATUS_OK && is_computed)
         status = check_sample(settings, &table, n_requested, out, error);

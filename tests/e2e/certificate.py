@@ -153,12 +153,12 @@ def changes():
         "two ids swapped": (swap(3, 14, 0), ["2 of 40 rows", "the first is row 3:"]),
         "two answers swapped": (swap(3, 14, 3), ["2 of 40 rows", "the first is row 3:"]),
         "text moved to the next cell": (lambda rows: rows[9].__setitem__(slice(1, 3), [rows[9][1] + rows[9][2], ""]), ["1 of 40 rows", "row 9:"]),
-        "the first row removed": (lambda rows: rows.pop(1), ["rows were removed: expected 40, got 39", "is row 1"]),
-        "a row removed": (lambda rows: rows.pop(20), ["rows were removed: expected 40, got 39", "is row 20"]),
-        "the last row removed": (lambda rows: rows.pop(), ["rows were removed: expected 40, got 39", "the last rows"]),
+        "the first row removed": (lambda rows: rows.pop(1), ["rows were removed: expected 40, got 39", "the first that differs is row 1"]),
+        "a row removed": (lambda rows: rows.pop(20), ["rows were removed: expected 40, got 39", "differs is row 20"]),
+        "the last row removed": (lambda rows: rows.pop(), ["rows were removed: expected 40, got 39", "; all others are"]),
         "all rows removed": (lambda rows: rows.__delitem__(slice(1, None)), ["rows were removed: expected 40, got 0"]),
-        "a row added": (lambda rows: rows.insert(20, list(rows[1])), ["rows were added: expected 40, got 41", "is row 20"]),
-        "the last row twice": (lambda rows: rows.append(list(rows[-1])), ["rows were added: expected 40, got 41", "is row 41"]),
+        "a row added": (lambda rows: rows.insert(20, list(rows[1])), ["rows were added: expected 40, got 41", "differs is row 20"]),
+        "the last row twice": (lambda rows: rows.append(list(rows[-1])), ["rows were added: expected 40, got 41", "differs is row 41"]),
         "a column renamed": (cell(0, 0, "key"), "it has no readable column \"id\""),
         "a column removed": (lambda rows: [row.pop(2) for row in rows], "it has no readable column \"note\""),
         "a column added": (lambda rows: [row.append("x" if i else "more") for i, row in enumerate(rows)],
@@ -369,9 +369,23 @@ def an_output_that_keeps_too_little_is_written_without_a_certificate(test):
     write(test, "in.jsonl", "".join(json.dumps({"title": {"a": i}}) + "\n" for i in range(5)))
     options = ("--prompt", "{{ title.a }}", "--max-tokens", "5")
     done = certify(test, *options, table="in.jsonl", out="out.csv", status=1)
-    assert "the table is written, but no certificate c.json: row 1" in done.err and not test.exists("c.json") and test.exists("out.csv"), done.err
+    assert "the table is written, but no certificate c.json: row 1: the output does not keep what its request was rendered from" in done.err and not test.exists("c.json") and test.exists("out.csv"), done.err
     certify(test, *options, table="in.jsonl", out="out.jsonl")
     computes_again(test, "out.jsonl", n=5)
+
+
+@case
+def a_row_that_may_get_an_answer_later_refuses_the_certificate(test):
+    write_csv(test, "in.csv", [row + [str(i)] for i, row in enumerate(ROWS)])
+    options = ("annotate", "in.csv", "--model", test.model, "--prompt", "Is {{ id }} good?", "--max-tokens", "8", "--certificate", "c.json", "-o", "out.csv")
+    process = test.start(*options, "--engine-test", "fixed:20", "--max-batch", "1")
+    test.wait_until("an answer", lambda: test.query("SELECT 1 FROM answers", "out.csv.db"))
+    test.run("cancel", "--dataset", "annotate", "--store", "out.csv.db")
+    done = test.wait(process)
+    assert done.status == 1 and "no answer for a reason that may pass: cancelled" in done.err and test.exists("out.csv") and not test.exists("c.json"), done.err
+    test.run("dataset", "reopen", "annotate", "--store", "out.csv.db")
+    test.run(*options, "--engine-test", "instant")
+    verify(test, "out.csv", "--engine-test", "instant", "--model", test.model)
 
 
 @case

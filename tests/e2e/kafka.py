@@ -812,7 +812,7 @@ def a_table_of_the_topics_has_the_certificate_of_the_embedded_queue(test):
     assert "no certificate out.json: row 31 was computed with another arithmetic" in done.err and "kv-type=q8_0" in done.err, done.err
     assert len(test.answers()) == 40 and test.read("out.json") == test.read("reference.json")
     refused = test.run("verify", "out.jsonl", "--certificate", "out.json", status=1)
-    assert "rows were added: expected 30, got 40; the first difference is row 31" in refused.err, refused.err
+    assert "rows were added: expected 30, got 40; the first that differs is row 31" in refused.err, refused.err
     worker.send_signal(signal.SIGTERM)
     assert test.wait(worker).status == 0
 
