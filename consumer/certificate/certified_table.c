@@ -169,7 +169,6 @@ void certified_table_close(struct certified_table *table)
 enum status certified_table_rewind(struct certified_table *table, struct error *error)
 {
     occurrences_finish(&table->draws);
-    table->draws = (struct occurrences){0};
     return table_reader_rewind(table->reader, error);
 }
 
