@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const format_names[] = {[TABLE_CSV] = "csv",
-                                           [TABLE_TSV] = "tsv",
-                                           [TABLE_JSONL] = "jsonl",
-                                           [TABLE_PARQUET] = "parquet",
-                                           [TABLE_SQLITE] = "sqlite"};
-
 void certificate_finish(struct certificate *certificate)
 {
     row_tags_finish(&certificate->tags);
@@ -43,7 +37,7 @@ static void add_statement(const struct certificate *certificate, struct buffer *
     add_name("rows", out);
     buffer_add_integer(out, certificate->n_rows);
     add_name("format", out);
-    json_encode_string(text_from_string(format_names[certificate->format]), out);
+    json_encode_string(text_from_string(table_format_name(certificate->format)), out);
     add_name("arithmetic", out);
     json_encode_string(certificate->arithmetic, out);
     add_columns("columns", &certificate->columns, out);
@@ -123,7 +117,7 @@ static enum status read_format(struct certificate *certificate, const struct val
                                struct error *error)
 {
     for (int i = TABLE_CSV; value->kind == VALUE_STRING && i <= TABLE_SQLITE; i++)
-        if (text_equals_string(value->text, format_names[i])) {
+        if (text_equals_string(value->text, table_format_name((enum table_format)i))) {
             certificate->format = (enum table_format)i;
             return STATUS_OK;
         }

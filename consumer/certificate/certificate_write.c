@@ -303,27 +303,26 @@ static enum status end_tree(struct writing *writing, struct error *error)
     return STATUS_OK;
 }
 
-// The options of `sheaf verify` for the table that was written: none of annotate's.
-static struct settings verify_settings(const struct annotate *annotate)
+// Sets the options of `sheaf verify` for the table that was written: none of annotate's.
+static enum status choose_settings(const struct writing *writing, struct settings *settings,
+                                   struct error *error)
 {
-    static char formats[][8] = {[TABLE_CSV] = "csv",
-                                [TABLE_TSV] = "tsv",
-                                [TABLE_JSONL] = "jsonl",
-                                [TABLE_PARQUET] = "parquet",
-                                [TABLE_SQLITE] = "sqlite"};
-    struct settings settings = {.model = annotate->settings->model};
-    settings.model.chat_template = NULL;
-    settings.annotate.input.format = formats[annotate_output_format(annotate)];
-    return settings;
+    const char *format = table_format_name(writing->certificate->format);
+    *settings = (struct settings){.model = writing->annotate->settings->model};
+    settings->model.chat_template = NULL;
+    settings->annotate.input.format = arena_copy(&writing->certificate->arena, format, strlen(format));
+    return settings->annotate.input.format ? STATUS_OK : refuse_memory(error);
 }
 
 enum status certificate_write(struct certificate *certificate, struct annotate *annotate, struct error *error)
 {
     struct writing writing = {.annotate = annotate, .certificate = certificate};
     const char *path = annotate->settings->annotate.output.certificate;
-    const struct settings settings = verify_settings(annotate);
+    struct settings settings;
     char root[SHA256_HEX + 1];
-    enum status status = find_arithmetic(&writing, error);
+    enum status status = choose_settings(&writing, &settings, error);
+    if (status == STATUS_OK)
+        status = find_arithmetic(&writing, error);
     if (status == STATUS_OK)
         status = certified_table_open(&writing.table, certificate, &settings,
                                       (const char *const *)annotate->outputs, annotate->n_outputs, error);

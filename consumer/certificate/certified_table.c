@@ -14,33 +14,33 @@ static enum status refuse_memory(struct error *error)
 // ---- opening ----
 
 // How the certificate's table was written holds for a table of the same format. `given`: of the command line.
-static void choose_format(struct certified_table *table, const struct annotate_options *given)
+static enum status choose_format(struct certified_table *table, const struct annotate_options *given,
+                                 struct error *error)
 {
-    static char names[][8] = {[TABLE_CSV] = "csv",
-                              [TABLE_TSV] = "tsv",
-                              [TABLE_JSONL] = "jsonl",
-                              [TABLE_PARQUET] = "parquet",
-                              [TABLE_SQLITE] = "sqlite"};
     struct annotate_options *options = &table->certified.settings.annotate;
     enum table_format format = table_format_of_path(table->source.path),
                       certified = table->certificate->format;
-    if (given->input.format)
+    if (given->input.format) {
         (void)table_format_parse(given->input.format, &format); // table_choose_source refuses others
-    else if (format == TABLE_UNKNOWN)
-        options->input.format = names[format = certified];
-    if (format != certified) {
-        char *name = options->input.format;
-        options->input = given->input;
-        options->input.format = name;
+    } else if (format == TABLE_UNKNOWN) {
+        const char *name = table_format_name(certified);
+        format = certified;
+        options->input.format = arena_copy(&table->certified.arena, name, strlen(name));
+        if (!options->input.format)
+            return refuse_memory(error);
     }
+    if (format != certified)
+        options->input = given->input;
+    return STATUS_OK;
 }
 
 static enum status open_reader(struct certified_table *table, const struct settings *settings,
                                struct error *error)
 {
     const struct annotate_options *options = &table->certified.settings.annotate;
-    choose_format(table, &settings->annotate);
-    enum status status = table_choose_source(&table->source, options, "sheaf verify", error);
+    enum status status = choose_format(table, &settings->annotate, error);
+    if (status == STATUS_OK)
+        status = table_choose_source(&table->source, options, "sheaf verify", error);
     return status == STATUS_OK ? table_open_chosen(&table->reader, &table->source, options, error) : status;
 }
 

@@ -280,18 +280,13 @@ static enum status compute(struct recomputing *recomputing, struct error *error)
 
 static enum status open_store(struct recomputing *recomputing, struct error *error)
 {
-    static const char *const endings[] = {[TABLE_CSV] = "csv",
-                                          [TABLE_TSV] = "tsv",
-                                          [TABLE_JSONL] = "jsonl",
-                                          [TABLE_PARQUET] = "parquet",
-                                          [TABLE_SQLITE] = "sqlite"};
     struct annotate *annotate = recomputing->annotate;
     enum status status =
         temporary_store_create("verify", &annotate->temporary_folder, &annotate->store_path, error);
     if (status != STATUS_OK)
         return status;
     if (asprintf(&recomputing->path, "%s/answers.%s", annotate->temporary_folder,
-                 endings[recomputing->table->certificate->format]) < 0) {
+                 table_format_name(recomputing->table->certificate->format)) < 0) {
         recomputing->path = NULL;
         return refuse_memory(error);
     }
