@@ -35,7 +35,7 @@ static const struct {
     {"classify", command_classify}, {"rerank", command_rerank},
     {"lag", command_lag, true},     {"perplexity", command_perplexity},
     {"serve", command_serve, true}, {"backup", command_backup},
-    {"redrive", command_redrive},
+    {"redrive", command_redrive},   {"verify", command_verify},
 };
 
 // A supervisor may stop a service at once: that is no failure.

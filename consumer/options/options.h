@@ -170,7 +170,7 @@ struct annotate_options {
         bool no_header, no_quotes, skip_bad_rows, skip_empty;
     } input;
     struct {
-        char *format, *into, *prefix, *thoughts;
+        char *format, *into, *prefix, *thoughts, *certificate;
         bool figures, probabilities, is_split, partial;
     } output;
     struct {
@@ -190,6 +190,12 @@ struct annotate_options {
     char *schema, *questions;
     int64_t votes;
     bool reorder;
+};
+
+// Options of sheaf verify; its certificate is annotate.output.certificate.
+struct verify_options {
+    int64_t n_rows; // 0: the default
+    int64_t seed;   // of the choice of rows; -1: not given
 };
 
 struct log_options {
@@ -218,6 +224,7 @@ struct settings {
     struct score_options score;
     struct tool_options tool;
     struct annotate_options annotate;
+    struct verify_options verify;
     struct log_options log;
 };
 

@@ -43,9 +43,10 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "consumer/table": BASE | {"schemas/parquet", "store", "consumer/observe", "consumer/options", "consumer/command/files"},
     "consumer/evaluate": BASE | {"consumer/table", "schemas/parquet", "store", "consumer/observe", "consumer/options"},
     "consumer/annotate": BASE | QUEUE | {"consumer/evaluate", "consumer/table", "schemas/parquet", "store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
+    "consumer/certificate": BASE | {"consumer/annotate", "consumer/evaluate", "consumer/table", "schemas/parquet", "store", "consumer/options", "consumer/observe", "consumer/worker", "consumer/command/files"},
     "consumer/serve": BASE | QUEUE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/command/files"},
     "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "batching/embedding", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
-                                                 "consumer/annotate", "consumer/evaluate", "consumer/table", "consumer/serve"},
+                                                 "consumer/annotate", "consumer/certificate", "consumer/evaluate", "consumer/table", "consumer/serve"},
 }
 THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack.h": (r"schemas/msgpack\.c", 1),
@@ -53,7 +54,7 @@ THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack/unpack_template.h": (r"schemas/msgpack\.c", 1),
     "yaml.h": (r"schemas/yaml_decode\.c", 1),
     "xxhash.h": (r"schemas/base/hash\.c", 1),
-    "sodium.h": (r"schemas/base/digest\.c", 1),
+    "sodium.h": (r"schemas/base/(digest|sha256)\.c", 2),
     "pcre2.h": (r"engine/tokenizer/\w+\.c", 1),
     "utf8proc.h": (r"engine/tokenizer/\w+\.c", 1),
     "sqlite3.h": (r"store/\w+\.[ch]", 9),
