@@ -513,6 +513,9 @@ static const struct option options[] = {
     {"quiet", 'q', FLAG, ALL, AT(log.quiet), 0, 0, NULL, "errors only"},
     {"verbose", 'v', FLAG, ALL, AT(log.verbose), 0, 0, NULL, "more messages"},
     {"log-json", 0, FLAG, ALL, AT(log.json), 0, 0, NULL, "messages as JSON lines"},
+    {"parent-fd", 0, INTEGER, ALL, AT(line.parent_fd), 3, 1 << 20, "FD",
+     "the read end of a pipe: end when its write end is closed by the end of the process that started this one, "
+     "and take standard input as complete only after a byte from it (the Python module sets it)"},
     {"help", 'h', FLAG, ALL, AT(line.help), 0, 0, NULL, "print the usual options"},
     {"help-all", 0, FLAG, ALL, AT(line.help_all), 0, 0, NULL, "print the rare ones too"},
 };

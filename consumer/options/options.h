@@ -25,6 +25,7 @@ struct command_line {
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage
     int n_positionals;
     bool help, help_all;
+    int64_t parent_fd; // 0: none
     char *config; // file of options
 };
 
