@@ -150,6 +150,9 @@ static void refuse_end(struct call *call, enum pending_end end, const struct err
 {
     if (end == PENDING_FAULT)
         reply_fault(&call->reply, error);
+    else if (end == PENDING_GONE)
+        reply_error(&call->reply, 400, "client_closed", NULL,
+                    "The client closed its connection while it waited.");
     else
         reply_error(&call->reply, 503, "stopping", NULL, "The server is stopping.");
 }

@@ -5,9 +5,9 @@
 #include "consumer/serve/answer_merge.h"
 #include "schemas/base/clock.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 enum { NAME_BYTES = SERVE_ID_BYTES + 8 };
 
@@ -81,10 +81,11 @@ static enum status look(struct pending_answer *pending, bool *is_answered, struc
     return status;
 }
 
+// Also if bytes that it sent after its request are unread.
 static bool client_is_gone(const struct pending_answer *pending)
 {
-    char byte;
-    return recv(pending->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    struct pollfd client = {pending->socket, POLLRDHUP, 0};
+    return poll(&client, 1, 0) > 0;
 }
 
 // True: the feed has text.

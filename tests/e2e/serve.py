@@ -355,6 +355,40 @@ def an_upload_has_a_limit_and_its_form_must_be_complete(test):
 
 
 @case
+def a_form_without_its_end_or_with_two_files_is_refused(test):
+    purpose = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'.encode()
+    file = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n{"x" * 100}\r\n'.encode()
+    end, kind = f"--{BOUNDARY}--".encode(), {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
+    with serving(test) as server:
+        for body, word in ((purpose + file, "last boundary"), (purpose + file[:-50], "last boundary"), (file + purpose + end[:-2], "last boundary"),
+                           (purpose + file + file + end, "twice")):
+            error = server.refuse(400, "POST", "/v1/files", body, kind)
+            assert word in error["message"], error
+        assert server.get("/v1/files")["data"] == []
+        for body in (purpose + file + end, file + purpose + end + b"\r\n"):
+            status, stored = server.ask("POST", "/v1/files", body, kind)
+            assert status == 200 and server.get(f"/v1/files/{stored['id']}/content") == b"x" * 100, stored
+        test.wait_until("whole files alone", lambda: len([n for n in os.listdir(test.path("sheaf.db-files")) if n.startswith("file-")]) == 2)
+
+
+@case
+def a_body_without_end_is_not_read_for_ever(test):
+    head = "POST /v1/{} HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+    with serving(test) as server:
+        for path, host in (("chat/completions", "localhost"), ("chat/completions", "attacker.example"), ("files", "attacker.example")):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
+                client.sendall(head.format(path, host).encode())
+                n_sent = 0
+                with contextlib.suppress(OSError):
+                    while n_sent < 1000:
+                        client.sendall(chunk)
+                        n_sent += 1
+                assert n_sent < 200, (path, host)
+        assert server.post("/v1/chat/completions", chat(1)["body"])["choices"]
+
+
+@case
 def an_upload_that_breaks_off_leaves_nothing(test):
     with serving(test) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
@@ -694,6 +728,14 @@ def a_client_that_goes_takes_its_request_with_it(test):
             client.sendall(head + body)
             test.wait_until("its job", lambda: test.query("SELECT count(*) FROM jobs") == [(1,)])
         test.wait_until("no job", lambda: test.query("SELECT count(*) FROM datasets") == [(0,)], deadline_s=min(DEADLINE_S, 60))
+        for ends in (lambda client: client.sendall(b"GET /v1/models HTTP/1.1\r\n"), lambda client: client.shutdown(socket.SHUT_WR)):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
+                client.sendall(head + body)
+                test.wait_until("its job", lambda: test.query("SELECT count(*) FROM jobs") == [(1,)])
+                ends(client)  # bytes after the request; half of the connection
+                if "shutdown" in ends.__code__.co_names:
+                    assert b"client_closed" in client.recv(65536)
+            test.wait_until("no job", lambda: test.query("SELECT count(*) FROM datasets") == [(0,)], deadline_s=min(DEADLINE_S, 60))
         # a killed server's requests are removed by the next one
         with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
             client.sendall(head + body)

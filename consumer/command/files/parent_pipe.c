@@ -51,8 +51,9 @@ void parent_pipe_watch(int fd)
     if (is_pipe && start_thread(fd))
         parent_fd = fd;
     else
-        log_write(LOG_WARNING, "--parent-fd %d: %s: the end of the process that started this one isn't noticed",
-                  fd, is_pipe ? "no thread could be started" : "no pipe");
+        log_write(LOG_WARNING,
+                  "--parent-fd %d: %s: the end of the process that started this one isn't noticed", fd,
+                  is_pipe ? "no thread could be started" : "no pipe");
 }
 
 bool parent_pipe_input_is_complete(void)
