@@ -26,7 +26,7 @@ struct command_line {
     int n_positionals;
     bool help, help_all;
     int64_t parent_fd; // 0: none
-    char *config; // file of options
+    char *config;      // file of options
 };
 
 // Files that a command writes, and how.
