@@ -34,7 +34,8 @@ static const struct {
          " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test task "},
-    [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ", " progress log log-json parent-fd "},
+    [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ",
+                        " progress log log-json parent-fd "},
 };
 
 const char *option_group_name(enum option_group group)

@@ -531,6 +531,9 @@ def a_completion_is_answered_and_its_stream_has_the_same_text(test):
             assert len(texts) == len(plain["choices"]) and usage == plain["usage"], (usage, plain)
             without = server.ask("POST", path, {**body, "stream": True})[1]
             assert texts_of(without)[1] is None and b'"usage"' not in without
+            assert "metadata" not in plain and server.post(path, {**body, "metadata": {"tenant": "a"}})["metadata"] == {"tenant": "a"}
+        both = server.post("/v1/completions", {"model": "tiny", "prompt": ["the", "a"], "metadata": {"tenant": "a"}})
+        assert both["metadata"] == {"tenant": "a"} and len(both["choices"]) == 2, both
         assert test.query("SELECT count(*) FROM datasets") == [(0,)]  # read and deleted
 
 
