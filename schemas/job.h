@@ -384,16 +384,17 @@ struct job_bytes {
 struct job_source {
     struct text topic; // "": the embedded queue
     int32_t partition;
-    int64_t offset;         // Kafka offset, or the row id of the embedded queue
-    enum encoding encoding; // encoding of the record and of the result
-    struct text key;        // record key; data NULL: none
-    int32_t crashes;        // crashes of workers that may have been computing it
-    int64_t received_s;     // monotonic clock; only for figures
-    int64_t finished_us;    // since 1970 UTC; only for spans
-    int64_t written_s;      // time of the record, seconds since 1970 UTC; 0: unknown
-    bool is_repeated;       // gets no result, because another record has its job_id (--unique-jobs)
-    int64_t redriven;       // how often it was sent again as a dead letter
-    struct header *headers; // [n_headers]
+    int64_t offset;          // Kafka offset, or the row id of the embedded queue
+    enum encoding encoding;  // encoding of the record and of the result
+    struct text key;         // record key; data NULL: none
+    struct text reply_topic; // of the result; empty: the worker's
+    int32_t crashes;         // crashes of workers that may have been computing it
+    int64_t received_s;      // monotonic clock; only for figures
+    int64_t finished_us;     // since 1970 UTC; only for spans
+    int64_t written_s;       // time of the record, seconds since 1970 UTC; 0: unknown
+    bool is_repeated;        // gets no result, because another record has its job_id (--unique-jobs)
+    int64_t redriven;        // how often it was sent again as a dead letter
+    struct header *headers;  // [n_headers]
     int32_t n_headers;
     bool has_more_headers; // the record has more headers than `headers`
     struct text record;    // original bytes if the record could not be decoded, else empty

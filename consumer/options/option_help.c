@@ -26,7 +26,7 @@ static const struct {
          " no-reuse unique-jobs require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
     [GROUP_KAFKA] =
         {" jobs results dead control group create-topics where property ",
-         " member-name dynamic-member group-protocol membership-timeout partitions pass-headers refuse-deleted"
+         " member-name dynamic-member group-protocol membership-timeout partitions pass-headers reply-topics refuse-deleted"
          " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
         {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "

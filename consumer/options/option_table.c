@@ -145,6 +145,10 @@ static const struct option options[] = {
     {"pass-headers", 0, TEXT_VALUE, WORK, AT(kafka.pass_headers), 1, 0, "A,B",
      "headers of a job that its result repeats, besides those of traces, correlation and tenants; x-* names all "
      "that begin so"},
+    {"reply-topics", 0, TEXT_VALUE, WORK, AT(kafka.reply_topics), 1, 0, "A,B",
+     "topics that a job's header reply-topic or kafka_replyTopic may name for its result, in place of the results "
+     "topic; replies-* names all that begin so; a job that names another is a dead letter; default: such a header has "
+     "no effect"},
     {"where", 0, TEXT_LIST, REDRIVE, AT(redrive_where), 0, 0, "NAME=VALUE",
      "dead letters whose code, stage, dataset or job_id is VALUE; may be repeated: all names must match, each by one "
      "of its values"},

@@ -40,6 +40,7 @@ struct kafka_options {
     char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
     int n_properties;
     char *pass_headers; // names, separated by commas
+    char *reply_topics; // likewise
     bool ignore_offset_map, refuse_deleted, skip_unreadable;
     struct {
         char *jobs, *results, *dead, *control;
