@@ -1,5 +1,6 @@
 #include "consumer/serve/serve.h"
 
+#include "consumer/serve/answer_topics.h"
 #include "consumer/serve/batch_keeper.h"
 #include "consumer/serve/batch_topics.h"
 #include "consumer/serve/request_removal.h"
@@ -34,6 +35,8 @@ static enum status start_threads(struct serve *serve, struct error *error)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     enum status status = batch_keeper_start(&serve->keeper, serve, error);
+    if (status == STATUS_OK && serve->config.kafka)
+        status = answer_topics_open(&serve->answers, serve, serve->config.kafka, error);
     if (status == STATUS_OK) {
         status = serve_http_open(&serve->http, serve, serve->file, error);
         serve->file = -1;
@@ -88,6 +91,7 @@ void serve_close(struct serve *serve)
         return;
     serve_announce_close(serve);
     serve_http_close(serve->http);
+    answer_topics_close(serve->answers);
     batch_keeper_stop(serve->keeper);
     batch_topics_close(serve->topics);
     if (serve->file >= 0)

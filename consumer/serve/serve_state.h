@@ -59,7 +59,8 @@ struct serve {
     char name[17]; // of this server: 16 hexadecimal digits
     int lock_file; // locked while this process lives: FOLDER/server-NAME; -1
     struct batch_keeper *keeper;
-    struct batch_topics *topics; // NULL: the embedded queue
+    struct batch_topics *topics;   // NULL: the embedded queue
+    struct answer_topics *answers; // NULL too
 
     pthread_mutex_t store_lock;
     struct store *store;

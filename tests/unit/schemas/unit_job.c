@@ -288,7 +288,8 @@ TEST(a_deadline_is_in_seconds_and_a_priority_has_both_signs)
     job_destroy(job);
     assert_refused("{'prompt':'p','priority':-101}", ERROR_INVALID_FIELD,
                    "priority: expected an integer from -100 to 100, got -101");
-    assert_refused("{'prompt':'p','metadata':[1]}", ERROR_INVALID_FIELD, "metadata: expected an object, got [1]");
+    assert_refused("{'prompt':'p','metadata':[1]}", ERROR_INVALID_FIELD,
+                   "metadata: expected an object, got [1]");
     assert_refused("{'prompt':'p','deadline':1800000000000}", ERROR_LIMIT_EXCEEDED,
                    "deadline: expected an integer from 0 to 253402300799, got 1800000000000");
     assert_refused("{'prompt':'p','deadline':-1}", ERROR_INVALID_FIELD,
