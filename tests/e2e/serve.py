@@ -10,9 +10,10 @@ import socket
 import sqlite3
 import time
 
+import served_schema
 import tiny_model
 from classify import head_folder
-from clients import THINKS
+from clients import THINKS, without_one
 from session import DEADLINE_S, case, is_wide, varied_jobs
 
 SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
@@ -70,8 +71,10 @@ class Server:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             content = response.read()
-            is_json = response.headers["Content-Type"] == "application/json"
-            return response.status, json.loads(content) if is_json else content
+            kind = response.headers["Content-Type"]
+            content = json.loads(content) if kind == "application/json" else content
+            served_schema.check(method, path, response.status, kind, content)
+            return response.status, content
         finally:
             connection.close()
 
@@ -511,6 +514,29 @@ def two_servers_share_a_store(test):
     assert first.start() is None and first.ready().batch(name) == second.batch(name)
     first.stop()
     second.stop()
+
+
+# ---- schemas ----
+
+@case
+def an_object_that_lacks_a_member_or_has_another_does_not_fit_the_schema(test):
+    with serving(test) as server:
+        file = server.upload([chat(1)])
+        done = server.wait_for(server.create(file, metadata={"a": "b"}))
+        bad = server.upload(["{"])
+        stream = server.ask("POST", "/v1/chat/completions", {**chat(1)["body"], "stream": True})[1]
+        found = {"file": server.get(f"/v1/files/{file}"), "file_page": server.get("/v1/files"), "batch": done, "batch_page": server.get("/v1/batches"),
+                 "model": server.get("/v1/models")["data"][0], "model_list": server.get("/v1/models"), "file_deleted": server.ask("DELETE", f"/v1/files/{file}")[1],
+                 "error": server.ask("POST", "/v1/batches", {"input_file_id": bad, "endpoint": "/v1/completions", "completion_window": "24h"})[1],
+                 "chat_chunk": served_schema.chunks_of(stream)[0]}
+    optional = {"a", "system_fingerprint", "role", "content", "refusal"}
+    for kind, item in found.items():
+        assert served_schema.is_kind(kind, item) and not served_schema.is_kind(kind, {**item, "extra": 1}), (kind, item)
+        names = set()
+        for name, less in without_one(item):
+            assert served_schema.is_kind(kind, less) == (name in optional or (kind, name) == ("error", "errors")), (kind, name, less)
+            names.add(name)
+        assert len(names) > 2, (kind, names)
 
 
 # ---- completions ----
