@@ -48,6 +48,14 @@ def refusal(kind, function):
     raise AssertionError(f"no {kind.__name__}")
 
 
+def is_running(lives, test):
+    """Whether the process computes: one that has ended and was not waited for does not."""
+    if not lives():
+        return False
+    with open(f"/proc/{int(test.read('pid'))}/stat", encoding="utf-8") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
 def watched(test):
     """A program that writes its process id to the file pid and becomes sheaf; and a function that says whether it lives."""
     path = test.path("watched")
@@ -55,7 +63,8 @@ def watched(test):
     os.chmod(path, 0o755)
 
     def lives():
-        return test.exists("pid") and os.path.exists(f"/proc/{int(test.read('pid'))}")
+        number = test.read("pid").strip() if test.exists("pid") else b""  # the shell makes the file before it writes
+        return bool(number) and os.path.exists(f"/proc/{int(number)}")
     return path, lives
 
 
@@ -317,6 +326,17 @@ def a_killed_parent_ends_the_program_and_its_input_counts_as_broken_off(test):
     assert not test.exists("jobs.db") or test.query("SELECT count(*) FROM jobs", "jobs.db") == [(0,)], "a part of the input was queued"
     assert not test.exists("out.db") or test.query("SELECT count(*) FROM jobs", "out.db") == [(0,)]
     assert test.query("SELECT count(*) FROM jobs", "run.db") == [(50,)]
+
+
+@case
+def a_program_that_ended_before_its_input_has_its_own_exception(test):
+    program, lives = watched(test)
+
+    def late():
+        test.wait_until("its end", lambda: test.exists("pid") and test.read("pid") and not is_running(lives, test))
+        yield from ()
+    error = refusal(sheaf.UsageError, lambda: list(sheaf.run(late(), model=test.model, program=program, moonlight=3)))
+    assert "--moonlight" in str(error), error
 
 
 @case

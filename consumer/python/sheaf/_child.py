@@ -154,7 +154,8 @@ class Child:
                 if len(chunk) >= CHUNK_BYTES:
                     break
             if not chunk:
-                os.write(self.alive, b"e")
+                with contextlib.suppress(BrokenPipeError):  # it has ended
+                    os.write(self.alive, b"e")
                 self.close_input()
                 return
             self.unsent = memoryview(chunk)
