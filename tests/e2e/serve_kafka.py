@@ -135,3 +135,22 @@ def without_a_worker_a_completion_over_kafka_ends_at_its_deadline_and_one_of_a_g
         test.wait_until("its job", lambda: len(kafka.kcat("-C", "-t", jobs, "-o", "beginning", "-e", "-q", "-f", "%o\\n").splitlines()) == 4)
         assert server.stop().status == 0
         assert b'"stopping"' in client.recv(65536)
+
+
+@case
+def a_broker_that_restarts_costs_at_most_the_completions_that_waited(test):
+    kafka.need_own_broker()
+    server, topics = start(test)
+    worker = test.start("work", "--model", test.model, "--store", "worker.db", *topics)
+    assert server.ready().post("/v1/chat/completions", chat(1)["body"])["choices"]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(server.ask, "POST", "/v1/chat/completions", {**chat(i)["body"], "deadline": int(time.time()) + 120}) for i in range(2, 6)]
+        kafka.restart_broker()
+        assert {answer.result()[0] for answer in waiting} <= {200, 503, 504}, [answer.result() for answer in waiting]
+
+    def is_answered():
+        status, answer = server.ask("POST", "/v1/chat/completions", {**chat(9)["body"], "deadline": int(time.time()) + 30})
+        return status == 200 and answer["choices"]
+    test.wait_until("an answer", is_answered)
+    stop(test, worker)
+    assert server.stop().status == 0
