@@ -6,6 +6,7 @@
 #include "consumer/serve/request_removal.h"
 #include "consumer/serve/serve_folder.h"
 #include "consumer/serve/serve_http.h"
+#include "schemas/base/clock.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -51,6 +52,7 @@ enum status serve_open(struct serve **serve, const struct serve_config *config, 
     if (!s)
         return error_memory(error, STATUS_REFUSE, "sheaf serve");
     s->config = *config;
+    s->started_at_us = clock_wall_us();
     s->file = s->lock_file = -1;
     serve_state_init(s);
     enum status status = open_address(s, error);

@@ -52,6 +52,7 @@ struct serve {
     struct serve_config config;
     struct bound_address address;
     struct serve_tokens tokens;
+    int64_t started_at_us;
     int file; // the listening socket until serve_http has it; -1
     struct serve_http *http;
 

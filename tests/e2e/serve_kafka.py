@@ -74,7 +74,7 @@ def a_batch_over_kafka_is_cancelled_and_a_second_server_takes_over(test):
 @case
 def a_completion_over_kafka_is_the_answer_of_a_run_for_each_of_two_fronts(test):
     first, topics = start(test)
-    second = Server(test, *first.options, "--store", "second.db")
+    second = Server(test, *first.options, "--store", "second.db", "--model-name", "tiny", "--model-name", "small")
     jobs = [chat(i) for i in range(12)] + [chat(12, temperature="hot")]
     test.write("in.jsonl", jobs)
     test.run_file("in.jsonl", "out.jsonl")
@@ -86,6 +86,8 @@ def a_completion_over_kafka_is_the_answer_of_a_run_for_each_of_two_fronts(test):
     for job, (status, body) in zip(jobs, answers):
         response = expected[job["custom_id"]]
         assert status == response["status_code"] and body.get("choices") == response["body"].get("choices"), (job, status, body)
+    assert [model["id"] for model in second.get("/v1/models")["data"]] == ["tiny", "small"] and first.get("/v1/models")["data"] == []
+    assert second.get("/v1/models/small")["id"] == "small"
     body = {"model": "tiny", "prompt": ["the", "the winter", "a"], "max_tokens": 4, "temperature": 0, "metadata": {"a": "b"}}
     whole = first.post("/v1/completions", body)
     alone = [second.post("/v1/completions", {**body, "prompt": prompt})["choices"][0]["text"] for prompt in body["prompt"]]
