@@ -26,7 +26,7 @@ static const struct {
          " no-reuse unique-jobs dataset-weight dataset-limit require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
     [GROUP_KAFKA] =
         {" jobs results dead control group create-topics where property ",
-         " member-name dynamic-member group-protocol membership-timeout partitions pass-headers refuse-deleted"
+         " member-name dynamic-member group-protocol membership-timeout partitions pass-headers reply-topics refuse-deleted"
          " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
         {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
@@ -34,7 +34,8 @@ static const struct {
          " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test task "},
-    [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ", " progress log log-json "},
+    [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ",
+                        " progress log log-json parent-fd "},
 };
 
 const char *option_group_name(enum option_group group)

@@ -151,6 +151,10 @@ static const struct option options[] = {
     {"pass-headers", 0, TEXT_VALUE, WORK, AT(kafka.pass_headers), 1, 0, "A,B",
      "headers of a job that its result repeats, besides those of traces, correlation and tenants; x-* names all "
      "that begin so"},
+    {"reply-topics", 0, TEXT_VALUE, WORK, AT(kafka.reply_topics), 1, 0, "A,B",
+     "topics that a job's header reply-topic or kafka_replyTopic may name for its result, in place of the results "
+     "topic; replies-* names all that begin so; a job that names another is a dead letter; default: such a header has "
+     "no effect"},
     {"where", 0, TEXT_LIST, REDRIVE, AT(redrive_where), 0, 0, "NAME=VALUE",
      "dead letters whose code, stage, dataset or job_id is VALUE; may be repeated: all names must match, each by one "
      "of its values"},
@@ -546,6 +550,9 @@ static const struct option options[] = {
     {"quiet", 'q', FLAG, ALL, AT(log.quiet), 0, 0, NULL, "errors only"},
     {"verbose", 'v', FLAG, ALL, AT(log.verbose), 0, 0, NULL, "more messages"},
     {"log-json", 0, FLAG, ALL, AT(log.json), 0, 0, NULL, "messages as JSON lines"},
+    {"parent-fd", 0, INTEGER, ALL, AT(line.parent_fd), 3, 1 << 20, "FD",
+     "the read end of a pipe: end when its write end is closed by the end of the process that started this one, "
+     "and take standard input as complete only after a byte from it (the Python module sets it)"},
     {"help", 'h', FLAG, ALL, AT(line.help), 0, 0, NULL, "print the usual options"},
     {"help-all", 0, FLAG, ALL, AT(line.help_all), 0, 0, NULL, "print the rare ones too"},
 };

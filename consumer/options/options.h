@@ -25,7 +25,8 @@ struct command_line {
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage
     int n_positionals;
     bool help, help_all;
-    char *config; // file of options
+    int64_t parent_fd; // 0: none
+    char *config;      // file of options
 };
 
 // Files that a command writes, and how.
@@ -39,6 +40,7 @@ struct kafka_options {
     char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
     int n_properties;
     char *pass_headers; // names, separated by commas
+    char *reply_topics; // likewise
     bool ignore_offset_map, refuse_deleted, skip_unreadable;
     struct {
         char *jobs, *results, *dead, *control;
