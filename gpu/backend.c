@@ -103,6 +103,23 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
            partial_bytes(backend, widest);
 }
 
+static enum status fill_ones(struct gpu_backend *backend, struct error *error)
+{
+    size_t n = backend->memory.ones.size_bytes / sizeof(float);
+    if (n == 0)
+        return STATUS_OK;
+    float *ones = malloc(n * sizeof *ones);
+    if (!ones)
+        return error_memory(error, STATUS_REFUSE, "the weights of norms");
+    for (size_t i = 0; i < n; i++)
+        ones[i] = 1.0f;
+    device_upload_rows(backend->device, backend->memory.ones.memory, ones, 1, n * sizeof *ones,
+                       n * sizeof *ones);
+    enum status status = device_wait(backend->device, error);
+    free(ones);
+    return status;
+}
+
 // Allocates the scratch of the largest step.
 static enum status reserve_memory(struct gpu_backend *backend, struct error *error)
 {
@@ -130,6 +147,7 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
         {&backend->memory.partial_arrivals, (uint64_t)partial_tiles(backend) * sizeof(int32_t), "products"},
         {&backend->memory.counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
         {&backend->memory.states, outputs * sizeof(struct sample_state), "sampling"},
+        {&backend->memory.ones, backend->states.memory ? vocabulary * sizeof(float) : 0, "norms"},
         {&backend->memory.pair_experts, experts ? rows * sizeof(int32_t) : 0, "experts"},
         {&backend->memory.pair_weights, experts ? rows * sizeof(float) : 0, "experts"},
         {&backend->memory.pair_order, experts ? rows * sizeof(int32_t) : 0, "experts"},
@@ -148,8 +166,9 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
     if (backend->memory.partial_arrivals.memory)
         device_zero(backend->device, backend->memory.partial_arrivals.memory,
                     backend->memory.partial_arrivals.size_bytes);
-    backend->capacity.reserved = true;
-    return STATUS_OK;
+    status = fill_ones(backend, error);
+    backend->capacity.reserved = status == STATUS_OK;
+    return status;
 }
 
 static void add_times(struct step_slot *slot)
@@ -579,6 +598,7 @@ static void destroy_backend(struct backend *base)
     staging_finish(&backend->staging);
     shared_prefix_finish(&backend->current.shared);
     struct device_scratch *all[] = {&backend->pages,
+                                    &backend->states,
                                     &backend->memory.upload,
                                     &backend->memory.outcome,
                                     &backend->memory.operand_items,
@@ -592,6 +612,7 @@ static void destroy_backend(struct backend *base)
                                     &backend->memory.given,
                                     &backend->memory.counts,
                                     &backend->memory.states,
+                                    &backend->memory.ones,
                                     &backend->memory.pair_experts,
                                     &backend->memory.pair_weights,
                                     &backend->memory.pair_order,
@@ -611,6 +632,9 @@ static const struct backend_device device_cuda = {.name = "cuda",
                                                   .matrix_destroy = matrix_destroy,
                                                   .kv_create = gpu_kv_create,
                                                   .kv_read = gpu_kv_read,
+                                                  .states_create = gpu_states_create,
+                                                  .state_copy = gpu_state_copy,
+                                                  .state_bytes = gpu_state_bytes,
                                                   .page_bytes = gpu_page_bytes,
                                                   .available_bytes = gpu_available_bytes,
                                                   .weight_bytes = gpu_weight_bytes,
@@ -639,6 +663,11 @@ static const struct backend_operations operations_cuda = {.begin = begin_step,
                                                           .gate_rows = gpu_gate_rows,
                                                           .head_products = gpu_head_products,
                                                           .copy_columns = gpu_copy_columns,
+                                                          .convolve = gpu_convolve,
+                                                          .delta_rule = gpu_delta_rule,
+                                                          .scan = gpu_scan,
+                                                          .selective_scan = gpu_selective_scan,
+                                                          .multiply_by = gpu_multiply_by,
                                                           .sample = gpu_sample,
                                                           .write = gpu_write,
                                                           .read = gpu_read,

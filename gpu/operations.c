@@ -95,7 +95,8 @@ void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
     if (!gpu_enqueues(backend))
         return;
     assert(in->n_cols == out->n_cols && in->n_cols % parameters->n_groups == 0);
-    assert(parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
+    const struct weight *weight = parameters->weight;
+    assert(!weight || weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
     struct norm_launch norm = {.out = out->device,
                                .in = in->device,
                                .n_rows = gpu_rows(backend, n_rows),
@@ -103,7 +104,7 @@ void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
                                .n = in->n_cols / parameters->n_groups,
                                .rms = parameters->kind == NORM_RMS,
                                .own_weights = parameters->own_weights,
-                               .weight = parameters->weight->items,
+                               .weight = weight ? weight->items : backend->memory.ones.memory,
                                .bias = parameters->bias && parameters->kind != NORM_RMS
                                            ? parameters->bias->items
                                            : NULL,
@@ -202,9 +203,10 @@ void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(gate->n_cols == 1);
+    assert(x->n_cols % gate->n_cols == 0);
     if (gpu_enqueues(backend))
-        launch_gate_rows(backend->stream, x->device, gate->device, gpu_rows(backend, n_rows), x->n_cols);
+        launch_gate_rows(backend->stream, x->device, gate->device, gpu_rows(backend, n_rows), x->n_cols,
+                         gate->n_cols);
 }
 
 void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows,

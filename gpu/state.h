@@ -6,6 +6,7 @@
 #include "gpu/graphs.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/kernels_attention.h"
+#include "gpu/kernels/kernels_recurrent.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/kernels_sample.h"
 #include "gpu/output_bound.h"
@@ -119,6 +120,7 @@ struct step_memory {
     struct device_scratch next_items, next_scales, arrivals; // for struct next_operand
     struct device_scratch partial_sums, partial_arrivals;    // for GEMMs: struct product_partials
     struct device_scratch given, counts, states;             // for sampling
+    struct device_scratch ones; // weights of norms without weights, in models with recurrent layers
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
 
@@ -172,6 +174,8 @@ struct gpu_backend {
 
     struct kv_shape kv;
     struct device_scratch pages;
+    struct state_shape state_shape;
+    struct device_scratch states; // of recurrent layers (gpu/kernels/kernels_recurrent.h)
 
     struct step_memory memory;
     struct step_capacity capacity;
@@ -230,6 +234,22 @@ void gpu_size_runs(struct gpu_backend *backend);
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters);
+
+// recurrent.c: see engine/backend.h
+enum status gpu_states_create(struct backend *base, const struct state_shape *shape,
+                              struct error *error) WARN_UNUSED;
+void gpu_state_copy(struct backend *base, int32_t to, int32_t from);
+uint64_t gpu_state_bytes(struct backend *base, const struct state_shape *shape);
+void gpu_convolve(struct backend *base, struct matrix *out, const struct matrix *in,
+                  const struct convolution_parameters *parameters);
+void gpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
+                    struct matrix *beta, const struct delta_parameters *parameters);
+void gpu_scan(struct backend *base, struct matrix *out, const struct matrix *x, struct matrix *step,
+              const struct scan_parameters *parameters);
+void gpu_selective_scan(struct backend *base, struct matrix *out, const struct matrix *x, struct matrix *step,
+                        const struct matrix *b, const struct matrix *c,
+                        const struct scan_parameters *parameters);
+void gpu_multiply_by(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows);
 
 // page_read.c
 enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages,

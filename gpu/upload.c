@@ -112,7 +112,9 @@ static void fill_sequences(unsigned char *bytes, const struct upload_layout *lay
                                                    .position = sequence->position,
                                                    .first_page = at,
                                                    .first_part = shared->first_parts[i],
-                                                   .n_shared = shared->n_shared[i]};
+                                                   .n_shared = shared->n_shared[i],
+                                                   .state_in = sequence->state_in,
+                                                   .state_out = sequence->state_out};
         if (n_pages)
             memcpy(all + at, sequence->pages, (size_t)n_pages * sizeof *all);
         at += n_pages;

@@ -78,9 +78,10 @@ struct attention_sequence {
     int32_t first_row, n_rows, position; // position: of first_row
     // Positions from i * page_positions on are in page tables[first_page + i].
     int32_t first_page;
-    int32_t first_part; // small sequences: index of the first row in the scratch
-    int32_t n_shared;   // number of leading segments that shared tiles compute
-    int32_t n_runs;     // runs that have segments of it (attention_assign); 0 or 1: it is not cut
+    int32_t first_part;          // small sequences: index of the first row in the scratch
+    int32_t n_shared;            // number of leading segments that shared tiles compute
+    int32_t n_runs;              // runs that have segments of it (attention_assign); 0 or 1: it is not cut
+    int32_t state_in, state_out; // slots of recurrent states (gpu/kernels/kernels_recurrent.h)
 };
 
 // Queries of several sequences that share all pages of a segment. The segment ends before the positions of

@@ -218,6 +218,15 @@ static __global__ void scale_cap(struct device_matrix x, int n_cols, float scale
     }
 }
 
+static __global__ void multiply_rows(struct device_matrix x, struct device_matrix y, int n_cols)
+{
+    launch_next();
+    launch_wait();
+    int64_t row = (int)blockIdx.x;
+    for (int col = first_col(); col < n_cols; col += col_step())
+        x.items[row * x.stride + col] *= y.items[row * y.stride + col];
+}
+
 static __global__ void gather_rows(struct device_matrix out, struct device_matrix in, const int32_t *rows,
                                    int n_cols)
 {
@@ -239,14 +248,14 @@ static __global__ void copy_columns(struct device_matrix out, int out_step, stru
             in.items[row * in.stride + i / n * in_step + i % n];
 }
 
-static __global__ void gate_rows(struct device_matrix x, struct device_matrix gate, int n_cols)
+static __global__ void gate_rows(struct device_matrix x, struct device_matrix gate, int n_cols, int part_cols)
 {
     launch_next();
     launch_wait();
     int64_t row = (int)blockIdx.x;
-    float factor = 1.0f / (1.0f + device_exp(-gate.items[row * gate.stride]));
     for (int col = first_col(); col < n_cols; col += col_step())
-        x.items[row * x.stride + col] *= factor;
+        x.items[row * x.stride + col] *=
+            1.0f / (1.0f + device_exp(-gate.items[row * gate.stride + col / part_cols]));
 }
 
 // ---- mixture of experts ----
@@ -565,6 +574,12 @@ void launch_add(void *stream, struct device_matrix x, struct device_matrix y, in
     launch_overlapped<add_rows>(row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
 }
 
+void launch_multiply(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows,
+                     int32_t n_cols)
+{
+    launch_overlapped<multiply_rows>(row_shape(n_rows, n_cols), stream, x, y, n_cols);
+}
+
 void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale,
                   float cap)
 {
@@ -585,9 +600,9 @@ void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_ste
 }
 
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
-                      int32_t n_cols)
+                      int32_t n_cols, int32_t n_gates)
 {
-    launch_overlapped<gate_rows>(row_shape(n_rows, n_cols), stream, x, gate, n_cols);
+    launch_overlapped<gate_rows>(row_shape(n_rows, n_cols), stream, x, gate, n_cols, n_cols / n_gates);
 }
 
 void launch_route(void *stream, const struct route_launch *route)

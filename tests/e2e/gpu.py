@@ -11,6 +11,7 @@ import signal
 import subprocess
 
 import constraints
+import recurrent
 import tools
 from session import DONE, Skip, case, error_of, is_wide, text_of, varied_jobs
 
@@ -118,6 +119,31 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
         on_gpu(test, "one.jsonl", f"alone-{i}.jsonl")
         alone = test.comparable(f"alone-{i}.jsonl").strip().replace(b"run-1", f"run-{i + 1}".encode())
         assert alone == among[i], (alone, among[i])
+
+
+@case
+def recurrent_states_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
+    """Branches of a prefix tree at any token, in full batches, planned ahead or not, with sequences preempted."""
+    folder = recurrent.write(test)
+    jobs = [{**job, "max_tokens": 6 if is_wide() else 3} for job in recurrent.tree_of_jobs()[0][:10 if is_wide() else 6]]
+    answers = {}
+    for name, chosen, options in (("alone", jobs[1::3], ["--max-batch", "1"]), ("together", jobs, ["--max-batch", "8"]),
+                                  ("not ahead", jobs, ["--max-batch", "5", "--max-rows", "19", "--no-ahead", "--no-graphs"]),
+                                  ("few pages", jobs, ["--max-batch", "8", "--kv-memory", "100K"])):
+        answers[name] = {}
+        for batch in ([[job] for job in chosen] if name == "alone" else [chosen]):
+            test.write("in.jsonl", batch)
+            output = f"{name}-{len(answers[name])}.jsonl"
+            finished = test.run("run", "in.jsonl", "-o", output, "--model", folder, "--backend", "cuda", *options, status=None)
+            if "built without CUDA" in finished.err or "looking for devices" in finished.err:
+                raise Skip("there is no GPU")
+            assert finished.status == 0, finished
+            for answer in test.answers(output):
+                answers[name][answer["custom_id"]] = answer["response"]["body"]["choices"]
+    together = answers.pop("together")
+    assert all(other[key] == together[key] for other in answers.values() for key in other), answers
+    prefill, saved = test.query("SELECT sum(prefill_tokens), sum(tokens_saved) FROM workers", "together-0.jsonl.db")[0]
+    assert saved > prefill, (prefill, saved)
 
 
 @case

@@ -161,10 +161,10 @@ void launch_copy_columns(void *stream, struct device_matrix to, int32_t out_step
 }
 
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
-                      int32_t n_cols)
+                      int32_t n_cols, int32_t n_gates)
 {
     check_stream(stream);
-    buffer_add_format(&out, "gate %s %s %dx%d\n", matrix_of(x), matrix_of(gate), n_rows, n_cols);
+    buffer_add_format(&out, "gate %s %s/%d %dx%d\n", matrix_of(x), matrix_of(gate), n_gates, n_rows, n_cols);
 }
 
 void launch_route(void *stream, const struct route_launch *route)
