@@ -256,11 +256,10 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
 {
     backend->current.longest.n_positions = backend->current.longest.n_rows = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
-        backend->current.longest.n_positions =
-            larger_of(backend->current.longest.n_positions,
-                      step->sequences[i].position + step->sequences[i].n_tokens);
-        backend->current.longest.n_rows =
-            larger_of(backend->current.longest.n_rows, step->sequences[i].n_tokens);
+        const struct step_sequence *sequence = &step->sequences[i];
+        int32_t n_positions = sequence->n_text ? sequence->n_text : sequence->position + sequence->n_tokens;
+        backend->current.longest.n_positions = larger_of(backend->current.longest.n_positions, n_positions);
+        backend->current.longest.n_rows = larger_of(backend->current.longest.n_rows, sequence->n_tokens);
     }
     backend->current.decoding = is_decoding(backend, step);
     backend->current.kind = (struct graph_kind){.part = step->samples_apart ? GRAPH_FORWARD : GRAPH_WHOLE,
@@ -652,6 +651,7 @@ static const struct backend_operations operations_cuda = {.begin = begin_step,
                                                           .rope = gpu_rope,
                                                           .kv_store = gpu_kv_store,
                                                           .attend = gpu_attend,
+                                                          .attends_both_ways = true,
                                                           .activate = gpu_activate,
                                                           .add = gpu_add,
                                                           .scale = gpu_scale,

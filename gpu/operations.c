@@ -71,17 +71,26 @@ void gpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
                const struct weight *positions_table, const struct weight *types_table)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(!types_table);
-    (void)types_table;
     if (!gpu_enqueues(backend))
         return;
     assert(table->role == WEIGHT_TABLE && table->tensor.dims[0] == (uint64_t)out->n_cols);
     assert(!positions_table || positions_table->tensor.dims[0] == (uint64_t)out->n_cols);
-    struct device_table none = {0};
-    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->current.step->n_tokens),
-                 out->n_cols, table->table, upload_address(backend, backend->current.layout.tokens), scale,
-                 positions_table ? positions_table->table : none,
-                 upload_address(backend, backend->current.layout.positions));
+    assert(!types_table || types_table->tensor.dims[0] == (uint64_t)out->n_cols);
+    const struct upload_layout *layout = &backend->current.layout;
+    const struct step *step = backend->current.step;
+    struct embed_launch embed = {.out = out->device,
+                                 .n_rows = gpu_rows(backend, step->n_tokens),
+                                 .n_cols = out->n_cols,
+                                 .table = table->table,
+                                 .tokens = upload_address(backend, layout->tokens),
+                                 .positions = upload_address(backend, layout->positions),
+                                 .types = step->types ? upload_address(backend, layout->types) : NULL,
+                                 .scale = scale};
+    if (positions_table)
+        embed.positions_table = positions_table->table;
+    if (types_table)
+        embed.types_table = types_table->table;
+    launch_embed(backend->stream, &embed);
 }
 
 void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,

@@ -26,10 +26,17 @@ struct device_table {
 };
 
 bool launch_embed_knows(int32_t type);
-// out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] if it has rows)
-void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols,
-                  struct device_table table, const int32_t *tokens, float scale,
-                  struct device_table positions_table, const int32_t *positions);
+
+// out[r] = scale * table[tokens[r]], plus the rows of the tables that have rows. `types` NULL: all types are 0.
+struct embed_launch {
+    struct device_matrix out;
+    int32_t n_rows, n_cols;
+    struct device_table table, positions_table, types_table;
+    const int32_t *tokens, *positions, *types;
+    float scale;
+};
+
+void launch_embed(void *stream, const struct embed_launch *embed);
 
 struct norm_launch {
     struct device_matrix out, in;

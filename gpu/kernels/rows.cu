@@ -108,18 +108,18 @@ bool launch_embed_knows(int32_t type)
            type == TENSOR_Q4_0 || type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q6_K;
 }
 
-static __global__ void embed_rows(struct device_matrix out, int n_cols, struct device_table table,
-                                  const int32_t *tokens, float scale, struct device_table positions_table,
-                                  const int32_t *positions)
+static __global__ void embed_rows(const struct embed_launch call)
 {
     launch_next();
     launch_wait();
     int64_t row = (int)blockIdx.x;
-    for (int col = first_col(); col < n_cols; col += col_step()) {
-        float item = read_item(table, tokens[row], col) * scale;
-        if (positions_table.rows)
-            item += read_item(positions_table, positions[row], col);
-        out.items[row * out.stride + col] = item;
+    for (int col = first_col(); col < call.n_cols; col += col_step()) {
+        float item = read_item(call.table, call.tokens[row], col) * call.scale;
+        if (call.positions_table.rows)
+            item += read_item(call.positions_table, call.positions[row], col);
+        if (call.types_table.rows)
+            item += read_item(call.types_table, call.types ? call.types[row] : 0, col);
+        call.out.items[row * call.out.stride + col] = item;
     }
 }
 
@@ -531,12 +531,9 @@ static struct launch_shape row_shape(int32_t n_rows, int64_t n_cols)
             0};
 }
 
-void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols,
-                  struct device_table table, const int32_t *tokens, float scale,
-                  struct device_table positions_table, const int32_t *positions)
+void launch_embed(void *stream, const struct embed_launch *embed)
 {
-    launch_overlapped<embed_rows>(row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale,
-                                  positions_table, positions);
+    launch_overlapped<embed_rows>(row_shape(embed->n_rows, embed->n_cols), stream, *embed);
 }
 
 void launch_rope(void *stream, const struct rope_launch *rope)

@@ -87,14 +87,12 @@ static inline void check_stream(void *stream)
     assert_ptr_equal(stream, &backend);
 }
 
-void launch_embed(void *stream, struct device_matrix to, int32_t n_rows, int32_t n_cols,
-                  struct device_table table, const int32_t *tokens, float scale,
-                  struct device_table positions_table, const int32_t *positions)
+void launch_embed(void *stream, const struct embed_launch *embed)
 {
     check_stream(stream);
-    buffer_add_format(&out, "embed %s %dx%d %s[%s] *%g + %s[%s]\n", matrix_of(to), n_rows, n_cols,
-                      name_of(table.rows), name_of(tokens), (double)scale, name_of(positions_table.rows),
-                      name_of(positions));
+    buffer_add_format(&out, "embed %s %dx%d %s[%s] *%g + %s[%s]\n", matrix_of(embed->out), embed->n_rows,
+                      embed->n_cols, name_of(embed->table.rows), name_of(embed->tokens), (double)embed->scale,
+                      name_of(embed->positions_table.rows), name_of(embed->positions));
 }
 
 void launch_norm(void *stream, const struct norm_launch *norm)
