@@ -165,6 +165,7 @@ struct latched_fault {
 
 struct gpu_backend {
     struct backend base;
+    char name[96]; // of base.device
     struct gpu_options options;
     struct device *device;
     void *stream;

@@ -213,8 +213,8 @@ static const struct option options[] = {
      "threads of the engine (one per core)"},
     {"gpu-memory", 0, SIZE, ENGINE, AT(engine.gpu.memory_bytes), 0, 0, "SIZE",
      "GPU memory for weights, pages and scratch (the free memory)"},
-    {"gpu-device", 0, INTEGER, ENGINE, AT(engine.gpu.device), 0, 1023, "N",
-     "index among the visible GPUs (0)"},
+    {"gpu", 0, INTEGER, ENGINE, AT(engine.gpu.device), 0, 1023, "N",
+     "the GPU to use, by its index among the visible ones (0); one worker a GPU"},
     {"placement", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.placement), 1, 0, "HOW",
      "computed by the GPU: auto, device (everything), layers[:N] (the last N), "
      "attention-cpu[:N] (without attention)"},

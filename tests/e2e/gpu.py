@@ -151,7 +151,32 @@ def submit_work_and_collect_give_the_answers_of_run(test):
     expected = reference(test)
     test.run("submit", "in.jsonl", "--dataset", "run")
     err = test.run("work", "--model", test.model, "--backend", "cuda", "--exit-when-idle", "0").err
-    assert "GPU: " in err and " on cuda" in err, err
+    assert "GPU 0, " in err and " on cuda:0 " in err, err
+    test.run("collect", "--dataset", "run", "-o", "out.jsonl")
+    assert test.comparable() == expected
+
+
+@case
+def a_worker_on_each_of_two_gpus_shares_the_jobs_of_one_store(test):
+    expected = reference(test)
+    refused = test.run("work", "--model", test.model, "--backend", "cuda", "--gpu", "2", "--exit-when-idle", "0", status=None)
+    if "built without CUDA" in refused.err or "looking for devices" in refused.err:
+        raise Skip("there is no GPU")
+    if "there are 2" not in refused.err:
+        raise Skip(f"not two GPUs: {refused.err}")
+    assert refused.status != 0, refused
+    options = ["--model", test.model, "--backend", "cuda", "--max-batch", "1", "--window", "1"]
+    workers = [test.start("work", *options, "--gpu", str(gpu)) for gpu in (0, 1)]
+    test.wait_until("both workers are ready", lambda: os.path.exists(test.path("sheaf.db")) and
+                    test.query("SELECT count(*) FROM workers") == [(2,)])
+    test.run("submit", "in.jsonl", "--dataset", "run")
+    test.wait_until("all jobs are done", lambda: test.query("SELECT count(*) FROM results") == [(N_JOBS,)])
+    for gpu, worker in enumerate(workers):
+        worker.send_signal(signal.SIGTERM)
+        err = test.wait(worker).err
+        assert f"GPU {gpu}, " in err and f" on cuda:{gpu} " in err, err
+    named = test.query("SELECT backend, prefill_tokens FROM workers ORDER BY backend")
+    assert [name.split(" ")[0] for name, _ in named] == ["cuda:0", "cuda:1"] and all(tokens > 0 for _, tokens in named), named
     test.run("collect", "--dataset", "run", "-o", "out.jsonl")
     assert test.comparable() == expected
 
