@@ -275,15 +275,17 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
     backend->current.kind.n_shared_tiles = graph_shared_tiles(backend->current.shared.n_tiles);
 }
 
-// A graph of some hundred launches needs megabytes of device memory. If memory ran out then, the worker would
-// end.
-static const uint64_t graph_memory_least = 64ull << 20;
+bool gpu_has_graph_memory(const struct gpu_backend *backend)
+{
+    static const uint64_t least_bytes = 64ull << 20;
+    return device_memory_free(backend->device) >= least_bytes;
+}
 
 static struct step_part choose_graph(struct gpu_backend *backend, const struct graph_kind *kind)
 {
     struct step_part part;
     part.entry = graphs_choose(&backend->graphs, backend->device, kind, &part.way);
-    if (part.way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
+    if (part.way == STEP_CAPTURES && !gpu_has_graph_memory(backend))
         part.way = STEP_EAGER;
     return part;
 }
@@ -586,6 +588,7 @@ static void destroy_backend(struct backend *base)
     device_use(backend->device);
     (void)!device_wait(backend->device, &ignored);
     graphs_clear(&backend->graphs, backend->device);
+    tile_choices_finish(&backend->tile_choices);
     for (int i = 0; i < 2; i++) {
         struct step_slot *slot = &backend->submitted.slots[i];
         phases_finish(&slot->phases, backend->device);
@@ -712,6 +715,8 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     snprintf(backend->name, sizeof backend->name, "cuda:%d %s", options->index,
              device_facts(backend->device)->name);
     backend->base.device.name = backend->name;
+    backend->measures_tiles = options->tiles == GPU_TILES_MEASURED ||
+                              (options->tiles == GPU_TILES_AUTO && !device_facts(backend->device)->emulated);
     backend->stream = device_stream(backend->device);
     *out = &backend->base;
     return STATUS_OK;

@@ -9,7 +9,7 @@ struct phases *gpu_phases(struct gpu_backend *backend)
     return slot->part->way == STEP_EAGER ? eager : &slot->part->entry->phases;
 }
 
-void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *rows)
+void gpu_launch_rows(struct gpu_backend *backend, struct pending_rows *rows)
 {
     switch (rows->kind) {
     case PENDING_NORM:
@@ -21,7 +21,7 @@ void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *row
             phases_mark(gpu_phases(backend), backend->device, rows->phase);
         break;
     case PENDING_GATED:
-        launch_products(backend->stream, &rows->gated, 1);
+        gpu_launch_products(backend, &rows->gated, 1);
         break;
     }
 }

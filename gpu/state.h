@@ -12,6 +12,7 @@
 #include "gpu/output_bound.h"
 #include "gpu/shared_prefix.h"
 #include "gpu/staging.h"
+#include "gpu/tile_choice.h"
 #include "gpu/kernels/tiles.h"
 #include "gpu/upload.h"
 
@@ -183,6 +184,8 @@ struct gpu_backend {
     struct submitted_steps submitted;
     struct current_step current;
     struct graphs graphs;
+    struct tile_choices tile_choices;
+    bool measures_tiles;
     struct gpu_counts figures;
 
     struct latched_fault fault;
@@ -217,7 +220,11 @@ void gpu_weight_destroy(struct backend *base, struct weight *weight);
 void gpu_normed_input(struct backend *base, const struct norm_items *norm);
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role);
 
-// backend.c: see engine/backend.h
+// backend.c
+// A graph of some hundred launches needs megabytes of device memory. If memory ran out then, the worker would
+// end.
+bool gpu_has_graph_memory(const struct gpu_backend *backend);
+// see engine/backend.h
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions);
 
@@ -260,7 +267,7 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
 // Returns the phases of this step. A graph has phases of its own, which its replays reuse.
 struct phases *gpu_phases(struct gpu_backend *backend);
 // Enqueues a deferred launch that the caller removed from current.pending_rows.
-void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *rows);
+void gpu_launch_rows(struct gpu_backend *backend, struct pending_rows *rows);
 // False: the step has failed or replays a graph; else flushes the pending operations.
 bool gpu_enqueues(struct gpu_backend *backend);
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // padded as in this step
@@ -286,6 +293,8 @@ void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, cons
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
 // products.c
+// Launches GEMMs of the same x, with the tiles that were measured for them.
+void gpu_launch_products(struct gpu_backend *backend, struct product_launch *calls, int32_t n);
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                   int32_t n_rows);
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,

@@ -532,6 +532,25 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     model_close(model);
 }
 
+// Both in the eager step that measures and in the graph captured after it, for prompts and for decoding.
+static void measured_tiles_give_the_bytes_of_tiles_by_rows(void **state)
+{
+    static struct sample_result by_rows[SEQUENCES_MAX][DRAWN], measured[SEQUENCES_MAX][DRAWN];
+    struct model *model = open_model_of(&((const struct forward_subject *)*state)->recipe);
+    for (enum gpu_tiles tiles = GPU_TILES_MEASURED; tiles <= GPU_TILES_BY_ROWS; tiles++) {
+        struct machine machine;
+        machine_open_with(&machine, model, *state, &(struct gpu_options){.tiles = tiles});
+        generate(&machine, SEQUENCES_MAX, AHEAD, false, tiles == GPU_TILES_MEASURED ? measured : by_rows);
+        int64_t n = gpu_backend_counts(machine.backend).n_tilings;
+        // The prompts' rows: queries, keys and values; the output of attention; gate and up; down. Not the output matrix,
+        // which sees a row of each sequence.
+        assert_int_equal(n, tiles == GPU_TILES_MEASURED ? 4 : 0);
+        machine_close(&machine);
+    }
+    assert_memory_equal(measured, by_rows, sizeof by_rows);
+    model_close(model);
+}
+
 // On a device with little more than the model takes, a graph's memory could end the worker.
 static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state)
 {
@@ -566,7 +585,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
-    static struct CMUnitTest tests[N_SUBJECTS + 8];
+    static struct CMUnitTest tests[N_SUBJECTS + 9];
     bool is_wide = device_cases_are_wide();
     int n = 0;
     for (int i = 0; i < N_SUBJECTS; i += STRIDE)
@@ -608,6 +627,8 @@ int main(int argc, char **argv)
     tests[n++] =
         (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one,
                             NULL, NULL, &captured[0]};
+    tests[n++] = (struct CMUnitTest){"measured tiles", measured_tiles_give_the_bytes_of_tiles_by_rows, NULL,
+                                     NULL, &captured[0]};
     tests[n++] = (struct CMUnitTest){"sampling apart", sampling_submitted_apart_draws_what_whole_steps_draw,
                                      NULL, NULL, &captured[0]};
     return _cmocka_run_group_tests("tests", tests, (size_t)n, NULL, NULL);
