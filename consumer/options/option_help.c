@@ -29,9 +29,9 @@ static const struct {
          " member-name dynamic-member group-protocol membership-timeout partitions pass-headers reply-topics refuse-deleted"
          " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
-        {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
+        {" backend threads gpu gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
          "quantize ",
-         " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
+         " placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma tiles gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test task "},
     [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ",

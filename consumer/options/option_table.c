@@ -223,8 +223,8 @@ static const struct option options[] = {
      "threads of the engine (one per core)"},
     {"gpu-memory", 0, SIZE, ENGINE, AT(engine.gpu.memory_bytes), 0, 0, "SIZE",
      "GPU memory for weights, pages and scratch (the free memory)"},
-    {"gpu-device", 0, INTEGER, ENGINE, AT(engine.gpu.device), 0, 1023, "N",
-     "index among the visible GPUs (0)"},
+    {"gpu", 0, INTEGER, ENGINE, AT(engine.gpu.device), 0, 1023, "N",
+     "the GPU to use, by its index among the visible ones (0); one worker a GPU"},
     {"placement", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.placement), 1, 0, "HOW",
      "computed by the GPU: auto, device (everything), layers[:N] (the last N), "
      "attention-cpu[:N] (without attention)"},
@@ -241,6 +241,9 @@ static const struct option options[] = {
      "on a GPU, let each kernel choose its division of shared memory and cache: for comparisons"},
     {"no-wgmma", 0, FLAG, ENGINE, AT(engine.gpu.no_wgmma), 0, 0, NULL,
      "on a GPU of compute capability 9.0, multiply as older ones do, to the same bytes: for comparisons"},
+    {"tiles", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.tiles), 1, 0, "HOW",
+     "on a GPU of compute capability 9.0, tiles of matrix products: measured (when a step first needs them), or by-rows for comparisons, to "
+     "the same bytes (measured)"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
     {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE | VERIFY, AT(engine.no_ahead), 0, 0, NULL,

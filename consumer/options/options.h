@@ -77,7 +77,7 @@ struct engine_options {
     struct {
         int64_t device;
         uint64_t memory_bytes;
-        char *placement;
+        char *placement, *tiles;
         bool no_graphs, no_overlap, no_carveout, no_wgmma, sync;
     } gpu;
 };
