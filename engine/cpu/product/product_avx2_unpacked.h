@@ -2,14 +2,16 @@
 // instructions of a tile are products and the fold of a block's sums, and tiles have both sides of a panel.
 //
 // Quants of up to 6 bits are unpacked to unsigned bytes, in the layout of plane "bytes" (packed.h). vpmaddubsw
-// adds their products in int16 over span_of registers (product_avx2.h). Quants of 8 bits are unpacked to 16-bit
-// words: vpmaddwd and an addition, twice, replace vpsignb, vpmaddubsw, vpmaddwd and an addition, and three of
-// these four run on two ports of Intel's processors, but vpmaddwd alone of the pair. Storing |w| beside w, for
-// vpsignb alone, was 15 % slower than words: the tile's registers do not suffice.
+// adds their products in int16 over span_of registers (product_avx2.h).
 //
-// A register j of bytes becomes two of words: inputs 4j and 4j + 2, then 4j + 1 and 4j + 3. x is converted alike.
+// Quants of 8 bits are unpacked to 16-bit words. Four inputs then cost two vpmaddwd and two additions. As bytes
+// they cost vpsignb, vpmaddubsw, vpmaddwd and one addition, of which Intel's processors run three on two ports.
+// Bytes with |w| stored beside w were 15 % slower than words, because the tile runs out of registers.
 //
-// On an Emerald Rapids unpacking costs the time of 1.5 to 2.5 rows a block. Passes of 32 rows and chunks of 8
+// A register j of bytes becomes two of words: inputs 4j and 4j + 2, then 4j + 1 and 4j + 3. x is converted
+// alike.
+//
+// On an Emerald Rapids unpacking a block costs the time of 1.5 to 2.5 rows. Passes of 32 rows and chunks of 8
 // blocks were up to 5 % slower for 128 rows.
 #pragma once
 

@@ -14,7 +14,7 @@ struct eight_sums {
     _Alignas(32) float first_halves[EIGHT_ROWS][PANEL_OUTPUTS / 2];
 };
 
-// Without it gcc moves the loads of other registers' operands here and spills them.
+// Without this statement gcc moves loads of later operands ahead of it and spills them.
 #define HOLD_LOADS(x0, x1) __asm__ volatile("" : "+r"(x0), "+r"(x1) : : "memory")
 
 // Computes dot products of one side of a block, or of half a block, with 8 rows.
