@@ -297,5 +297,35 @@ TEST(the_queries_of_a_claim_search_in_the_index_of_urgency)
     store_close(store);
 }
 
+// A process of version 16 that opened the store before its change goes on with its statements.
+TEST(jobs_that_an_older_program_queues_meanwhile_belong_to_their_dataset)
+{
+    static const char older[] =
+        "INSERT INTO datasets (dataset, submitted_at_us) VALUES ('late', 1) ON CONFLICT DO NOTHING;"
+        "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status, submitted_at_us, priority)"
+        " SELECT iif(value < 5, 'late', 'early'), 'x' || value, 'x' || value, value, 'queued', 1, 0"
+        "  FROM json_each('[3,4,5,6]');"
+        "INSERT INTO stored_records (job, record, encoding) SELECT id, x'7b7d', 0 FROM jobs WHERE job_id LIKE 'x%';"
+        "INSERT OR FAIL INTO queue (job, priority, deadline_us) SELECT id, priority, 9223372036854775807 FROM jobs"
+        " WHERE job_id LIKE 'x%' ORDER BY id;"
+        "UPDATE datasets SET n_submitted = n_submitted + 2;";
+    struct store *store = open_store(true);
+    submit(store, "early", 0, 1);
+    char *message = NULL;
+    if (sqlite3_exec(store->database.sqlite, older, NULL, NULL, &message) != SQLITE_OK)
+        fail_msg("%s", message);
+    submit(store, "other", 0, 3);
+    static const struct {
+        const char *dataset;
+        int n;
+    } expected[] = {{"late", 2}, {"early", 3}, {"other", 3}};
+    for (size_t i = 0; i < 3; i++) {
+        struct claims claims = claim(store, expected[i].dataset, 10);
+        assert_int_equal(claims.n, expected[i].n);
+        drop(&claims);
+    }
+    store_close(store);
+}
+
 TEST_FIXTURE(fresh_path, NULL);
 GROUP_FIXTURE(make_folder, remove_folder);
