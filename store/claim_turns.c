@@ -35,6 +35,7 @@ struct claim_choice {
     struct store *store;
     int64_t only; // the dataset's number; 0: all
     int64_t *ids;
+    int64_t *datasets; // [n], of the ids: their rows are not marked as claimed yet
     size_t n, n_max;
     int64_t bytes_left;
     struct claim_turn turns[TURNS_MAX];
@@ -216,6 +217,8 @@ static enum status add_turn(struct claim_choice *choice, int64_t dataset, struct
 {
     struct claim_turn *turn = &choice->turns[choice->n_turns];
     enum status status = read_turn(choice->store, dataset, turn, error);
+    for (size_t i = 0; status == STATUS_OK && turn->room != INT64_MAX && i < choice->n; i++)
+        turn->room -= choice->datasets[i] == dataset;
     choice->n_turns += status == STATUS_OK && turn->room > 0;
     return status;
 }
@@ -309,6 +312,7 @@ static enum status choose_of(struct claim_choice *choice, const struct urgency *
     int64_t n = 0;
     int code = SQLITE_DONE;
     while (choice->bytes_left > 0 && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        choice->datasets[choice->n] = turn->dataset;
         turn->last_job = choice->ids[choice->n++] = sqlite3_column_int64(select, 0);
         choice->bytes_left -= sqlite3_column_int64(select, 1);
         n++;
@@ -359,10 +363,14 @@ enum status claim_choose_by_turns(struct store *store, struct text dataset, size
                                   int64_t *ids, size_t *n, struct error *error)
 {
     struct claim_choice *choice = malloc(sizeof *choice);
-    if (!choice)
+    int64_t *datasets = calloc(n_max ? n_max : 1, sizeof *datasets);
+    if (!choice || !datasets) {
+        free(choice);
+        free(datasets);
         return error_memory(error, STATUS_RETRY, "claiming %zu jobs", n_max);
+    }
     *choice = (struct claim_choice){
-        .store = store, .ids = ids, .n = *n, .n_max = *n + n_max, .bytes_left = *bytes_left};
+        .store = store, .ids = ids, .datasets = datasets, .n_max = n_max, .bytes_left = *bytes_left};
     enum status status = STATUS_OK;
     if (dataset.size)
         status = claim_number_of(store, dataset, &choice->only, error);
@@ -377,5 +385,6 @@ enum status claim_choose_by_turns(struct store *store, struct text dataset, size
     *n = choice->n;
     *bytes_left = choice->bytes_left;
     free(choice);
+    free(datasets);
     return status;
 }

@@ -297,6 +297,36 @@ TEST(the_queries_of_a_claim_search_in_the_index_of_urgency)
     store_close(store);
 }
 
+TEST(a_limit_counts_the_jobs_of_all_urgencies_in_one_claim)
+{
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){.n_in_flight_max = 3};
+    struct store *store = open_store(true);
+    store_set_shares(store, &shares);
+    struct submission jobs[8];
+    char ids[8][8];
+    for (int i = 0; i < 8; i++) {
+        snprintf(ids[i], sizeof ids[i], "u%d", i);
+        jobs[i] = (struct submission){.job_id = text_from_string(ids[i]),
+                                      .custom_id = text_from_string(ids[i]),
+                                      .record = TEXT("{}"),
+                                      .priority = i / 2};
+    }
+    size_t n_added;
+    assert_ok(store_submit(store, TEXT("a"), jobs, 8, &n_added, &error), &error);
+    assert_ok(store_submit(store, TEXT("b"), jobs, 2, &n_added, &error), &error);
+    for (int n = 0; n < 8; n += 3) {
+        struct claims claims = claim(store, "a", 20);
+        assert_int_equal(claims.n, n < 6 ? 3 : 2);
+        assert_int_equal(finish_claims(store, &claims), claims.n);
+        drop(&claims);
+    }
+    struct claims claims = claim(store, "", 20);
+    assert_int_equal(claims.n, 2);
+    drop(&claims);
+    store_close(store);
+}
+
 // A process of version 16 that opened the store before its change goes on with its statements.
 TEST(jobs_that_an_older_program_queues_meanwhile_belong_to_their_dataset)
 {
