@@ -104,8 +104,8 @@ static void pass_held(struct gate *gate, uint64_t name)
     struct job *before = NULL;
     for (struct job **at = &gate->held.first; *at;) {
         struct job *job = *at;
-        bool may_pass = hash_dataset(job) == name ||
-                        (gate->is_crowded && gate->n_datasets < GATE_DATASETS_MAX);
+        bool may_pass =
+            hash_dataset(job) == name || (gate->is_crowded && gate->n_datasets < GATE_DATASETS_MAX);
         if (!may_pass || !count_in(gate, job)) {
             before = job;
             at = &job->next;

@@ -327,6 +327,55 @@ TEST(a_limit_counts_the_jobs_of_all_urgencies_in_one_claim)
     store_close(store);
 }
 
+static void submit_with_deadlines(struct store *store, const char *dataset, int n)
+{
+    for (int i = 0; i < n; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "l%d", i);
+        struct submission job = {.job_id = text_from_string(id),
+                                 .custom_id = text_from_string(id),
+                                 .record = TEXT("{}"),
+                                 .deadline_s = 4000000000 + i};
+        size_t n_added;
+        assert_ok(store_submit(store, text_from_string(dataset), &job, 1, &n_added, &error), &error);
+    }
+}
+
+static int64_t steps_of_claim(struct store *store, size_t n_expected)
+{
+    sqlite3_stmt *statement = NULL;
+    while ((statement = sqlite3_next_stmt(store->database.sqlite, statement)))
+        sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, true);
+    struct claims claims = claim(store, "", 20);
+    assert_int_equal(claims.n, n_expected);
+    drop(&claims);
+    int64_t n = 0;
+    while ((statement = sqlite3_next_stmt(store->database.sqlite, statement)))
+        n += sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, false);
+    return n;
+}
+
+TEST(a_dataset_at_its_limit_with_a_deadline_for_each_job_is_skipped_at_once)
+{
+    enum { N = 600 };
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){0};
+    dataset_shares_add(&shares, TEXT("late"))->n_in_flight_max = 2;
+    struct store *store = open_store(true);
+    store_set_shares(store, &shares);
+    submit_with_deadlines(store, "late", N);
+    (void)steps_of_claim(store, 2);
+    int64_t n_alone = steps_of_claim(store, 0);
+    assert_true(n_alone < 10 * N); // some urgencies, whatever N
+    submit(store, "other", 0, 30);
+    submit(store, "last", 0, 1);
+    int64_t n_skipping = steps_of_claim(store, 20);
+    printf("# %lld steps, %lld beside another dataset\n", (long long)n_alone, (long long)n_skipping);
+    assert_true(n_skipping < n_alone + 20 * N); // and a few steps for each job that is skipped
+    assert_true(steps_of_claim(store, 11) > 0);
+    store_close(store);
+}
+
 // A process of version 16 that opened the store before its change goes on with its statements.
 TEST(jobs_that_an_older_program_queues_meanwhile_belong_to_their_dataset)
 {
