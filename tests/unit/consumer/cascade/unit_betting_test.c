@@ -43,6 +43,30 @@ TEST(a_true_hypothesis_is_rejected_with_at_most_the_probability_alpha)
     assert_true(largest > 0.9); // little of the probability is wasted
 }
 
+// The mean money after n_more draws from a population with as many wrong members as the test claims.
+static double mean_money(const struct betting_test *test, int n_more)
+{
+    double n_left = (double)(test->n - test->n_drawn), n_wrong_left = (double)(test->n_wrong - test->n_drawn_wrong);
+    double sum = 0;
+    for (int i = 0; n_more == 0 && i < BETTING_FACTORS; i++)
+        sum += exp(test->log_money[i]) / BETTING_FACTORS;
+    for (int is_wrong = 0; is_wrong <= 1 && n_more > 0; is_wrong++) {
+        double share = (is_wrong ? n_wrong_left : n_left - n_wrong_left) / n_left;
+        struct betting_test next = *test;
+        betting_test_draw(&next, is_wrong);
+        sum += share > 0 ? share * mean_money(&next, n_more - 1) : 0;
+    }
+    return sum;
+}
+
+TEST(no_bet_wins_or_loses_on_average)
+{
+    struct betting_test test;
+    betting_test_init(&test, 12, 3);
+    for (int n_more = 0; n_more <= 8; n_more++)
+        assert_true(fabs(mean_money(&test, n_more) - 1) < 1e-9);
+}
+
 TEST(a_false_hypothesis_is_rejected_once_too_few_members_are_left)
 {
     for (int n_wrong = 0; n_wrong < 5; n_wrong++) {
