@@ -2,6 +2,7 @@
 // submits, works and collects in one process, with an embedded queue beside the output
 // (consumer/annotate/annotate.h).
 #include "consumer/annotate/annotate.h"
+#include "consumer/cascade/cascade.h"
 #include "consumer/table/table_choice.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
@@ -9,8 +10,7 @@
 #include "consumer/command/files/own_output.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/closing.h"
-#include "consumer/worker/progress_line.h"
-#include "consumer/worker/service.h"
+#include "consumer/worker/runtime.h"
 #include "consumer/worker/text_cut.h"
 #include "schemas/base/file.h"
 #include "store/outputs.h"
@@ -149,7 +149,7 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
 }
 
 // The table that is read and the table that is written may be in one database.
-static enum status check_files(const struct annotate *annotate, struct error *error)
+static enum status check_files(const struct annotate *annotate, const char *large_model, struct error *error)
 {
     const struct settings *settings = annotate->settings;
     bool into_database = settings->annotate.output.into != NULL;
@@ -164,6 +164,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--schema", settings->annotate.schema, false},
                                     {"--questions", settings->annotate.questions, false},
                                     {"--model", settings->model.path, .is_model = true},
+                                    {"--cascade", large_model, .is_model = true},
                                     {"--chat-template", settings->model.chat_template, false},
                                     {"--config", settings->line.config, false},
                                     {"-o", into_database || is_split ? NULL : settings->output.file, true},
@@ -251,7 +252,7 @@ static struct row_prompt_options prompt_options(const struct annotate *annotate,
         .needs_seeds = annotate->n_votes > 1,
         .has_objects = annotate->source.format == TABLE_JSONL,
         .has_lists = annotate->source.format == TABLE_PARQUET,
-        .scores_choices = settings->annotate.output.probabilities,
+        .scores_choices = settings->annotate.output.probabilities || settings->annotate.cascade.models,
         .scores = &annotate->scores};
 }
 
@@ -328,12 +329,14 @@ static enum status open_answer(struct annotate *annotate, size_t question, struc
 
 static enum status open_answers(struct annotate *annotate, struct error *error)
 {
+    const struct annotate_options *given = &annotate->settings->annotate;
+    const struct answer_columns_options options = {.has_model = given->cascade.models != NULL,
+                                                   .has_figures = given->output.figures};
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
         status = open_answer(annotate, i, error);
     return status == STATUS_OK
-               ? answer_columns_open(&annotate->columns, annotate->answers, annotate->n_questions,
-                                     annotate->settings->annotate.output.figures,
+               ? answer_columns_open(&annotate->columns, annotate->answers, annotate->n_questions, &options,
                                      table_reader_columns(annotate->reader), error)
                : status;
 }
@@ -347,14 +350,14 @@ static enum status check_text(struct annotate *annotate, struct error *error)
                                                "%s (--skip-bad-rows leaves such rows out)", fault.text);
 }
 
-static enum status open_all(struct annotate *annotate, struct error *error)
+static enum status open_all(struct annotate *annotate, struct cascade *cascade, struct error *error)
 {
     const struct settings *settings = annotate->settings;
     enum status status = table_choose_source(&annotate->source, &settings->annotate, "sheaf annotate", error);
     if (status == STATUS_OK)
         status = choose_store(annotate, error);
     if (status == STATUS_OK)
-        status = check_files(annotate, error);
+        status = check_files(annotate, cascade->large_settings.model.path, error);
     if (status == STATUS_OK && settings->model.path)
         status = runtime_check(settings, error);
     if (status == STATUS_OK)
@@ -371,6 +374,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = annotate_check_constraint(annotate, error);
     if (status == STATUS_OK)
         status = open_answers(annotate, error);
+    if (status == STATUS_OK)
+        status = cascade_check(cascade, annotate, error);
     bool is_planned = settings->annotate.estimate.wanted && settings->annotate.output.is_split;
     if (status == STATUS_OK && !is_planned)
         status = annotate_find_outputs(annotate, error);
@@ -436,66 +441,6 @@ static void close_all(struct annotate *annotate)
 
 // ---- the work ----
 
-// Each record contains all parameters, so the worker applies no defaults of its own.
-static struct settings worker_settings(const struct annotate *annotate)
-{
-    static char names[][16] = {[TASK_CLASSIFY] = "classify", [TASK_RERANK] = "rerank"};
-    struct settings settings = *annotate->settings;
-    if (annotate->scores.task != TASK_GENERATE)
-        settings.worker.task = names[annotate->scores.task];
-    settings.sampling.max_tokens_default = 0;
-    settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
-    settings.sampling.min_p = settings.sampling.presence_penalty = NULL;
-    settings.sampling.frequency_penalty = settings.sampling.repetition_penalty = NULL;
-    settings.sampling.thinking_token_budget = settings.sampling.reasoning_effort = NULL;
-    return settings;
-}
-
-// Counts the requests of the table, not of the dataset, which may contain requests of another prompt.
-static enum status count_finished(const struct annotate *annotate, struct progress_line *line,
-                                  struct error *error)
-{
-    line->n_total = annotate->jobs.n;
-    return store_count_rows(annotate->store, annotate->dataset, &annotate->jobs, &line->n_before, error);
-}
-
-static enum status run_worker(struct annotate *annotate, struct error *error)
-{
-    struct settings settings = worker_settings(annotate);
-    struct progress_line line = {.dataset = annotate->dataset,
-                                 .message_ms = settings.worker.progress_s * 1000,
-                                 .watch = annotate_watch_thoughts,
-                                 .watch_context = annotate};
-    int64_t n_reopened;
-    enum status status = STATUS_OK;
-    if (settings.worker.retry_failed)
-        status = store_retry_failed(annotate->store, annotate->dataset, &n_reopened, error);
-    if (status == STATUS_OK)
-        status = count_finished(annotate, &line, error);
-    if (status != STATUS_OK || !line.n_total)
-        return status;
-    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of all %lld requests are answered",
-              (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s",
-              (long long)annotate->rows.n_added, annotate->rows.n_added == 1 ? " is" : "s are",
-              (long long)line.n_before, (long long)line.n_total);
-    struct service service = {
-        .store = annotate->store, .dataset = annotate->dataset, .requests_differ = true, .line = &line};
-    struct worker_progress progress = {0};
-    status = service_run(&service, &settings, &progress, error);
-    annotate->counts = progress_line_counts(&line, &progress);
-    if (status != STATUS_OK || !progress.was_stopped)
-        return status;
-    status = count_finished(annotate, &line, error);
-    if (status == STATUS_OK && line.n_before < line.n_total)
-        return error_set(error, STATUS_RETRY, ERROR_STORE,
-                         annotate->temporary_folder
-                             ? "stopped: %lld of %lld requests are answered (--store FILE keeps them)"
-                             : "stopped: %lld of %lld requests are answered and kept in %s; the same command"
-                               " continues from here",
-                         (long long)line.n_before, (long long)line.n_total, annotate->store_path);
-    return status;
-}
-
 // Writes the table as it is after the run was stopped, whose error stays the command's.
 static enum status write_part(struct annotate *annotate, struct error *error)
 {
@@ -511,10 +456,33 @@ static enum status write_part(struct annotate *annotate, struct error *error)
     return error->status;
 }
 
-static enum status annotate_table(struct annotate *annotate, struct error *error)
+// Computes the answers of all rows.
+static enum status answer_rows(struct annotate *annotate, struct cascade *cascade, struct error *error)
+{
+    const struct annotate_work work = {
+        .model = annotate->settings->model.path, .dataset = annotate->dataset, .jobs = &annotate->jobs};
+    if (annotate->settings->kafka.brokers)
+        return annotate_over_topics(annotate, error);
+    enum status status = annotate_work(annotate, &work, error);
+    return status == STATUS_OK && cascade_is_asked(cascade) ? cascade_run(cascade, error) : status;
+}
+
+// Writes the table, and reports a cascade if it is written, also if rows have no answer.
+static enum status collect(struct annotate *annotate, const struct cascade *cascade, struct error *error)
+{
+    enum status status = annotate_collect(annotate, error);
+    bool is_written = status == STATUS_OK || status == STATUS_REJECT;
+    struct error fault;
+    if (!is_written || !cascade_is_asked(cascade) || cascade_report(cascade, &fault) == STATUS_OK)
+        return status;
+    *error = fault;
+    return fault.status;
+}
+
+static enum status annotate_table(struct annotate *annotate, struct cascade *cascade, struct error *error)
 {
     bool is_sample = annotate->settings->annotate.estimate.n_rows > 0;
-    enum status status = open_all(annotate, error);
+    enum status status = open_all(annotate, cascade, error);
     if (status == STATUS_OK && annotate->settings->annotate.estimate.wanted)
         return annotate_estimate(annotate, error);
     if (status == STATUS_OK && is_sample)
@@ -524,12 +492,11 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
     if (status == STATUS_OK)
         annotate_warn_of_thoughts(annotate, 1); // of a sample before this run
     if (status == STATUS_OK)
-        status = annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error)
-                                                   : run_worker(annotate, error);
+        status = answer_rows(annotate, cascade, error);
     if (status != STATUS_OK)
         return is_sample ? status : write_part(annotate, error);
     annotate_warn_of_thoughts(annotate, 1);
-    return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);
+    return is_sample ? annotate_report_sample(annotate, error) : collect(annotate, cascade, error);
 }
 
 // The positionals without the model. With --brokers no model is needed, so a last one with the ending of a table
@@ -543,8 +510,11 @@ static size_t count_tables(const struct settings *settings)
     return (size_t)(n - (is_model && !is_table));
 }
 
-enum status command_annotate(const struct settings *settings, struct error *error)
+enum status command_annotate(const struct settings *given, struct error *error)
 {
+    struct cascade cascade = {0};
+    enum status status = cascade_open(&cascade, given, error);
+    const struct settings *settings = cascade_is_asked(&cascade) ? &cascade.small_settings : given;
     struct annotate annotate = {.settings = settings,
                                 .dataset =
                                     text_from_string(settings->dataset ? settings->dataset : "annotate"),
@@ -554,15 +524,17 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                            .skips_bad_rows = settings->annotate.input.skip_bad_rows},
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
-    enum status status = check_answers(settings, error);
+    if (status == STATUS_OK)
+        status = check_answers(settings, error);
     if (status == STATUS_OK)
         status = input_check_dataset(annotate.dataset, error);
     if (status == STATUS_OK)
-        status = annotate_table(&annotate, error);
+        status = annotate_table(&annotate, &cascade, error);
     struct closing closing = {0};
     closing_begin(&closing, "the store", closing_reason(status, error, false));
     store_close(annotate.store);
     closing_end(&closing);
     close_all(&annotate);
+    cascade_close(&cascade);
     return status;
 }

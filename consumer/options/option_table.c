@@ -22,7 +22,7 @@ static const struct command commands[] = {
      "A batch is a dataset of the store, answered by this worker and by any other one of the same store. /readyz is 200 "
      "while requests are answered.\n"},
     {"annotate", ANNOTATE, 1, OPTIONS_POSITIONALS_MAX - 1, MODEL_LAST,
-     "TABLE... MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B | --questions FILE] -o OUT",
+     "TABLE... (MODEL | --cascade SMALL,LARGE) (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B | --questions FILE] -o OUT",
      "Adds columns with answers to a table (CSV, TSV, JSON lines, Parquet, SQLite); "
      "resumes, and computes nothing twice.",
      "A row of CSV or TSV is a line, or several where a quoted field holds line "
@@ -497,6 +497,15 @@ static const struct option options[] = {
     {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 1, ONCE, "COLUMN[=PROPERTY]",
      "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
      "a schema the property named, else the one of the column's name, else the first"},
+    {"cascade", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.models), 1, ONCE, "SMALL,LARGE",
+     "with --choice: two models, instead of MODEL; the small one labels all rows, and the large one those where its "
+     "label would break --guarantee; column label_model has the model. SMALL alone, with --gold: those stay open"},
+    {"guarantee", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.guarantee), 1, ONCE, "accuracy=X",
+     "of --cascade: at least the share X of the table's labels equal the large model's, or the gold ones"},
+    {"confidence", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.confidence), 1, ONCE, "X",
+     "the probability with which --guarantee holds (0.95)"},
+    {"gold", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.gold), 1, ONCE, "COLUMN",
+     "of --cascade: gold labels of a random sample of the rows, other cells empty; --guarantee is against these"},
     {"estimate", 0, FLAG, ANNOTATE | EMBED, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
     {"price-in", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.estimate.price_in), 0, 0, "X",
@@ -504,7 +513,7 @@ static const struct option options[] = {
     {"price-out", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_out), 0, 0, "X",
      "of a million tokens of answers, for the estimate"},
     {"seed", 0, INTEGER, ANNOTATE | EMBED, AT(annotate.estimate.seed), 0, INT64_MAX, "N",
-     "seed of the sample's rows (0)"},
+     "seed of the rows of --sample, and of those that --cascade draws (0)"},
     {"sample", 0, INTEGER, ANNOTATE | EMBED, AT(annotate.estimate.n_rows), 1, 1 << 20, "N",
      "answer N rows drawn evenly over the table (embed: their vectors), print them and an estimate for all, and end"},
     {"config", 0, TEXT_VALUE, ALL, AT(line.config), 1, ONCE, "FILE", "options as \"name = value\" lines"},

@@ -181,6 +181,10 @@ struct annotate_options {
         char *rerank; // QUERY,DOCUMENT: names of columns
         bool classify;
     } scores;
+    struct {
+        char *models; // SMALL,LARGE or SMALL; NULL: no cascade
+        char *guarantee, *confidence, *gold;
+    } cascade;
     char *schema, *questions, *evaluate;
     int64_t votes;
     bool reorder;

@@ -16,6 +16,8 @@ struct service {
     int exit_when_idle_s;       // -1: never
     struct progress_line *line; // NULL: no progress line
     struct answer_sink answers; // zeroed: none
+    bool (*refill)(void *context); // as worker_config.refill; may be NULL
+    void *refill_context;
     // Called with the exporter before the model loads, and with NULL before the exporter closes; NULL: no one
     // else answers probes.
     void (*attach)(void *context, struct exporter *exporter);
