@@ -58,9 +58,10 @@ enum status store_each_record(struct store *store, struct text dataset,
 
 enum status store_request_record(struct store *store, int64_t id, struct buffer *record, struct error *error)
 {
-    sqlite3_stmt *select = database_statement(
-        &store->database, "SELECT whole_record(record, frame, NULL, NULL) FROM stored_records WHERE job = ?",
-        error);
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT whole_record(record, frame, NULL, NULL) FROM stored_records WHERE job = ?",
+                           error);
     if (!select)
         return error->status;
     bind_integer(select, 1, id);
@@ -70,8 +71,8 @@ enum status store_request_record(struct store *store, int64_t id, struct buffer 
         buffer_add_text(record, column_blob(select, 0));
     sqlite3_reset(select);
     if (code == SQLITE_DONE)
-        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: job %lld has no record", store->database.path,
-                         (long long)id);
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: job %lld has no record",
+                         store->database.path, (long long)id);
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading a job", error);
 }
 

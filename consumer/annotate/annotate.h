@@ -72,10 +72,10 @@ struct annotate_rows {
     size_t empty_column; // that column in the first of these rows
 };
 
-// The models of --cascade: which of them answered a row (consumer/cascade/cascade.h).
+// The models of --cascade, of which one answered each row (consumer/cascade/cascade.h).
 struct annotate_models {
-    struct text small, large;    // their names in the column; small.size 0: no column
-    const struct job_set *jobs;  // of the large model
+    struct text small, large;   // their names in the column; small.size 0: no column
+    const struct job_set *jobs; // of the large model
 };
 
 struct annotate {
@@ -101,7 +101,7 @@ struct annotate {
     struct output_file errors; // bad rows; file NULL: no --errors
     int32_t n_votes;
     struct annotate_gold gold;
-    const size_t *also_read; // a column that is read beside those of the prompts and --evaluate; NULL: none
+    const size_t *also_read; // another column that is read, beside columns of prompts and of --evaluate; NULL: none
     struct annotate_models models;
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed
@@ -171,10 +171,10 @@ enum status annotate_plan_order(struct annotate *annotate, struct row_order *ord
 
 // What a worker of this process computes.
 struct annotate_work {
-    const char *model;
+    const struct settings *settings; // with the model
     struct text dataset;
-    const struct job_set *jobs; // that are counted; refill adds its jobs
-    bool (*refill)(void *context); // as worker_config.refill; NULL: the jobs are those of the table
+    const struct job_set *jobs;    // that are counted; refill adds its jobs
+    bool (*refill)(void *context); // as worker_config.refill; NULL: the jobs are the rows of the table
     void *context;
 };
 
@@ -211,8 +211,8 @@ enum status annotate_collect(struct annotate *annotate, struct error *error) WAR
 enum status annotate_take_answers(struct annotate *annotate, struct buffer *record, bool *is_left_out,
                                   struct error *error) WARN_UNUSED;
 // Reads and decodes the result of one job. STATUS_RETRY: it has none.
-enum status annotate_read_vote(struct annotate *annotate, int64_t id, struct buffer *record, struct job **vote,
-                               struct error *error) WARN_UNUSED;
+enum status annotate_read_vote(struct annotate *annotate, int64_t id, struct buffer *record,
+                               struct job **vote, struct error *error) WARN_UNUSED;
 // Called after annotate_take_answers returned STATUS_OK, when the answers are used.
 void annotate_destroy_votes(struct annotate *annotate);
 // Finds the columns that --evaluate compares: GOLD, or GOLD=PROPERTY if a schema has several properties.

@@ -35,8 +35,8 @@ static enum status open_vote(struct annotate *annotate, int64_t id, const char *
     return STATUS_OK;
 }
 
-enum status annotate_read_vote(struct annotate *annotate, int64_t id, struct buffer *record, struct job **vote,
-                               struct error *error)
+enum status annotate_read_vote(struct annotate *annotate, int64_t id, struct buffer *record,
+                               struct job **vote, struct error *error)
 {
     if (id < 0)
         return open_vote(annotate, -id, "open: its label is below the threshold of --cascade", vote, error);
@@ -164,8 +164,8 @@ enum status annotate_choose_columns(struct annotate *annotate, struct error *err
     for (size_t i = 0; i < n; i++) {
         bool is_unread = table_reader_unread(annotate->reader, i) != NULL;
         bool is_gold = annotate->settings->annotate.evaluate && i == annotate->gold.column;
-        is_read[i] =
-            read->is_used[i] || is_gold || (annotate->also_read && i == *annotate->also_read) || ((writes || annotate->settings->output.errors) && !is_unread);
+        is_read[i] = read->is_used[i] || is_gold || (annotate->also_read && i == *annotate->also_read) ||
+                     ((writes || annotate->settings->output.errors) && !is_unread);
         if (is_unread && !is_read[i] && writes)
             warn_of_unread(annotate, i);
     }

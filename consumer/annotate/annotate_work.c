@@ -4,11 +4,10 @@
 #include "consumer/worker/service.h"
 
 // Each record contains all parameters, so the worker applies no defaults of its own.
-static struct settings worker_settings(const struct annotate *annotate, const char *model)
+static struct settings worker_settings(const struct annotate *annotate, const struct settings *given)
 {
     static char names[][16] = {[TASK_CLASSIFY] = "classify", [TASK_RERANK] = "rerank"};
-    struct settings settings = *annotate->settings;
-    settings.model.path = (char *)model; // read only
+    struct settings settings = *given;
     if (annotate->scores.task != TASK_GENERATE)
         settings.worker.task = names[annotate->scores.task];
     settings.sampling.max_tokens_default = 0;
@@ -31,8 +30,8 @@ static void log_start(const struct annotate *annotate, const struct annotate_wor
                       const struct progress_line *line)
 {
     if (work->refill)
-        log_write(LOG_INFO, "%s: %lld of %lld requests are answered", work->model, (long long)line->n_before,
-                  (long long)line->n_total);
+        log_write(LOG_INFO, "%s: %lld of %lld requests are answered", work->settings->model.path,
+                  (long long)line->n_before, (long long)line->n_total);
     else
         log_write(LOG_INFO,
                   "%lld row%s: %lld different request%s new, %lld of all %lld requests are answered",
@@ -56,7 +55,7 @@ static bool refill(void *context)
 
 enum status annotate_work(struct annotate *annotate, const struct annotate_work *work, struct error *error)
 {
-    struct settings settings = worker_settings(annotate, work->model);
+    struct settings settings = worker_settings(annotate, work->settings);
     struct progress_line line = {.dataset = work->dataset,
                                  .message_ms = settings.worker.progress_s * 1000,
                                  .watch = annotate_watch_thoughts,

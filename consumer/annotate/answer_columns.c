@@ -151,7 +151,8 @@ enum status answer_columns_take(struct answer_columns *columns, struct error *er
     put_answers(columns, false, &column);
     if (columns->figures_column > columns->model_column)
         put_field(columns, &column,
-                  columns->model.data ? value_string(columns->model) : (struct value){.kind = VALUE_NULL}, true);
+                  columns->model.data ? value_string(columns->model) : (struct value){.kind = VALUE_NULL},
+                  true);
     for (size_t i = 0; columns->thoughts_column > columns->figures_column && i < ROW_FIGURES; i++) {
         int64_t n_tokens = 0;
         for (size_t j = 0; j < columns->n_answers; j++)

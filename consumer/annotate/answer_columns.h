@@ -26,7 +26,7 @@ struct answer_columns {
     // the first of them; the next begin where there are none
     size_t model_column, figures_column, thoughts_column;
     // this row
-    struct text model; // set by the caller before answer_columns_take; data NULL: none
+    struct text model;      // set by the caller before answer_columns_take; data NULL: none
     size_t n_failed, n_cut; // answers that failed; of these, because max_tokens ended them
     bool is_limited;        // some answer is a free text that max_tokens ended
     struct buffer failure;  // text of sheaf_error

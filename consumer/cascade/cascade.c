@@ -31,23 +31,26 @@ static enum status refuse_gold(const struct cascade *cascade, struct error *erro
     const struct gold_threshold *gold = &cascade->gold;
     int64_t n_least = gold_threshold_least(cascade->target, cascade->confidence);
     if (cascade->n_gold < n_least)
-        return error_set(error, STATUS_REJECT, ERROR_USAGE,
-                         "--cascade: an accuracy of %g at a confidence of %g can't be shown with %d gold labels:"
-                         " at least %lld are needed",
-                         cascade->target, cascade->confidence, cascade->n_gold, (long long)n_least);
+        return error_set(
+            error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+            "--cascade: an accuracy of %g at a confidence of %g can't be shown with %d gold labels:"
+            " at least %lld are needed",
+            cascade->target, cascade->confidence, cascade->n_gold, (long long)n_least);
     if (gold->has_large)
-        return error_set(error, STATUS_REJECT, ERROR_USAGE,
-                         "--cascade: an accuracy of %g at a confidence of %g is not shown even if %s labels all"
-                         " rows: %lld of %lld gold labels differ from its own. Give a lower --guarantee, more gold"
-                         " labels or a better model",
-                         cascade->target, cascade->confidence, cascade->large_name, (long long)gold->n_wrong,
-                         (long long)gold->n_gold);
-    return error_set(error, STATUS_REJECT, ERROR_USAGE,
-                     "--cascade: an accuracy of %g at a confidence of %g is not shown for any labels of %s: of its"
-                     " most probable ones %lld of %lld differ from gold. Give a lower --guarantee, more gold labels"
-                     " or a better model",
-                     cascade->target, cascade->confidence, cascade->small_name, (long long)gold->n_wrong,
-                     (long long)gold->n_gold);
+        return error_set(
+            error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+            "--cascade: an accuracy of %g at a confidence of %g is not shown even if %s labels all"
+            " rows: %lld of %lld gold labels differ from its own. Give a lower --guarantee, more gold"
+            " labels or a better model",
+            cascade->target, cascade->confidence, cascade->large_name, (long long)gold->n_wrong,
+            (long long)gold->n_gold);
+    return error_set(
+        error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+        "--cascade: an accuracy of %g at a confidence of %g is not shown for any labels of %s: of its"
+        " most probable ones %lld of %lld differ from gold. Give a lower --guarantee, more gold labels"
+        " or a better model",
+        cascade->target, cascade->confidence, cascade->small_name, (long long)gold->n_wrong,
+        (long long)gold->n_gold);
 }
 
 // The rank of each row; n_ranked: it has none. NULL: out of memory.

@@ -38,8 +38,8 @@ struct cascade {
     struct arena arena; // of the names
     double target, confidence;
     struct settings small_settings, large_settings; // with their models
-    const char *small_name, *large_name;            // as the output and the messages name them; NULL: no large model
-    size_t gold_column;                             // with --gold
+    const char *small_name, *large_name; // as the output and the messages name them; NULL: no large model
+    size_t gold_column;                  // with --gold
     // of the run
     struct annotate *annotate;
     struct cascade_row *rows; // [n], in the table's order
@@ -68,7 +68,8 @@ static inline bool cascade_is_asked(const struct cascade *cascade)
 }
 // Checks the large model's header and template, and finds the column of --gold. Called when the prompt, the answers and
 // the table of `annotate` are open, which must live as long.
-enum status cascade_check(struct cascade *cascade, struct annotate *annotate, struct error *error) WARN_UNUSED;
+enum status cascade_check(struct cascade *cascade, struct annotate *annotate,
+                          struct error *error) WARN_UNUSED;
 // Chooses each row's model after the small one has labelled all rows, and computes the large model's labels.
 // STATUS_RETRY: stopped by a signal. STATUS_REJECT: the guarantee can't be given.
 enum status cascade_run(struct cascade *cascade, struct error *error) WARN_UNUSED;
@@ -85,9 +86,11 @@ enum status cascade_label(struct cascade *cascade, struct job *job, int16_t *lab
 enum status cascade_map_rows(struct cascade *cascade, struct error *error) WARN_UNUSED;
 
 // Queues the requests of the first n rows of `rows` for the large model (cascade_large.c).
-enum status cascade_ask(struct cascade *cascade, const int32_t *rows, int32_t n, struct error *error) WARN_UNUSED;
+enum status cascade_ask(struct cascade *cascade, const int32_t *rows, int32_t n,
+                        struct error *error) WARN_UNUSED;
 // Computes what the large model is asked for. `refill` asks for more: worker_config.refill.
-enum status cascade_work(struct cascade *cascade, bool (*refill)(void *context), struct error *error) WARN_UNUSED;
+enum status cascade_work(struct cascade *cascade, bool (*refill)(void *context),
+                         struct error *error) WARN_UNUSED;
 // The large model's label of a row that it was asked for and has answered.
 enum status cascade_large_label(struct cascade *cascade, int32_t row, int16_t *label,
                                 struct error *error) WARN_UNUSED;

@@ -1,4 +1,4 @@
-// The large model of a cascade: its jobs are those of the small one with the same records, in a dataset of its own.
+// The large model of a cascade: its jobs have the records of the small model's jobs, in a dataset of its own.
 #include "consumer/cascade/cascade.h"
 
 #include "schemas/base/digest.h"
@@ -55,7 +55,8 @@ static enum status add_row(struct asking *asking, int32_t row, struct error *err
 {
     struct cascade *cascade = asking->cascade;
     struct buffer *record = &cascade->record;
-    enum status status = store_request_record(cascade->annotate->store, cascade->rows[row].small, record, error);
+    enum status status =
+        store_request_record(cascade->annotate->store, cascade->rows[row].small, record, error);
     if (status != STATUS_OK)
         return status;
     buffer_add(&asking->records, record->data, record->size);
@@ -76,9 +77,10 @@ enum status cascade_ask(struct cascade *cascade, const int32_t *rows, int32_t n,
     asking->cascade = cascade;
     enum status status = store_dataset_begin(store, large_dataset(cascade), &mark, error);
     if (status == STATUS_OK && mark.n_lines)
-        status = error_set(error, STATUS_REFUSE, ERROR_STORE,
-                           "%s: dataset %s was made from lines by sheaf submit or run: give another --dataset",
-                           cascade->annotate->store_path, cascade->large_dataset);
+        status =
+            error_set(error, STATUS_REFUSE, ERROR_STORE,
+                      "%s: dataset %s was made from lines by sheaf submit or run: give another --dataset",
+                      cascade->annotate->store_path, cascade->large_dataset);
     if (status == STATUS_OK)
         status = store_hold_rows(store, large_dataset(cascade), error);
     for (int32_t i = 0; status == STATUS_OK && i < n; i++)
@@ -96,7 +98,7 @@ enum status cascade_ask(struct cascade *cascade, const int32_t *rows, int32_t n,
 enum status cascade_work(struct cascade *cascade, bool (*refill)(void *context), struct error *error)
 {
     struct annotate *annotate = cascade->annotate;
-    const struct annotate_work work = {.model = cascade->large_settings.model.path,
+    const struct annotate_work work = {.settings = &cascade->large_settings,
                                        .dataset = large_dataset(cascade),
                                        .jobs = &cascade->large_jobs,
                                        .refill = refill,

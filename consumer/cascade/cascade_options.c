@@ -20,7 +20,8 @@ static bool read_share(const char *text, double *share)
     return end > text && !*end && isfinite(*share) && *share > 0 && *share < 1;
 }
 
-static enum status read_guarantee(struct cascade *cascade, const struct settings *settings, struct error *error)
+static enum status read_guarantee(struct cascade *cascade, const struct settings *settings,
+                                  struct error *error)
 {
     static const char name[] = "accuracy=";
     const char *guarantee = settings->annotate.cascade.guarantee;
@@ -29,9 +30,10 @@ static enum status read_guarantee(struct cascade *cascade, const struct settings
         return refuse(error, "--cascade needs --guarantee accuracy=X, as --guarantee accuracy=0.95");
     if (strncmp(guarantee, name, strlen(name)) != 0 ||
         !read_share(guarantee + strlen(name), &cascade->target))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "sheaf annotate: --guarantee: expected accuracy=X with X above 0 and below 1, got \"%s\"",
-                         guarantee);
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "sheaf annotate: --guarantee: expected accuracy=X with X above 0 and below 1, got \"%s\"",
+            guarantee);
     if (!read_share(confidence ? confidence : "0.95", &cascade->confidence))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf annotate: --confidence: expected a number above 0 and below 1, got \"%s\"",
@@ -92,7 +94,7 @@ static enum status split_models(struct cascade *cascade, const char *models, cha
 
 static enum status read_models(struct cascade *cascade, const struct settings *settings, struct error *error)
 {
-    char *small, *large;
+    char *small = NULL, *large = NULL;
     enum status status = split_models(cascade, settings->annotate.cascade.models, &small, &large, error);
     if (status == STATUS_OK && !large && !settings->annotate.cascade.gold)
         return refuse(error, "--cascade: expected SMALL,LARGE; SMALL alone needs --gold COLUMN");
@@ -101,6 +103,15 @@ static enum status read_models(struct cascade *cascade, const struct settings *s
     cascade->small_settings = cascade->large_settings = *settings;
     cascade->small_settings.model.path = small;
     cascade->large_settings.model.path = large;
+    const char *trace = settings->engine.trace_steps;
+    if (trace && large) { // each worker has a file of its own
+        size_t size = strlen(trace) + sizeof ".large";
+        char *path = arena_allocate(&cascade->arena, size);
+        if (!path)
+            return error_memory(error, STATUS_REFUSE, "--cascade");
+        snprintf(path, size, "%s.large", trace);
+        cascade->large_settings.engine.trace_steps = path;
+    }
     bool is_one_name = large && strcmp(name_of(small), name_of(large)) == 0;
     cascade->small_name = is_one_name ? small : name_of(small);
     cascade->large_name = !large ? NULL : is_one_name ? large : name_of(large);
@@ -112,7 +123,8 @@ enum status cascade_open(struct cascade *cascade, const struct settings *setting
     const struct annotate_options *options = &settings->annotate;
     bool is_alone = options->cascade.guarantee || options->cascade.confidence || options->cascade.gold;
     if (!options->cascade.models)
-        return is_alone ? refuse(error, "--guarantee, --confidence and --gold need --cascade SMALL,LARGE") : STATUS_OK;
+        return is_alone ? refuse(error, "--guarantee, --confidence and --gold need --cascade SMALL,LARGE")
+                        : STATUS_OK;
     enum status status = check_others(settings, error);
     if (status == STATUS_OK)
         status = read_guarantee(cascade, settings, error);
@@ -128,8 +140,8 @@ static enum status find_gold(struct cascade *cascade, struct error *error)
     cascade->gold_column = table_columns_find(columns, name);
     if (cascade->gold_column == columns->n)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--gold: there is no column \"%.*s\"%s%.*s",
-                         (int)name.size, name.data, nearest.data ? "; the nearest is " : "", (int)nearest.size,
-                         nearest.data ? nearest.data : "");
+                         (int)name.size, name.data, nearest.data ? "; the nearest is " : "",
+                         (int)nearest.size, nearest.data ? nearest.data : "");
     annotate->also_read = &cascade->gold_column;
     return STATUS_OK;
 }
@@ -144,9 +156,10 @@ enum status cascade_check(struct cascade *cascade, struct annotate *annotate, st
     int length = snprintf(cascade->large_dataset, sizeof cascade->large_dataset, "%.*s%s",
                           (int)annotate->dataset.size, annotate->dataset.data, suffix);
     if (length >= (int)sizeof cascade->large_dataset)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--dataset: with --cascade a name has at most %d bytes, for that of the large model's jobs",
-                         JOB_DATASET_BYTES_MAX - (int)strlen(suffix));
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--dataset: with --cascade a name has at most %d bytes, for that of the large model's jobs",
+            JOB_DATASET_BYTES_MAX - (int)strlen(suffix));
     if (annotate->settings->annotate.cascade.gold)
         status = find_gold(cascade, error);
     annotate->models.small = text_from_string(cascade->small_name);

@@ -19,8 +19,8 @@ static struct cascade_counts count_rows(const struct cascade *cascade)
 
 static void add_counts(const struct cascade *cascade, const struct cascade_counts *counts, struct buffer *out)
 {
-    buffer_add_format(out, "cascade: %d rows, %lld labelled by %s", cascade->n_rows, (long long)counts->n_small,
-                      cascade->small_name);
+    buffer_add_format(out, "cascade: %d rows, %lld labelled by %s", cascade->n_rows,
+                      (long long)counts->n_small, cascade->small_name);
     if (cascade->large_name)
         buffer_add_format(out, ", %lld by %s", (long long)counts->n_large, cascade->large_name);
     else
@@ -33,7 +33,8 @@ static void add_counts(const struct cascade *cascade, const struct cascade_count
 static void add_threshold(const struct cascade *cascade, struct buffer *out)
 {
     if (cascade->n_kept)
-        buffer_add_format(out, "threshold: %s's labels of a probability of at least %.4g\n", cascade->small_name,
+        buffer_add_format(out, "threshold: %s's labels of a probability of at least %.4g\n",
+                          cascade->small_name,
                           (double)cascade->rows[cascade->ranking.rows[cascade->n_kept - 1]].score);
     else
         buffer_add_format(out, "threshold: none of %s's labels are kept\n", cascade->small_name);
@@ -47,12 +48,15 @@ static void add_guarantee(const struct cascade *cascade, struct buffer *out)
     buffer_add_format(out, "guarantee: with probability %g over the choice %s, at least %g %% of the ",
                       cascade->confidence, sample, 100 * cascade->target);
     if (!cascade->gold.is_found)
-        buffer_add_format(out, "table's labels equal those of %s, whose own count as equal\n", cascade->large_name);
+        buffer_add_format(out, "table's labels equal those of %s, whose own count as equal\n",
+                          cascade->large_name);
     else
-        buffer_add_format(out, "%s equal the gold labels\n", cascade->large_name ? "table's labels" : "labels given");
+        buffer_add_format(out, "%s equal the gold labels\n",
+                          cascade->large_name ? "table's labels" : "labels given");
 }
 
-static void add_estimate(const struct cascade *cascade, const struct cascade_counts *counts, struct buffer *out)
+static void add_estimate(const struct cascade *cascade, const struct cascade_counts *counts,
+                         struct buffer *out)
 {
     if (cascade->gold.is_found) {
         buffer_add_format(out, "estimate: accuracy %.4g, %lld of %lld gold labels differ\n",

@@ -11,7 +11,7 @@
 //
 // Each threshold is tested against the hypothesis that too many labels are wrong, by the hypergeometric distribution of
 // the wrong ones in the sample, and the search ends with the first that is not rejected. If a threshold is chosen whose
-// hypothesis holds, so the first such threshold was rejected, with probability at most 1 - confidence: one level
+// hypothesis holds, the first such threshold was rejected too, with probability at most 1 - confidence: one level
 // suffices for all tests (fixed-sequence testing). Thread: main.
 #pragma once
 
@@ -29,11 +29,11 @@ struct gold_threshold {
     // results
     bool is_found;   // else no threshold passed, and nothing is guaranteed
     int32_t n_kept;  // labels of the small model
-    int64_t n_gold;  // labels that the last test compared
+    int64_t n_gold;  // labels that its test compared
     int64_t n_wrong; // of these
 };
 
-// The last test is that of n_kept, or without is_found that of the first threshold.
+// The results are of the last threshold that passed, or without is_found of the first one.
 void gold_threshold_find(struct gold_threshold *threshold, const struct score_ranking *ranking,
                          const struct gold_label *labels, int64_t n_labels);
 // The least number of gold labels that can show anything: all of them right.

@@ -1,11 +1,10 @@
-// Finds how many rows keep the small model's label, if labels of the large model are right by definition and it
-// answers all other rows: as many as possible, so that with probability `confidence` over the draws at least the share
-// `target` of the table's labels are right. This holds for every table and every two models, of any size: nothing is
-// assumed of the scores.
+// Chooses the rows that keep the small model's label. The large model answers all other rows, and its labels are right by
+// definition. With probability `confidence` over the draws at least the share `target` of the table's labels are right,
+// for tables of any size and any two models: nothing is assumed of the scores.
 //
 // A threshold is bad if more than the share 1 - target of all rows are above it and have a wrong small label.
 // Thresholds are tested from the highest on, each against the hypothesis that it is bad (betting_test.h), and the search
-// ends with the first that is not rejected. If a bad threshold is chosen, so the highest bad threshold was rejected,
+// ends with the first that is not rejected. If a bad threshold is chosen, the highest bad threshold was rejected too,
 // which happens with probability at most 1 - confidence: one level suffices for all tests (fixed-sequence testing). Rows
 // are drawn from the whole table in one random order; the test of a threshold takes those above it in this order, which
 // is a draw without replacement. Its number of draws may depend on anything, so the search ends when further draws are

@@ -459,8 +459,9 @@ static enum status write_part(struct annotate *annotate, struct error *error)
 // Computes the answers of all rows.
 static enum status answer_rows(struct annotate *annotate, struct cascade *cascade, struct error *error)
 {
-    const struct annotate_work work = {
-        .model = annotate->settings->model.path, .dataset = annotate->dataset, .jobs = &annotate->jobs};
+    const struct annotate_work work = {.settings = annotate->settings,
+                                       .dataset = annotate->dataset,
+                                       .jobs = &annotate->jobs};
     if (annotate->settings->kafka.brokers)
         return annotate_over_topics(annotate, error);
     enum status status = annotate_work(annotate, &work, error);

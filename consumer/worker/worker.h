@@ -89,7 +89,8 @@ struct worker_config {
         void (*show)(void *context, const struct worker_progress *progress);
         void *context;
     } progress;
-    struct { // called when the worker would end because the queue is drained. True: jobs were queued. May be NULL
+    struct
+    { // called when the worker would end because the queue is drained. True: jobs were queued. May be NULL
         bool (*run)(void *context);
         void *context;
     } refill;

@@ -46,7 +46,8 @@ TEST(a_true_hypothesis_is_rejected_with_at_most_the_probability_alpha)
 // The mean money after n_more draws from a population with as many wrong members as the test claims.
 static double mean_money(const struct betting_test *test, int n_more)
 {
-    double n_left = (double)(test->n - test->n_drawn), n_wrong_left = (double)(test->n_wrong - test->n_drawn_wrong);
+    double n_left = (double)(test->n - test->n_drawn),
+           n_wrong_left = (double)(test->n_wrong - test->n_drawn_wrong);
     double sum = 0;
     for (int i = 0; n_more == 0 && i < BETTING_FACTORS; i++)
         sum += exp(test->log_money[i]) / BETTING_FACTORS;

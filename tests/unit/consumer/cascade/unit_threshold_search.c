@@ -66,17 +66,17 @@ static void make_table(struct world_table *table, enum world world, int32_t n, d
         shuffle_wrong(table, 0, n / 2, n_wrong_max + 1, random);
 }
 
-struct outcome {
+struct search_outcome {
     int32_t n_small, n_large; // rows that each model answers
     int32_t n_wrong;          // of n_small
     int32_t n_rounds;
 };
 
-static struct outcome run_search(const struct world_table *table, const struct threshold_options *options)
+static struct search_outcome run_search(const struct world_table *table, const struct threshold_options *options)
 {
     struct score_ranking ranking;
     struct threshold_search search;
-    struct outcome outcome = {0};
+    struct search_outcome outcome = {0};
     static bool is_large[ROWS_MAX];
     memset(is_large, 0, sizeof is_large);
     assert_true(score_ranking_open(&ranking, table->scores, table->n, table->n));
@@ -119,7 +119,7 @@ TEST(the_promised_accuracy_holds_in_95_of_100_runs_whatever_the_scores_are)
                 for (int run = 0; run < n_runs; run++) {
                     make_table(&table, world, sizes[s], targets[t], &random);
                     struct threshold_options options = {targets[t], 0.95, random_bits(&random)};
-                    struct outcome outcome = run_search(&table, &options);
+                    struct search_outcome outcome = run_search(&table, &options);
                     n_broken += outcome.n_wrong > score_ranking_wrong_max(sizes[s], targets[t]);
                     n_small += (double)outcome.n_small / sizes[s] / n_runs;
                 }
@@ -137,14 +137,14 @@ TEST(a_good_small_model_saves_most_labels_of_the_large_one)
     make_table(&table, ALL_RIGHT, ROWS_MAX, 0.95, &random);
     for (int32_t i = 0; i < table.n; i++)
         table.is_wrong[i] = i % 100 == 0;
-    struct outcome good = run_search(&table, &options);
+    struct search_outcome good = run_search(&table, &options);
     assert_in_range(good.n_large, 64, 400); // of 20,000
     assert_in_range(good.n_rounds, 1, 6);
     make_table(&table, CALIBRATED, ROWS_MAX, 0.95, &random); // 0.95 with the upper half at best
-    struct outcome calibrated = run_search(&table, &options);
+    struct search_outcome calibrated = run_search(&table, &options);
     assert_in_range(calibrated.n_small, ROWS_MAX / 4, ROWS_MAX * 6 / 10);
     make_table(&table, ALL_WRONG, ROWS_MAX, 0.95, &random);
-    struct outcome bad = run_search(&table, &options);
+    struct search_outcome bad = run_search(&table, &options);
     assert_in_range(bad.n_small, 0, ROWS_MAX / 20); // so many may be wrong
 }
 
@@ -154,7 +154,7 @@ TEST(one_seed_gives_one_choice_and_rows_without_a_label_are_never_kept)
     uint64_t random = random_seed(37);
     struct threshold_options options = {0.9, 0.95, 4};
     make_table(&table, CALIBRATED, 3000, 0.9, &random);
-    struct outcome first = run_search(&table, &options), again = run_search(&table, &options);
+    struct search_outcome first = run_search(&table, &options), again = run_search(&table, &options);
     assert_memory_equal(&first, &again, sizeof first);
     struct score_ranking ranking;
     for (int32_t i = 0; i < table.n; i += 2)
@@ -168,7 +168,7 @@ TEST(one_seed_gives_one_choice_and_rows_without_a_label_are_never_kept)
     for (int32_t i = 0; i < table.n; i++)
         table.scores[i] = NAN;
     table.n = 0;
-    struct outcome none = run_search(&table, &options);
+    struct search_outcome none = run_search(&table, &options);
     assert_int_equal(none.n_small + none.n_large, 0);
 }
 
