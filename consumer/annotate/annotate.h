@@ -101,7 +101,8 @@ struct annotate {
     struct output_file errors; // bad rows; file NULL: no --errors
     int32_t n_votes;
     struct annotate_gold gold;
-    const size_t *also_read; // another column that is read, beside columns of prompts and of --evaluate; NULL: none
+    const size_t
+        *also_read; // another column that is read, beside columns of prompts and of --evaluate; NULL: none
     struct annotate_models models;
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed

@@ -72,7 +72,8 @@ struct search_outcome {
     int32_t n_rounds;
 };
 
-static struct search_outcome run_search(const struct world_table *table, const struct threshold_options *options)
+static struct search_outcome run_search(const struct world_table *table,
+                                        const struct threshold_options *options)
 {
     struct score_ranking ranking;
     struct threshold_search search;
