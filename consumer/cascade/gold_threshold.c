@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-enum {
-    SPARE_PERCENT = 160
-}; // gold labels above the first threshold, of the least number: so that one may be wrong
+// Gold labels above the first threshold, relative to the least number: so that one of them may be wrong, or three if half
+// of the sample is enough for that.
+static const double one_wrong = 1.6, three_wrong = 2.6;
 
 // What is tested: the first n_kept ranks have the small model's label.
 struct gold_count {
@@ -48,11 +48,11 @@ int64_t gold_threshold_least(double target, double confidence)
 static int32_t find_first(const struct gold_threshold *threshold, const struct score_ranking *ranking,
                           int64_t n_labels)
 {
-    double n_least =
-        (double)gold_threshold_least(threshold->target, threshold->confidence) * SPARE_PERCENT / 100;
+    double n_least = (double)gold_threshold_least(threshold->target, threshold->confidence);
+    double n_wanted = fmax(one_wrong * n_least, fmin(three_wrong * n_least, (double)n_labels / 2));
     int32_t first = 0;
     while (first + 1 < ranking->n_cuts &&
-           (double)n_labels * ranking->cuts[first] / (double)ranking->n_rows < n_least)
+           (double)n_labels * ranking->cuts[first] / (double)ranking->n_rows < n_wanted)
         first++;
     return first;
 }
