@@ -75,6 +75,7 @@ def each_row_has_the_label_of_its_model_and_the_guarantee_holds(test):
     assert all(max(float(out[i][name]) for name in CHOICES) >= threshold - 1e-4 for i in by_small), threshold
     assert f"cascade: 1500 rows, {len(by_small)} labelled by small.gguf, {len(by_large)} by tiny.gguf, " in done.out, done.out
     assert "with probability 0.95 over the choice of the rows that were drawn, at least 95 % of the table's labels equal those of tiny.gguf" in done.out
+    assert done.err.count("M parameters) on") == 2, done.err  # each model is loaded once
     accuracy = float(done.out.split("estimate: accuracy ")[1].split(",")[0])
     assert abs(accuracy - n_equal / 1500) < 0.03, (accuracy, n_equal)
     # below the threshold all rows are the large model's, so it answered no row that the small one kept
