@@ -242,10 +242,19 @@ static enum status run_large(struct cascade *cascade, struct error *error)
         status = cascade_work(cascade, refill, error);
     if (status == STATUS_OK && cascade->fault.status != STATUS_OK) {
         *error = cascade->fault;
-        status = error->status;
+        return error->status;
     }
-    if (status == STATUS_OK && cascade->phase != CASCADE_DONE) // without a job no worker ran
+    if (status == STATUS_OK)
+        n_finished = cascade->large_jobs.n;
+    is_waiting = false;
+    if (status == STATUS_OK) // no worker ran because there is no job, or it was stopped between two rounds
         status = advance_to_work(cascade, &is_waiting, error);
+    if (status == STATUS_OK && is_waiting)
+        return error_set(
+            error, STATUS_RETRY, ERROR_STORE,
+            "stopped: %lld requests of %s are answered and kept in %s; the same command continues from"
+            " here",
+            (long long)n_finished, cascade->large_name, cascade->annotate->store_path);
     return status;
 }
 

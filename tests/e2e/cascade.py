@@ -141,6 +141,24 @@ def a_run_that_is_killed_in_each_model_ends_with_the_bytes_of_a_calm_one(test):
     assert n_computed <= whole + 4 * 16 * 60, (n_computed, whole)
 
 
+@case
+def a_run_that_is_stopped_at_any_round_writes_no_table(test):
+    small_model(test)
+    write_csv(test, "in.csv", reviews(1500))
+    calm, n_stopped = cascade(test, out="whole.csv"), 0
+    counted = "SELECT count(*) FROM results JOIN jobs ON jobs.id = results.job WHERE dataset = 'annotate-large'"
+    for n_least in (1, 2, 65, 100, 130):
+        process = test.start("annotate", "in.csv", "--prompt", "p.jinja", "--cascade", f"{test.path('small.gguf')},{test.model}", *GUARANTEE, "-o",
+                             "out.csv", "--overwrite", "--max-batch", "2", "--threads", "1")
+        test.wait_until("answers", lambda: process.poll() is not None or (test.query(counted, "out.csv.db") or [(0,)])[0][0] >= n_least)
+        process.send_signal(signal.SIGINT)
+        done = test.wait(process)
+        assert done.status == 0 and done.out == calm.out or done.status == 1 and "stopped: " in done.err and not test.exists("out.csv"), done
+        n_stopped += done.status == 1
+    last = cascade(test)
+    assert n_stopped and last.out == calm.out and test.read("out.csv") == test.read("whole.csv"), (last.out, calm.out)
+
+
 # ---- gold labels ----
 
 def with_gold(test, n, share, seed=3, wrong=0.0):
