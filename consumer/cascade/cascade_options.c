@@ -105,11 +105,13 @@ static enum status read_models(struct cascade *cascade, const struct settings *s
     cascade->large_settings.model.path = large;
     const char *trace = settings->engine.trace_steps;
     if (trace && large) { // each worker has a file of its own
-        size_t size = strlen(trace) + sizeof ".large";
-        char *path = arena_allocate(&cascade->arena, size);
+        static const char ending[] = ".large";
+        size_t size = strlen(trace);
+        char *path = arena_allocate(&cascade->arena, size + sizeof ending);
         if (!path)
             return error_memory(error, STATUS_REFUSE, "--cascade");
-        snprintf(path, size, "%s.large", trace);
+        memcpy(path, trace, size);
+        memcpy(path + size, ending, sizeof ending);
         cascade->large_settings.engine.trace_steps = path;
     }
     bool is_one_name = large && strcmp(name_of(small), name_of(large)) == 0;
@@ -153,13 +155,14 @@ enum status cascade_check(struct cascade *cascade, struct annotate *annotate, st
     static const char suffix[] = "-large";
     enum status status = STATUS_OK;
     cascade->annotate = annotate;
-    int length = snprintf(cascade->large_dataset, sizeof cascade->large_dataset, "%.*s%s",
-                          (int)annotate->dataset.size, annotate->dataset.data, suffix);
-    if (length >= (int)sizeof cascade->large_dataset)
+    size_t size = annotate->dataset.size;
+    if (size + sizeof suffix > sizeof cascade->large_dataset)
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "--dataset: with --cascade a name has at most %d bytes, for that of the large model's jobs",
             JOB_DATASET_BYTES_MAX - (int)strlen(suffix));
+    memcpy(cascade->large_dataset, annotate->dataset.data, size);
+    memcpy(cascade->large_dataset + size, suffix, sizeof suffix);
     if (annotate->settings->annotate.cascade.gold)
         status = find_gold(cascade, error);
     annotate->models.small = text_from_string(cascade->small_name);
