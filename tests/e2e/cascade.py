@@ -276,6 +276,7 @@ def what_does_not_fit_is_refused_by_name(test):
             (("--cascade", both, *guarantee), "--cascade needs --choice"),
             (("--cascade", both, *guarantee, "--questions", "q.json"), "not --questions"),
             ((*choice, "--cascade", both, *guarantee, "--gold", "titel"), "--gold: there is no column \"titel\"; the nearest is title"),
+            ((*choice, "--cascade", both, *guarantee, "--dataset", 123 * "d"), "a name has at most 122 bytes"),
             ((*choice, *guarantee, "--model", test.model), "need --cascade SMALL,LARGE"),
             ((*choice, "--cascade", f"{test.path('small.gguf')},none.gguf", *guarantee), "none.gguf")):
         done = test.run("annotate", "in.csv", "--prompt", "p.jinja", *options, "-o", "out.csv", status=None)
