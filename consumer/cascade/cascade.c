@@ -7,7 +7,7 @@
 
 static bool has_gold(const struct cascade *cascade)
 {
-    return cascade->annotate->settings->annotate.cascade.gold != NULL;
+    return cascade->gold_name != NULL;
 }
 
 static enum status rank_rows(struct cascade *cascade, struct error *error)

@@ -39,7 +39,8 @@ struct cascade {
     double target, confidence;
     struct settings small_settings, large_settings; // with their models
     const char *small_name, *large_name; // as the output and the messages name them; NULL: no large model
-    size_t gold_column;                  // with --gold
+    const char *gold_name;               // --gold; NULL: without it
+    size_t gold_column;                  // its place
     // of the run
     struct annotate *annotate;
     struct cascade_row *rows; // [n], in the table's order

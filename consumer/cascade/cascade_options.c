@@ -94,13 +94,19 @@ static enum status split_models(struct cascade *cascade, const char *models, cha
 
 static enum status read_models(struct cascade *cascade, const struct settings *settings, struct error *error)
 {
-    char *small = NULL, *large = NULL;
+    char *small = NULL, *large = NULL, *const *golds = settings->annotate.evaluation.gold;
+    cascade->gold_name = golds ? golds[0] : NULL;
+    if (golds && golds[1])
+        return refuse(error, "--cascade: --gold is one column of the table");
     enum status status = split_models(cascade, settings->annotate.cascade.models, &small, &large, error);
-    if (status == STATUS_OK && !large && !settings->annotate.cascade.gold)
+    if (status == STATUS_OK && !large && !cascade->gold_name)
         return refuse(error, "--cascade: expected SMALL,LARGE; SMALL alone needs --gold COLUMN");
     if (status != STATUS_OK)
         return status;
     cascade->small_settings = cascade->large_settings = *settings;
+    // for the cascade alone: not files of --evaluate
+    cascade->small_settings.annotate.evaluation.gold = cascade->large_settings.annotate.evaluation.gold =
+        NULL;
     cascade->small_settings.model.path = small;
     cascade->large_settings.model.path = large;
     const char *trace = settings->engine.trace_steps;
@@ -123,9 +129,9 @@ static enum status read_models(struct cascade *cascade, const struct settings *s
 enum status cascade_open(struct cascade *cascade, const struct settings *settings, struct error *error)
 {
     const struct annotate_options *options = &settings->annotate;
-    bool is_alone = options->cascade.guarantee || options->cascade.confidence || options->cascade.gold;
+    bool is_alone = options->cascade.guarantee || options->cascade.confidence;
     if (!options->cascade.models)
-        return is_alone ? refuse(error, "--guarantee, --confidence and --gold need --cascade SMALL,LARGE")
+        return is_alone ? refuse(error, "--guarantee and --confidence need --cascade SMALL,LARGE")
                         : STATUS_OK;
     enum status status = check_others(settings, error);
     if (status == STATUS_OK)
@@ -137,7 +143,7 @@ static enum status find_gold(struct cascade *cascade, struct error *error)
 {
     struct annotate *annotate = cascade->annotate;
     const struct table_columns *columns = table_reader_columns(annotate->reader);
-    struct text name = text_from_string(annotate->settings->annotate.cascade.gold);
+    struct text name = text_from_string(cascade->gold_name);
     struct text nearest = nearest_name(name, columns->names, columns->n);
     cascade->gold_column = table_columns_find(columns, name);
     if (cascade->gold_column == columns->n)
@@ -163,7 +169,7 @@ enum status cascade_check(struct cascade *cascade, struct annotate *annotate, st
             JOB_DATASET_BYTES_MAX - (int)strlen(suffix));
     memcpy(cascade->large_dataset, annotate->dataset.data, size);
     memcpy(cascade->large_dataset + size, suffix, sizeof suffix);
-    if (annotate->settings->annotate.cascade.gold)
+    if (cascade->gold_name)
         status = find_gold(cascade, error);
     annotate->models.small = text_from_string(cascade->small_name);
     annotate->models.jobs = &cascade->large_jobs;

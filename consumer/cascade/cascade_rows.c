@@ -17,7 +17,7 @@ static int16_t find_choice(const struct cascade *cascade, struct text text)
 static void find_label(struct cascade *cascade, const struct job *job, int16_t *label, float *score)
 {
     const struct row_answer *answer = &cascade->annotate->answers[0];
-    const struct value *value = answer->failed ? NULL : row_answer_label(answer);
+    const struct value *value = answer->failed ? NULL : row_answer_label(answer, 0);
     *label = value && value->kind == VALUE_STRING ? find_choice(cascade, value->text) : LABEL_NONE;
     *score = NAN;
     for (int32_t i = 0; *label >= 0 && i < job->result.n_choice_logprobs; i++)
@@ -43,7 +43,7 @@ static int16_t find_gold(const struct cascade *cascade, const struct table_row *
     if (field->kind != VALUE_STRING && field->kind != VALUE_NULL)
         json_encode(field, &json);
     struct text text = field->kind == VALUE_STRING ? field->text : (struct text){json.data, json.size};
-    text = label_set_match(&answer->label_sets[answer->label_column], text, &made);
+    text = label_set_match(&answer->label_sets[0], text, &made);
     int16_t gold = text.size ? find_choice(cascade, text) : LABEL_NONE;
     buffer_finish(&json);
     buffer_finish(&made);
@@ -92,7 +92,7 @@ static enum status read_some(struct cascade *cascade, int64_t n_rows, bool has_g
 enum status cascade_read_rows(struct cascade *cascade, struct error *error)
 {
     struct annotate *annotate = cascade->annotate;
-    bool has_gold = annotate->settings->annotate.cascade.gold != NULL;
+    bool has_gold = cascade->gold_name != NULL;
     const struct annotate_rows before = annotate->rows;
     cascade->rows = calloc(before.n ? (size_t)before.n : 1, sizeof *cascade->rows);
     if (!cascade->rows || before.n > INT32_MAX)

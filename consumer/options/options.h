@@ -183,9 +183,14 @@ struct annotate_options {
     } scores;
     struct {
         char *models; // SMALL,LARGE or SMALL; NULL: no cascade
-        char *guarantee, *confidence, *gold;
+        char *guarantee, *confidence;
     } cascade;
-    char *schema, *questions, *evaluate;
+    struct {
+        char **columns; // GOLD or GOLD=PROPERTY, NULL-terminated; NULL: no evaluation
+        char **gold;    // files, or with a cascade a column; NULL-terminated; NULL: none
+        char *group, *differences, *statistics;
+    } evaluation;
+    char *schema, *questions;
     int64_t votes;
     bool reorder;
 };

@@ -275,6 +275,7 @@ def what_does_not_fit_is_refused_by_name(test):
             ((*choice, "--cascade", both, *guarantee, "--brokers", "127.0.0.1:1"), "not with --brokers"),
             (("--cascade", both, *guarantee), "--cascade needs --choice"),
             (("--cascade", both, *guarantee, "--questions", "q.json"), "not --questions"),
+            ((*choice, "--cascade", both, *guarantee, "--gold", "title", "--gold", "text"), "--gold is one column"),
             ((*choice, "--cascade", both, *guarantee, "--gold", "titel"), "--gold: there is no column \"titel\"; the nearest is title"),
             ((*choice, "--cascade", both, *guarantee, "--dataset", 123 * "d"), "a name has at most 122 bytes"),
             ((*choice, *guarantee, "--model", test.model), "need --cascade SMALL,LARGE"),
