@@ -1,5 +1,6 @@
-// The worker of an annotated table, on the embedded queue.
+// Computes the queued requests in this process.
 #include "consumer/annotate/annotate.h"
+#include "consumer/observe/log.h"
 #include "consumer/worker/progress_line.h"
 #include "consumer/worker/service.h"
 
@@ -15,6 +16,8 @@ static struct settings worker_settings(const struct annotate *annotate, const st
     settings.sampling.min_p = settings.sampling.presence_penalty = NULL;
     settings.sampling.frequency_penalty = settings.sampling.repetition_penalty = NULL;
     settings.sampling.thinking_token_budget = settings.sampling.reasoning_effort = NULL;
+    if (annotate->worker_defaults)
+        settings.sampling = *annotate->worker_defaults;
     return settings;
 }
 
@@ -53,7 +56,7 @@ static bool refill(void *context)
     return is_refilled;
 }
 
-enum status annotate_work(struct annotate *annotate, const struct annotate_work *work, struct error *error)
+enum status annotate_compute(struct annotate *annotate, const struct annotate_work *work, struct error *error)
 {
     struct settings settings = worker_settings(annotate, work->settings);
     struct progress_line line = {.dataset = work->dataset,
@@ -90,4 +93,12 @@ enum status annotate_work(struct annotate *annotate, const struct annotate_work 
                                " continues from here",
                          (long long)line.n_before, (long long)line.n_total, annotate->store_path);
     return status;
+}
+
+enum status annotate_work(struct annotate *annotate, struct error *error)
+{
+    const struct annotate_work work = {.settings = annotate->settings,
+                                       .dataset = annotate->dataset,
+                                       .jobs = &annotate->jobs};
+    return annotate_compute(annotate, &work, error);
 }

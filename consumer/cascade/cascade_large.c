@@ -107,7 +107,7 @@ enum status cascade_work(struct cascade *cascade, bool (*refill)(void *context),
     store_set_rows(annotate->store, &cascade->large_jobs);
     enum status status =
         store_keep_rows(annotate->store, work.dataset, &cascade->large_jobs, &n_removed, error);
-    return status == STATUS_OK ? annotate_work(annotate, &work, error) : status;
+    return status == STATUS_OK ? annotate_compute(annotate, &work, error) : status;
 }
 
 enum status cascade_large_label(struct cascade *cascade, int32_t row, int16_t *label, struct error *error)

@@ -271,6 +271,7 @@ def what_does_not_fit_is_refused_by_name(test):
             ((*choice, "--cascade", both, *guarantee, "--votes", "3"), "--votes does not fit"),
             ((*choice, "--cascade", both, *guarantee, "--sample", "3"), "--cascade does not fit --sample"),
             ((*choice, "--cascade", both, *guarantee, "--estimate"), "--cascade does not fit --estimate"),
+            ((*choice, "--cascade", both, *guarantee, "--certificate", "c.json"), "--cascade does not fit --certificate"),
             ((*choice, "--cascade", both, *guarantee, "--partial"), "--cascade does not fit --partial"),
             ((*choice, "--cascade", both, *guarantee, "--brokers", "127.0.0.1:1"), "not with --brokers"),
             (("--cascade", both, *guarantee), "--cascade needs --choice"),
