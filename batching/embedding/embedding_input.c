@@ -87,7 +87,7 @@ enum status embedding_input_encode(const struct embedding_rules *rules, struct t
                                     .n_texts = 1,
                                     .n_tokens_max = cut->n_tokens ? (size_t)limit_of(rules, cut) : 0,
                                     .cuts_left = cut->is_left};
-    unsigned flags = TOKENIZER_ADD_SPECIAL | (rules->parses_special ? TOKENIZER_PARSE_SPECIAL : 0);
+    unsigned flags = TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL;
     *n_cut = 0;
     enum status status =
         joined.failed ? error_memory(error, STATUS_RETRY, "a text after its prompt")

@@ -54,6 +54,19 @@ def a_mean_of_one_token_is_its_own_and_dimensions_cut_before_the_length_is_made_
 
 
 @case
+def a_special_token_in_a_text_or_a_prompt_is_one_token(test):
+    """Of a decoder too: prompts of embedding models contain special tokens."""
+    ids = json.loads(test.run("tokenize", test.model, "--special", stdin=json.dumps({"text": "<|im_start|>the"}) + "\n").out)
+    assert ids[0] == tiny_model.TOKENS.index("<|im_start|>") and len(ids) < 5, ids
+    (text,), (prompt,) = vectors_of(test, ["<|im_start|>the"]), vectors_of(test, ["the"], "--prefix", "<|im_start|>")
+    test.write("in.jsonl", [{"custom_id": "ids", "input": [ids]}])
+    test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--task", "embed", "--pooling", "last")
+    (answer,) = test.answers("out.jsonl")
+    assert text["usage"]["prompt_tokens"] == len(ids) and text["embedding"] == prompt["embedding"], (text["usage"], ids)
+    assert text["embedding"] == answer["response"]["body"]["data"][0]["embedding"]
+
+
+@case
 def a_bad_line_has_its_error_and_the_others_their_vectors(test):
     lines = ['{"text": "the winter"}', "the winter", '"the winter"', '{"text": 5}', '{"text"', "", '{"text": "' + "inner " * 400 + '"}',
              "{\"text\": \"the winter\"}"]
