@@ -19,7 +19,8 @@ static enum status refuse_prompt(const struct embedding_rules *rules, struct tex
     const struct value *prompts = &rules->prompts;
     for (size_t i = 0; prompts->kind == VALUE_OBJECT && i < prompts->object.n_members; i++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.*s", i ? ", " : "",
-                 (int)(prompts->object.members[i].key.size % 64), prompts->object.members[i].key.data);
+                 (int)(prompts->object.members[i].key.size < 64 ? prompts->object.members[i].key.size : 64),
+                 prompts->object.members[i].key.data);
     return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "prompt_name: %s%s, got \"%.*s\"",
                      names[0] ? "expected one of the model's prompts " : "the model has no prompts", names,
                      (int)name.size, name.data);

@@ -236,7 +236,8 @@ static const struct folder_key keys[] = {
      "bos_token eos_token unk_token pad_token add_bos_token add_eos_token add_prefix_space chat_template "
      "fix_mistral_regex",
      NULL},
-    {"tokenizer_config.json", KEY_READ, "model_max_length truncation_side added_tokens_decoder legacy model_input_names", NULL},
+    {"tokenizer_config.json", KEY_READ,
+     "model_max_length truncation_side added_tokens_decoder legacy model_input_names", NULL},
     {"tokenizer_config.json", KEY_REFUSED, "split_special_tokens", "false"},
     {"tokenizer_config.json", KEY_REFUSED, "sp_model_kwargs", "{} {\"enable_sampling\":false}"},
     // tokens and lower-casing come from tokenizer.json; spaces in decoded text are as in vLLM

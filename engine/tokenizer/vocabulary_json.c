@@ -295,8 +295,8 @@ static int32_t named_token(const struct json_source *source, const char *name)
 // PreTrainedTokenizerFast gives them in version 4, in which such folders were written.
 static bool has_one_type(const struct value *config)
 {
-    static const char *const classes[] = {"TokenizersBackend", "DistilBertTokenizer", "DistilBertTokenizerFast",
-                                          "MPNetTokenizer", "MPNetTokenizerFast"};
+    static const char *const classes[] = {"TokenizersBackend", "DistilBertTokenizer",
+                                          "DistilBertTokenizerFast", "MPNetTokenizer", "MPNetTokenizerFast"};
     const struct value *names = value_get(config, "model_input_names");
     const struct value *class = value_get(config, "tokenizer_class");
     for (size_t i = 0; names && names->kind == VALUE_ARRAY && i < names->array.n_items; i++) {

@@ -450,8 +450,8 @@ def a_model_that_needs_a_prompt_and_gets_none_is_warned_of_once(test):
         assert not warnings(sentence_folder(test, name)), name
 
 
-@case
-def a_roberta_folder_and_its_linear_layer_give_vectors(test):
+def roberta_parts():
+    """config.json and the tensors of an encoder."""
     width, heads = tiny_model.WIDTH, tiny_model.N_HEADS
     listed = [("embeddings.word_embeddings.weight", [tiny_model.N_VOCAB, width]), ("embeddings.position_embeddings.weight", [50, width]),
               ("embeddings.token_type_embeddings.weight", [1, width]), ("embeddings.LayerNorm.weight", [width]),
@@ -465,6 +465,12 @@ def a_roberta_folder_and_its_linear_layer_give_vectors(test):
                        (f"encoder.layer.{layer}.{name}.bias", [rows])]
     config = {"architectures": ["RobertaModel"], "model_type": "roberta", "hidden_size": width, "num_hidden_layers": 2,
               "num_attention_heads": heads, "intermediate_size": 96, "max_position_embeddings": 50, "pad_token_id": 1, "hidden_act": "gelu"}
+    return config, listed
+
+
+@case
+def a_roberta_folder_and_its_linear_layer_give_vectors(test):
+    width, (config, listed) = tiny_model.WIDTH, roberta_parts()
     dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
     folder = test.path("roberta")
     tiny_model.write_folder(folder, {"config.json": config, "modules.json": MODULES[:2] + [dense], "sentence_bert_config.json": {"max_seq_length": 512}},

@@ -64,9 +64,10 @@ enum status result_limit_check(struct input *input, const struct kafka_config *c
     char advice[64] = "";
     if (n_fitting)
         snprintf(advice, sizeof advice, ": --split %llu divides such jobs", (unsigned long long)n_fitting);
-    return error_set(error, STATUS_REFUSE, ERROR_RESULT_TOO_LARGE,
-                     "%s: line %lld: the vectors of %d texts have %llu bytes in the result, topic %s takes %zu a "
-                     "record (max.message.bytes)%s",
-                     input->name, (long long)largest.line, largest.n_inputs, (unsigned long long)largest.bytes,
-                     config->topics.results, most, advice);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_RESULT_TOO_LARGE,
+        "%s: line %lld: the vectors of %d texts have %llu bytes in the result, topic %s takes %zu a "
+        "record (max.message.bytes)%s",
+        input->name, (long long)largest.line, largest.n_inputs, (unsigned long long)largest.bytes,
+        config->topics.results, most, advice);
 }

@@ -83,10 +83,12 @@ TEST(types_are_0_where_transformers_gives_the_model_none)
         {"{\"tokenizer_class\":\"TokenizersBackend\"}", "0:0 2:0 1:0 3:0 1:0"},
         {"{\"tokenizer_class\":\"DistilBertTokenizer\"}", "0:0 2:0 1:0 3:0 1:0"},
         {"{\"tokenizer_class\":\"BertTokenizer\"}", "0:0 2:0 1:0 3:1 1:1"},
-        {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"model_input_names\":null}", "0:0 2:0 1:0 3:1 1:1"}};
+        {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"model_input_names\":null}",
+         "0:0 2:0 1:0 3:1 1:1"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct tokenizer *tokenizer = create_or_fail(
-            "{\"type\":\"BertProcessing\",\"sep\":[\"[S]\",1],\"cls\":[\"[C]\",0]}", cases[i].config);
+        struct tokenizer *tokenizer =
+            create_or_fail("{\"type\":\"BertProcessing\",\"sep\":[\"[S]\",1],\"cls\":[\"[C]\",0]}",
+                           cases[i].config);
         assert_input(tokenizer, "a", "b", 0, cases[i].expected, 0);
         tokenizer_close(tokenizer);
         tokenizer = create_or_fail("null", cases[i].config); // no template: as the texts
