@@ -236,7 +236,8 @@ static const struct folder_key keys[] = {
      "bos_token eos_token unk_token pad_token add_bos_token add_eos_token add_prefix_space chat_template "
      "fix_mistral_regex",
      NULL},
-    {"tokenizer_config.json", KEY_READ, "model_max_length truncation_side added_tokens_decoder legacy", NULL},
+    {"tokenizer_config.json", KEY_READ,
+     "model_max_length truncation_side added_tokens_decoder legacy model_input_names", NULL},
     {"tokenizer_config.json", KEY_REFUSED, "split_special_tokens", "false"},
     {"tokenizer_config.json", KEY_REFUSED, "sp_model_kwargs", "{} {\"enable_sampling\":false}"},
     // tokens and lower-casing come from tokenizer.json; spaces in decoded text are as in vLLM
@@ -248,7 +249,7 @@ static const struct folder_key keys[] = {
      NULL},
     {"tokenizer_config.json", KEY_NO_PART,
      "tokenizer_class processor_class image_processor_type auto_map use_fast from_slow is_local backend "
-     "local_files_only tokenizer_file special_tokens_map_file name_or_path model_input_names "
+     "local_files_only tokenizer_file special_tokens_map_file name_or_path "
      "response_schema max_length max_len stride truncation_strategy padding pad_to_multiple_of "
      "pad_token_type_id return_token_type_ids trim_offsets",
      NULL},
