@@ -381,6 +381,11 @@ struct backend_operations {
     // x[r] *= sigmoid(gate[r][0]): a shared expert's gate. On a CPU `gate` may have several columns, one for each of as
     // many equal parts of a row: the gates of attention heads.
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+    // x[r] *= softplus(gate[r]), the gates of attention heads: one for each item, or for each of as many equal parts
+    // of a row. gate is undefined afterwards. Not NULL if set_columns is not NULL, as `limit`.
+    void (*gate_softplus)(struct backend *backend, struct matrix *x, struct matrix *gate, int32_t n_rows);
+    // x = min(max(x, least), most). A NaN stays a NaN.
+    void (*limit)(struct backend *backend, struct matrix *x, int32_t n_rows, float least, float most);
     // Latent attention (MLA, engine/forward_latent.c). A backend without it sets both functions to NULL, and
     // such models are refused. head_products is one GEMM per head: the columns of head h of y are matrix h of
     // a 3-dimensional weight times the columns of head h of x.

@@ -174,7 +174,8 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 static struct layer_heads heads_of(const struct kv_shape *shape, int32_t layer)
 {
     return shape->layers ? shape->layers[layer]
-                         : (struct layer_heads){shape->n_kv_heads, shape->key_dim, shape->value_dim};
+                         : (struct layer_heads){shape->n_kv_heads, shape->key_dim, shape->value_dim,
+                                                shape->n_heads};
 }
 
 // Assigns each layer that has pages to a group of layers with the same heads. pages.shape of a group gets
@@ -492,6 +493,8 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .expert_products = cpu_expert_products,
                                                          .expert_sum = cpu_expert_sum,
                                                          .gate_rows = cpu_gate_rows,
+                                                         .gate_softplus = cpu_gate_softplus,
+                                                         .limit = cpu_limit,
                                                          .head_products = cpu_head_products,
                                                          .copy_columns = cpu_copy_columns,
                                                          .convolve = cpu_convolve,

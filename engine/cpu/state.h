@@ -149,6 +149,8 @@ void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float sca
 void cpu_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
 void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
 void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+void cpu_gate_softplus(struct backend *base, struct matrix *x, struct matrix *gate, int32_t n_rows);
+void cpu_limit(struct backend *base, struct matrix *x, int32_t n_rows, float least, float most);
 void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
                        const struct weight *weight, const struct matrix *x, struct head_columns from,
                        int32_t n_rows);

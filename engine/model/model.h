@@ -40,6 +40,7 @@ struct attention_shape {
     float scale;                 // multiplies q.k
     float softcap;               // 0: none
     float alibi_bias_max;        // 0: none
+    float value_scale;           // multiplies the heads' outputs; 1: none
 };
 
 struct experts_shape {
@@ -52,6 +53,7 @@ struct experts_shape {
     enum route_kind route_kind;
     float scale;     // of the used experts' weights; 1: none
     bool normalized; // the used experts' weights are normalized to the sum 1
+    float logits_softcap; // of the router; 0: none
 };
 
 // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1). Pages hold one key-value head for all
@@ -129,9 +131,10 @@ struct altup_shape {
     int32_t laurel_rank; // of the low-rank matrix beside a layer's attention
 };
 
-// The pages of one layer, where layers differ in them.
+// The heads and pages of one layer, where layers differ in them.
 struct layer_heads {
     int32_t n_kv_heads, key_dim, value_dim; // n_kv_heads 0: no pages, another layer's are read
+    int32_t n_heads;                        // query heads
 };
 
 struct scales_shape {
@@ -254,6 +257,9 @@ struct model_layer {
     int32_t n_ff;            // 0: no MLP
     int32_t kv_layer;        // whose keys and values it reads: its own index, or an earlier layer's
     float output_scale;      // multiplies the layer's output; 1: none
+    // A gated activation of experts, of the shared expert: its gate is at most this, the other factor from
+    // -limit to limit. 0: none
+    float experts_limit, shared_limit;
     // Items of the MLP's gate below mean + sparsity * standard deviation become 0, the others are their
     // distance from it. -INFINITY: none
     float sparsity;
@@ -314,13 +320,16 @@ void model_close(struct model *model);
 // Whether the model predicts tokens: false for an encoder, and for a decoder saved without its output matrix.
 bool model_has_logits(const struct model *model);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
-// The heads of the keys and values that a layer reads.
+// The heads of a layer, and of the keys and values that it reads.
 static inline struct layer_heads model_layer_heads(const struct model *model, int32_t layer)
 {
     const struct attention_shape *attention = &model->shape.attention;
-    return model->heads
-               ? model->heads[model->layers[layer].kv_layer]
-               : (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim};
+    if (!model->heads)
+        return (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim,
+                                    attention->n_heads};
+    struct layer_heads heads = model->heads[model->layers[layer].kv_layer];
+    heads.n_heads = model->heads[layer].n_heads;
+    return heads;
 }
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them

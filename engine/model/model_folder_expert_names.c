@@ -190,3 +190,39 @@ const struct folder_rule folder_bailing_layers[] = {
     {"=model.layers.*.mlp.gate.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
     SHARED_EXPERT_OF("shared_experts"),
     END};
+const struct folder_rule folder_mimo_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"=model.layers.*.self_attn.attention_sink_bias", "attn_sinks.weight", FORM_AS_IS},
+    {"=model.layers.*.self_attn.sinks", "attn_sinks.weight", FORM_AS_IS},
+    GATED_MLP,
+    EXPERTS,
+    {"=model.layers.*.mlp.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    END};
+const struct folder_rule folder_step_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_attention_layernorm", "ffn_norm", FORM_ADD_ONE},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_ADD_ONE),
+    {"model.layers.*.self_attn.g_proj", "attn_gate", FORM_AS_IS},
+    GATED_MLP,
+    {"model.layers.*.moe.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.moe.router_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"model.layers.*.moe.gate_proj", "ffn_gate_exps", FORM_AS_IS},
+    {"model.layers.*.moe.up_proj", "ffn_up_exps", FORM_AS_IS},
+    {"model.layers.*.moe.down_proj", "ffn_down_exps", FORM_AS_IS},
+    {"model.layers.*.share_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.share_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.share_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+const struct folder_rule folder_laguna_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.self_attn.g_proj", "attn_gate", FORM_AS_IS},
+    GATED_MLP,
+    EXPERTS,
+    {"=model.layers.*.mlp.experts.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"=model.layers.*.mlp.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    SHARED_EXPERT_OF("shared_expert"),
+    END};

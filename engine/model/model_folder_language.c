@@ -47,6 +47,7 @@ static const struct {
     {"qwen3_vl", "qwen3_vl_text", false},
     {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
     {"smolvlm", "llama", false},
+    {"step3p7", "step3p5", false},
     {"video_llama_3", "qwen2", false},
     {"vipllava", "llama", false},
     {"voxtral", "llama", false},
@@ -110,6 +111,7 @@ bool folder_is_tower(struct text name)
         "image_newline",     "talker.",
         "token2wav.",        "code2wav.",
         "sound_encoder.",    "sound_projection.",
+        "vit_large_projector.",
     };
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
         if (begins_with(name, outer[i])) {

@@ -37,7 +37,7 @@ static void read_latent(struct key_reader *reader, struct model_shape *shape)
 // Whether the sizes may be arrays with an item for each layer.
 static bool sizes_vary(const struct family *family)
 {
-    return family->layers_vary || family->layer_kinds == LAYERS_BY_HEADS ||
+    return family->layers_vary || family->heads_vary || family->layer_kinds == LAYERS_BY_HEADS ||
            family->layer_kinds == LAYERS_SINGLE;
 }
 
@@ -53,8 +53,9 @@ static int32_t read_layer_size(struct key_reader *reader, const struct model *mo
     if (!sizes_vary(model->family) ||
         gguf_array(reader->gguf, key, &array, &is_array, &ignored) != STATUS_OK || !is_array)
         return read_size(reader, suffix, otherwise, least, most);
-    bool fits =
-        (array.kind == GGUF_I32 || array.kind == GGUF_U32) && array.n_items == (size_t)model->shape.n_layers;
+    size_t n_layers = (size_t)model->shape.n_layers, n_beyond = (size_t)model->shape.n_layers_beyond;
+    bool fits = (array.kind == GGUF_I32 || array.kind == GGUF_U32) &&
+                (array.n_items == n_layers || array.n_items == n_layers + n_beyond);
     int64_t item = fits ? gguf_array_integer(&array, (size_t)layer) : -1;
     if ((item < least || item > most) && reader->status == STATUS_OK)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
@@ -83,12 +84,15 @@ static void read_heads(struct key_reader *reader, struct model *model)
         shape->attention.key_dim = shape->attention.value_dim = 1;
         return;
     }
-    shape->attention.n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
+    shape->attention.n_heads =
+        model->family->heads_vary
+            ? read_largest(reader, model, "attention.head_count", -1, MODEL_HEADS_MAX)
+            : read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
     shape->attention.n_kv_heads = read_largest(reader, model, "attention.head_count_kv",
                                                shape->attention.n_heads, shape->attention.n_heads);
     if (reader->status != STATUS_OK)
         return;
-    if (shape->attention.n_heads % shape->attention.n_kv_heads != 0) {
+    if (shape->attention.n_heads % shape->attention.n_kv_heads != 0 && !model->family->heads_vary) {
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                                    "%d heads can't be shared evenly by %d key-value heads",
                                    shape->attention.n_heads, shape->attention.n_kv_heads);
@@ -170,6 +174,7 @@ static void read_experts(struct key_reader *reader, const struct family *family,
             : 1;
     shape->experts.weighs_inputs = family->experts_weigh_inputs;
     shape->experts.n_latent = read_size(reader, "moe_latent_size", 0, 0, MODEL_WIDTH_MAX);
+    shape->experts.logits_softcap = read_number(reader, "router_logit_softcapping", 0.0f, NULL);
     if (family->shared_expert)
         shape->experts.n_ff_shared = shape->experts.n_ff;
     if (family->routed_by_keys)
@@ -194,6 +199,7 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
         read_number(reader, "attention.scale", family->values_normalized || family->attention_unscaled, NULL);
     if (shape->attention.scale == 0.0f) // absent, or 0 as in Granite's files: the usual scale
         shape->attention.scale = (float)(1.0 / sqrt((double)width));
+    shape->attention.value_scale = read_scale(reader, "attention.value_scale", 1.0);
     shape->attention.softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
     shape->scales.logits_softcap = read_number(reader, "final_logit_softcapping", 0.0f, NULL);
     shape->scales.embedding = read_scale(reader, "embedding_scale",
@@ -230,9 +236,10 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
                       (double)shape->scales.logits);
 }
 
-// Finds a key with a truth value for each of n_layers layers. False: no such array; a wrong one is an error.
+// Finds a key with a truth value, or 0 and 1, for each of n_layers layers, and maybe n_beyond further ones. False:
+// no such array; a wrong one is an error.
 static bool find_layer_truths(struct key_reader *reader, const char *suffix, int32_t n_layers,
-                              struct gguf_array *truths)
+                              int32_t n_beyond, struct gguf_array *truths)
 {
     bool is_array = false;
     struct error ignored;
@@ -241,7 +248,8 @@ static bool find_layer_truths(struct key_reader *reader, const char *suffix, int
     if (reader->status != STATUS_OK ||
         gguf_array(reader->gguf, key, truths, &is_array, &ignored) != STATUS_OK || !is_array)
         return false;
-    if (truths->kind == GGUF_BOOL && truths->n_items == (size_t)n_layers)
+    bool fits = truths->kind == GGUF_BOOL || truths->kind == GGUF_I32 || truths->kind == GGUF_U32;
+    if (fits && (truths->n_items == (size_t)n_layers || truths->n_items == (size_t)(n_layers + n_beyond)))
         return true;
     reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                                "%s: expected a truth value for each of %d layers", key, n_layers);
@@ -258,7 +266,8 @@ static void read_windows(struct key_reader *reader, const struct family *family,
         return;
     shape->window.chunked = family->window_chunked;
     struct gguf_array truths = {0};
-    if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers, &truths)) {
+    if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers,
+                          shape->n_layers_beyond, &truths)) {
         for (int32_t i = 0; i < shape->n_layers; i++)
             model->layers[i].windowed = gguf_array_integer(&truths, (size_t)i) != 0;
         return;
@@ -293,7 +302,7 @@ static void read_layers(struct key_reader *reader, struct model *model)
         layer->kv_layer = i, layer->n_ff = shape->n_ff;
         layer->output_scale = 1.0f, layer->sparsity = -INFINITY;
     }
-    if (!model->family->layers_vary || reader->status != STATUS_OK)
+    if ((!model->family->layers_vary && !model->family->heads_vary) || reader->status != STATUS_OK)
         return;
     model->heads = calloc((size_t)shape->n_layers, sizeof *model->heads);
     if (!model->heads) {
@@ -308,23 +317,49 @@ static void read_layers(struct key_reader *reader, struct model *model)
     for (int32_t i = 0; i < shape->n_layers && reader->status == STATUS_OK; i++) {
         struct layer_heads *heads = &model->heads[i];
         struct model_layer *layer = &model->layers[i];
-        *heads = layer->windowed ? windowed : (struct layer_heads){0, key_dim, value_dim};
-        heads->n_kv_heads = read_layer_size(reader, model, "attention.head_count_kv", i,
-                                            shape->attention.n_heads, 1, shape->attention.n_heads);
+        *heads = layer->windowed ? windowed : (struct layer_heads){0, key_dim, value_dim, 0};
+        heads->n_heads = shape->attention.n_heads;
+        if (model->family->heads_vary)
+            heads->n_heads =
+                read_layer_size(reader, model, "attention.head_count", i, -1, 1, MODEL_HEADS_MAX);
+        heads->n_kv_heads = read_layer_size(reader, model, "attention.head_count_kv", i, heads->n_heads, 1,
+                                            heads->n_heads);
         layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, 1, MODEL_WIDTH_MAX);
         layer->kv_layer = kv_layer_of(model, i, shape->n_layers - n_shared);
-        bool fits = layer->kv_layer >= 0 && shape->attention.n_heads % heads->n_kv_heads == 0;
+        bool fits = layer->kv_layer >= 0 && heads->n_heads % heads->n_kv_heads == 0;
         if (!fits && reader->status == STATUS_OK)
             reader->status =
                 error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                           "layer %d: %d key-value heads for %d heads, %d layers share keys and values", i,
-                          heads->n_kv_heads, shape->attention.n_heads, n_shared);
+                          heads->n_kv_heads, heads->n_heads, n_shared);
         if (layer->kv_layer != i)
             heads->n_kv_heads = 0;
     }
     shape->attention.key_dim = key_dim > windowed.key_dim ? key_dim : windowed.key_dim;
     shape->attention.value_dim = value_dim > windowed.value_dim ? value_dim : windowed.value_dim;
     shape->n_layer_input = read_size(reader, "embedding_length_per_layer_input", 0, 0, MODEL_WIDTH_MAX);
+}
+
+// Limits of experts' gated activations: an array with a number for each layer; 0: none.
+static void read_limits(struct key_reader *reader, struct model *model, const char *suffix, bool shared)
+{
+    struct gguf_array limits = {0};
+    bool found = false;
+    char key[128];
+    size_t n_layers = (size_t)model->shape.n_layers, n_beyond = (size_t)model->shape.n_layers_beyond;
+    key_name(reader, suffix, key);
+    if (!model->family->experts_limited || reader->status != STATUS_OK)
+        return;
+    reader->status = gguf_array(reader->gguf, key, &limits, &found, reader->error);
+    bool fits = limits.kind == GGUF_F32 && (limits.n_items == n_layers || limits.n_items == n_layers + n_beyond);
+    for (size_t i = 0; found && fits && i < n_layers; i++) {
+        float limit = (float)gguf_array_number(&limits, i);
+        *(shared ? &model->layers[i].shared_limit : &model->layers[i].experts_limit) = limit;
+        fits = limit >= 0.0f && limit < INFINITY;
+    }
+    if (found && !fits && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s: expected a number from 0 for each of %zu layers", key, n_layers);
 }
 
 static void read_altup(struct key_reader *reader, struct model *model)
@@ -406,7 +441,7 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
     struct gguf_array truths = {0};
     int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0, dense = 0;
     bool by_interval = family->layer_kinds == LAYERS_BY_INTERVAL;
-    bool given = by_interval && find_layer_truths(reader, "attention.recurrent_layers", n_all, &truths);
+    bool given = by_interval && find_layer_truths(reader, "attention.recurrent_layers", n_all, 0, &truths);
     if (by_interval && !given)
         interval = read_size(reader, "full_attention_interval", INTERVAL, 1, MODEL_LAYERS_MAX);
     for (int32_t i = 0; i < shape->n_layers && reader->status == STATUS_OK; i++) {
@@ -503,7 +538,11 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         const char *suffix;
         float neutral; // allowed, as is 0
         bool routed;
-    } numbers[] = {{"attention.clamp_kqv", 0.0f, false}, {"expert_weights_scale", 1.0f, true}};
+        bool headed; // with heads that vary
+    } numbers[] = {{"attention.clamp_kqv", 0.0f, false, false},
+                   {"expert_weights_scale", 1.0f, true, false},
+                   {"attention.value_scale", 1.0f, false, true},
+                   {"router_logit_softcapping", 0.0f, false, true}};
     const char *format = "%s.%s is %g, which this version can't compute in that family";
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         int32_t value = read_integer(reader, integers[i].suffix, 0, NULL);
@@ -518,7 +557,7 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         float value = read_number(reader, numbers[i].suffix, 0.0f, NULL);
-        bool known = numbers[i].routed && family->routed_by_keys;
+        bool known = (numbers[i].routed && family->routed_by_keys) || (numbers[i].headed && family->heads_vary);
         if (value != 0.0f && value != numbers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        numbers[i].suffix, (double)value);
@@ -660,6 +699,8 @@ enum status model_read_shape(struct model *model, struct error *error)
     if (shape->activation == ACTIVATION_XIELU)
         read_xielu(&reader, model);
     read_layers(&reader, model);
+    read_limits(&reader, model, "swiglu_clamp_exp", false);
+    read_limits(&reader, model, "swiglu_clamp_shexp", true);
     read_altup(&reader, model);
     read_layer_kinds(&reader, family, model);
     set_unrotated(model);

@@ -169,10 +169,11 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     widths[FF] = model->layers[index].n_ff;
     if (!model->heads)
         return;
-    widths[QUERY] = (int64_t)model->shape.attention.n_heads * heads.key_dim;
+    widths[HEADS] = heads.n_heads;
+    widths[QUERY] = (int64_t)heads.n_heads * heads.key_dim;
     widths[KEY] = (int64_t)heads.n_kv_heads * heads.key_dim;
     widths[VALUE] = (int64_t)heads.n_kv_heads * heads.value_dim;
-    widths[HEADS_OUT] = (int64_t)model->shape.attention.n_heads * heads.value_dim;
+    widths[HEADS_OUT] = (int64_t)heads.n_heads * heads.value_dim;
     widths[KEY_DIM] = heads.key_dim;
 }
 
@@ -192,8 +193,9 @@ static const char *slot_name(const struct family *family, enum layer_slot slot)
 static enum status take_qk_norm(struct tensor_search *search, const char *name, bool required,
                                 enum layer_slot slot, struct tensor *out)
 {
-    const struct model_shape *shape = &search->model->shape;
-    int64_t n_heads = slot == SLOT_ATTN_Q_NORM ? shape->attention.n_heads : shape->attention.n_kv_heads;
+    int64_t n_heads = search->widths[slot == SLOT_ATTN_Q_NORM ? QUERY : KEY] / search->widths[KEY_DIM];
+    if (slot == SLOT_ATTN_Q_NORM && search->model->shape.attention.gated)
+        n_heads /= 2;
     const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
     int64_t each[3] = {search->widths[KEY_DIM], n_heads, 1};
     if (search->model->family->qk_norm_full)
@@ -201,6 +203,15 @@ static enum status take_qk_norm(struct tensor_search *search, const char *name, 
     if (tensor && has_dims(tensor, each))
         return take_tensor(search, name, required, each, out);
     return take_vector(search, name, required, each[0], out);
+}
+
+// Whether the gate of attention's output has a row a head.
+static bool is_gated_by_head(const struct tensor_search *search, const char *name)
+{
+    const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
+    return search->model->family->gated_by_head ||
+           (search->model->family->gated_by_softplus && tensor &&
+            tensor->dims[1] == (uint64_t)search->widths[HEADS]);
 }
 
 static enum status take_weight(struct tensor_search *search, int32_t index, enum layer_slot slot,
@@ -221,7 +232,7 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
     int64_t dims[3];
     for (int i = 0; i < 3; i++)
         dims[i] = search->widths[slots[slot].dims[i]];
-    if (slot == SLOT_ATTN_GATE && search->model->family->gated_by_head)
+    if (slot == SLOT_ATTN_GATE && is_gated_by_head(search, name))
         dims[1] = search->widths[HEADS];
     if (model_slot_is_vector(slot))
         return take_vector(search, name, required, dims[0], weight);
