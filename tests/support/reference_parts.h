@@ -12,11 +12,11 @@
 struct reference {
     struct gguf *gguf;
     char family[32];
-    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_ff_expert, n_ff_shared, n_experts,
+    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, value_dim, n_rope, n_ff, n_ff_expert, n_ff_shared, n_experts,
         n_experts_used, window, n_context;
     bool layer_norm, parallel, exact_gelu;
     double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
-        logit_cap;
+        logit_cap, value_scale;
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
     int n; // positions
