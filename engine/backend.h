@@ -51,6 +51,7 @@ struct kv_shape {
     // [n_layers] heads of each layer, if layers differ; 0 heads: no pages. NULL: all layers are as above.
     // Used only with a backend that has set_columns.
     const struct layer_heads *layers;
+    struct index_shape index; // of sparse attention, with a backend that has select_positions
 };
 
 // Recurrent states in float32. A slot holds the state of one sequence after some of its tokens, in all
@@ -188,6 +189,7 @@ struct attention_parameters {
     // NULL: none.
     const struct weight *relative_bias;
     int32_t relative_center;
+    bool selects; // sparse attention: see select_positions
     // [n_heads] attention sinks: one logit per head that takes part in the softmax but has no value. NULL:
     // none.
     const struct weight *sinks;
@@ -354,6 +356,16 @@ struct backend_operations {
     // sequence, including its own position. Causal, or bidirectional if the sequence has n_text.
     void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters);
+    // Sparse attention (engine/forward_latent.c); NULL: such models are refused. Rows at positions below
+    // n_selected of the kv_shape's index attend to all positions. Other rows attend to the positions that the last
+    // select_positions selected, if attention_parameters.selects.
+    //
+    // Writes the rows' keys of the indexer to its pages.
+    void (*index_store)(struct backend *backend, int32_t layer, const struct matrix *k);
+    // Selects positions for the rows at n_selected and later (engine/cpu/selection.h). queries [R, n_heads x key_dim],
+    // weights [R, n_heads].
+    void (*select_positions)(struct backend *backend, int32_t layer, const struct matrix *queries,
+                             const struct matrix *weights);
     bool attends_both_ways; // bidirectional attention, types_table and relative_bias are implemented
     // Computes out = activation(gate) * up; with up NULL, activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,

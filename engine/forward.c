@@ -214,6 +214,7 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .window = shape->window.chunked ? 0 : window,
                                               .chunk = shape->window.chunked ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
+                                              .selects = shape->index.n_selected > 0,
                                               .relative_bias = pass->forward->relative_bias,
                                               .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
@@ -430,12 +431,11 @@ static int32_t last_stored(const struct model *model)
 // heads = attention(input). False: only the keys and values are wanted.
 static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts)
 {
-    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     pass->heads = pass->n_rows == pass->step->n_tokens ? m->heads : m->out.heads;
     if (pass->shape->latent.dim)
-        latent_project(pass, layer, input);
+        latent_project(pass, index, input);
     else
         project_heads(pass, index, input, parts);
     rotate_heads(pass, index, parts);

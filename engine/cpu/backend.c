@@ -221,6 +221,8 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
             status = attention_create(&group->attention, &group->pages, backend->pool,
                                       &backend->kernels.attention, error);
     }
+    if (status == STATUS_OK && shape->index.n_selected > 0)
+        status = selection_create(&backend->selection, shape, backend->pool, &backend->kernels.attention, error);
     return status;
 }
 
@@ -331,6 +333,8 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
         status = experts_reserve(backend, error);
     for (int32_t i = 0; i < backend->n_groups && status == STATUS_OK; i++)
         status = attention_reserve(backend->groups[i].attention, n_rows, error);
+    if (status == STATUS_OK)
+        status = selection_reserve(&backend->selection, n_rows, error);
     if (status != STATUS_OK)
         return status;
     backend->buffers.row_sequences =
@@ -408,6 +412,10 @@ static void begin_step(struct backend *base, const struct step *step)
             spread_rows(backend, step->n_copies * copies.pages->shape.n_layers,
                         (int64_t)(copies.pages->page_bytes / sizeof(float)), copy_page, &copies);
     }
+    struct page_copies copies = {step, &backend->selection.keys};
+    if (step->n_copies && backend->selection.shape.n_selected)
+        spread_rows(backend, step->n_copies * copies.pages->shape.n_layers,
+                    (int64_t)(copies.pages->page_bytes / sizeof(float)), copy_page, &copies);
 }
 
 static enum status end_step(struct backend *base, struct sample_result *results, struct error *error)
@@ -444,6 +452,7 @@ static void destroy_backend(struct backend *base)
     free(backend->groups);
     free(backend->places);
     states_finish(&backend->states);
+    selection_finish(&backend->selection);
     prepared_finish(&backend->prepared);
     routing_finish(&backend->routing);
     free(backend->buffers.gathered_x);
@@ -482,6 +491,8 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .products = cpu_products,
                                                          .rope = cpu_rope,
                                                          .kv_store = cpu_kv_store,
+                                                         .index_store = cpu_index_store,
+                                                         .select_positions = cpu_select_positions,
                                                          .attend = cpu_attend,
                                                          .activate = cpu_activate,
                                                          .xielu = cpu_xielu,

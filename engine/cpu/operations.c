@@ -578,6 +578,32 @@ void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
                 &work); // factor 16, because keys are scattered
 }
 
+void cpu_index_store(struct backend *base, int32_t layer, const struct matrix *k)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    struct row_work work = {.backend = backend, .in = k, .other = k, .layer = layer};
+    work.pages = &backend->selection.keys;
+    assert(k->n_cols == work.pages->shape.key_dim);
+    spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)k->n_cols, kv_store_row, &work);
+}
+
+void cpu_select_positions(struct backend *base, int32_t layer, const struct matrix *queries,
+                          const struct matrix *weights)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    struct selection *selection = &backend->selection;
+    if (backend->failed)
+        return;
+    assert(queries->n_cols == selection->shape.n_heads * selection->shape.key_dim &&
+           weights->n_cols == selection->shape.n_heads);
+    selection_run(selection, layer,
+                  (struct attention_sequences){backend->step->sequences, backend->step->n_sequences},
+                  (struct attention_rows){queries->items, queries->stride},
+                  (struct attention_rows){weights->items, weights->stride});
+}
+
 void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters)
 {
@@ -597,6 +623,10 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     if (parameters->relative_bias) {
         vectors.relative_bias = parameters->relative_bias->items;
         vectors.n_relative = parameters->relative_bias->n_items / parameters->n_heads;
+    }
+    if (parameters->selects) {
+        vectors.selected = backend->selection.positions;
+        vectors.n_selected = backend->selection.shape.n_selected;
     }
     attention_run(group->attention, &own, (struct attention_rows){q->items, q->stride},
                   (struct attention_rows){out->items, out->stride}, &vectors);

@@ -213,6 +213,19 @@ static const struct family families[] = {
      RMS_SILU(ADJACENT, PRE_NORMS | SLOT(ATTN_OUT) | GATED_MLP),
      ROUTED_BY_KEYS,
      .latent_attention = true},
+    {.name = "deepseek32", // DeepSeek V3.2
+     RMS_SILU(ADJACENT, PRE_NORMS | SLOT(ATTN_OUT) | GATED_MLP),
+     ROUTED_BY_KEYS,
+     .route_kind = ROUTE_SIGMOID,
+     .latent_attention = true,
+     .indexed = true},
+    {.name = "glm-dsa", // GLM-5
+     RMS_SILU(ADJACENT, PRE_NORMS | SLOT(ATTN_OUT) | GATED_MLP),
+     ROUTED_BY_KEYS,
+     .route_kind = ROUTE_SIGMOID,
+     .latent_attention = true,
+     .indexed = true,
+     .index_adjacent = true},
     {.name = "mistral4", // Mistral Small 4; converters to GGUF leave its temperature out
      RMS_SILU(ADJACENT, PRE_NORMS | SLOT(ATTN_OUT) | GATED_MLP),
      ROUTED_BY_KEYS,

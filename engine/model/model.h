@@ -67,6 +67,13 @@ struct latent_shape {
     int32_t rope_dim; // rotated dims, which all heads' keys share; not rotated in a family without positions
 };
 
+// Sparse attention (DeepSeek-V3.2, section 2.1): an indexer with heads of its own selects the positions that a row
+// sees. n_selected 0: none.
+struct index_shape {
+    int32_t n_heads, key_dim, n_selected;
+    int32_t n_layers; // layers with an indexer; the others use the selection of the last one before
+};
+
 // What a recurrent layer computes after its short causal convolution.
 enum recurrent_kind {
     RECURRENT_NONE,
@@ -153,6 +160,7 @@ struct model_shape {
     struct attention_shape attention; // where layers differ, the largest of all
     struct experts_shape experts;
     struct latent_shape latent;
+    struct index_shape index;
     struct recurrent_shape recurrent;
     struct window_shape window;
     struct rope_shape rope;
@@ -203,6 +211,10 @@ enum layer_slot {
     SLOT_ATTN_KV_B, // keys and values in one matrix, or in the next two slots
     SLOT_ATTN_K_B,
     SLOT_ATTN_V_B,
+    SLOT_INDEX_QUERY, // an indexer, from the compressed query; the others from the embedding
+    SLOT_INDEX_KEY,
+    SLOT_INDEX_KEY_NORM,
+    SLOT_INDEX_WEIGHTS,
     SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
     SLOT_STATE_QUERY, // the input of the convolution in three matrices
     SLOT_STATE_KEY,
@@ -252,6 +264,8 @@ struct model_layer {
     struct xielu xielu;      // with ACTIVATION_XIELU
     bool attends, recurrent; // has attention, a recurrence: one, both, or neither in a layer with an MLP only
     int32_t store;           // number among the layers with attention; bidirectional: 0
+    bool indexed;            // has an indexer
+    int32_t index;           // number among the layers with an indexer
     int32_t state;           // number among the recurrent layers
     bool sparse;             // has experts in place of an MLP
     int32_t n_ff;            // 0: no MLP

@@ -379,3 +379,16 @@
     "\"first_k_dense_replace\":1,\"num_experts\":256,\"num_experts_per_tok\":8,"                          \
     "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,"                              \
     "\"max_position_embeddings\":131072," ROPE_BY_KIND("500000.0", "0.5", "10000.0", "1.0") "}"
+#define DEEPSEEK32_DEFAULTS                                                                                  \
+    "{" DEEPSEEK_SIZES "\"q_lora_rank\":1536,\"rms_norm_eps\":1e-6,\"scoring_func\":\"sigmoid\","             \
+    "\"topk_method\":\"noaux_tc\",\"first_k_dense_replace\":3,\"norm_topk_prob\":true,"                     \
+    "\"routed_scaling_factor\":2.5,\"n_group\":8,\"topk_group\":4,\"n_shared_experts\":1,"                  \
+    "\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":2048,"                   \
+    "\"index_n_heads\":64,\"index_head_dim\":128,\"index_topk\":2048,\"max_position_embeddings\":163840}"
+#define GLM_DSA_DEFAULTS                                                                                     \
+    "{\"kv_lora_rank\":512,\"qk_nope_head_dim\":192,\"qk_rope_head_dim\":64,\"v_head_dim\":256,"            \
+    "\"q_lora_rank\":2048,\"rms_norm_eps\":1e-5,\"scoring_func\":\"sigmoid\","                              \
+    "\"topk_method\":\"noaux_tc\",\"first_k_dense_replace\":3,\"norm_topk_prob\":true,"                     \
+    "\"routed_scaling_factor\":2.5,\"n_group\":1,\"topk_group\":1,\"n_shared_experts\":1,"                  \
+    "\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":2048,"                   \
+    "\"index_n_heads\":32,\"index_head_dim\":128,\"index_topk\":2048,\"max_position_embeddings\":202752}"

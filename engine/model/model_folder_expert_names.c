@@ -58,6 +58,16 @@ const struct folder_rule folder_dots1_layers[] = {PRE_NORMS,
     }
 const struct folder_rule folder_deepseek_layers[] = {LATENT_ATTENTION, GATED_MLP, EXPERTS, SHARED_EXPERTS,
                                                      END};
+const struct folder_rule folder_dsa_layers[] = {
+    LATENT_ATTENTION,
+    {"model.layers.*.self_attn.indexer.wq_b", "indexer.attn_q_b", FORM_AS_IS},
+    {"model.layers.*.self_attn.indexer.wk", "indexer.attn_k", FORM_AS_IS},
+    {"model.layers.*.self_attn.indexer.k_norm", "indexer.k_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.indexer.weights_proj", "indexer.proj", FORM_AS_IS},
+    GATED_MLP,
+    EXPERTS,
+    SHARED_EXPERTS,
+    END};
 const struct folder_rule folder_mistral4_layers[] = {
     LATENT_ATTENTION,
     GATED_MLP,

@@ -89,6 +89,12 @@ static const struct folder_key keys[] = {
      "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
      "block_multiple_of tie_embedding",
      NULL},
+    // DeepSeek V3.2, GLM-5
+    {"config.json", KEY_READ,
+     "index_n_heads index_head_dim index_topk indexer_types index_topk_pattern index_topk_freq "
+     "index_skip_topk_offset",
+     NULL},
+    {"config.json", KEY_REFUSED, "indexer_rope_interleave", "true"}, // of GLM-5
     // MiMo-V2-Flash, Step 3.5, Laguna
     {"config.json", KEY_READ,
      "hybrid_layer_pattern swa_num_key_value_heads swa_num_attention_heads swa_head_dim swa_v_head_dim "

@@ -389,6 +389,35 @@ static void read_altup(struct key_reader *reader, struct model *model)
                                    model->shape.n_layers);
 }
 
+// The indexers. A file's types (1: the layer has one) are redundant beside the tensors, but a layer may have tensors
+// that it does not use.
+static void read_index(struct key_reader *reader, struct model *model)
+{
+    struct index_shape *index = &model->shape.index;
+    struct gguf_array types = {0};
+    if (!model->family->indexed || reader->status != STATUS_OK)
+        return;
+    index->n_heads = read_size(reader, "attention.indexer.head_count", -1, 1, MODEL_HEADS_MAX);
+    index->key_dim = read_size(reader, "attention.indexer.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
+    index->n_selected = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX);
+    bool given = find_layer_truths(reader, "attention.indexer.types", model->shape.n_layers,
+                                   model->shape.n_layers_beyond, &types);
+    for (int32_t i = 0; i < model->shape.n_layers && reader->status == STATUS_OK; i++) {
+        struct model_layer *layer = &model->layers[i];
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.indexer.attn_k.weight", i);
+        layer->indexed = given ? gguf_array_integer(&types, (size_t)i) != 0 : gguf_tensor(reader->gguf, name) != NULL;
+        layer->index = layer->indexed ? index->n_layers++ : 0;
+    }
+    bool fits = model->layers[0].indexed && model->shape.latent.query_dim > 0 &&
+                index->key_dim >= model->shape.latent.rope_dim;
+    if (reader->status == STATUS_OK && !fits)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "sparse attention: expected an indexer in layer 0, compressed queries, and keys of "
+                                   "at least %d dimensions; got %d",
+                                   model->shape.latent.rope_dim, index->key_dim);
+}
+
 // Whether the layer has no key-value heads; layers that have some have the same number.
 static bool has_no_heads(struct key_reader *reader, const struct model *model, int32_t layer)
 {
@@ -699,6 +728,7 @@ enum status model_read_shape(struct model *model, struct error *error)
     if (shape->activation == ACTIVATION_XIELU)
         read_xielu(&reader, model);
     read_layers(&reader, model);
+    read_index(&reader, model);
     read_limits(&reader, model, "swiglu_clamp_exp", false);
     read_limits(&reader, model, "swiglu_clamp_shexp", true);
     read_altup(&reader, model);

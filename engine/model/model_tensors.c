@@ -54,6 +54,10 @@ static const struct {
     [SLOT_ATTN_KV_B] = {"attn_kv_b", MATRIX_UNBIASED, {LATENT, HEADS_KEY_VALUE, ONE}},
     [SLOT_ATTN_K_B] = {"attn_k_b", MATRIX_UNBIASED, {LATENT_KEY, LATENT, HEADS}},
     [SLOT_ATTN_V_B] = {"attn_v_b", MATRIX_UNBIASED, {LATENT, LATENT_VALUE, HEADS}},
+    [SLOT_INDEX_QUERY] = {"indexer.attn_q_b", MATRIX_UNBIASED, {QUERY_LATENT, INDEX_QUERY, ONE}},
+    [SLOT_INDEX_KEY] = {"indexer.attn_k", MATRIX_UNBIASED, {EMBD, INDEX_KEY, ONE}},
+    [SLOT_INDEX_KEY_NORM] = {"indexer.k_norm", VECTOR_UNBIASED, {INDEX_KEY, ONE, ONE}}, // and a bias
+    [SLOT_INDEX_WEIGHTS] = {"indexer.proj", MATRIX_UNBIASED, {EMBD, INDEX_HEADS, ONE}},
     [SLOT_ROUTER_SCALE] = {"ffn_gate_inp", VECTOR_UNBIASED, {EMBD, ONE, ONE}}, // .scale, not .weight
     [SLOT_FFN_POST_NORM_1] = {"post_ffw_norm_1", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM_2] = {"pre_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
@@ -147,6 +151,9 @@ static void set_widths(struct tensor_search *search)
     widths[QUERY_LATENT] = shape->latent.query_dim;
     widths[HEADS_KEY_VALUE] =
         (int64_t)shape->attention.n_heads * (shape->latent.key_dim + shape->latent.value_dim);
+    widths[INDEX_QUERY] = (int64_t)shape->index.n_heads * shape->index.key_dim;
+    widths[INDEX_KEY] = shape->index.key_dim;
+    widths[INDEX_HEADS] = shape->index.n_heads;
     widths[STATE_CHANNELS] = shape->recurrent.n_channels;
     widths[STATE_INNER] = shape->recurrent.inner;
     widths[STATE_RANK] = shape->recurrent.rank;
@@ -377,6 +384,28 @@ static enum status take_latent(struct tensor_search *search, int32_t index)
     return status;
 }
 
+// The tensors of an indexer. A layer without one may have unused tensors.
+static enum status take_index(struct tensor_search *search, int32_t index)
+{
+    static const enum layer_slot indexer[] = {SLOT_INDEX_QUERY, SLOT_INDEX_KEY, SLOT_INDEX_KEY_NORM,
+                                              SLOT_INDEX_WEIGHTS};
+    struct model_layer *layer = &search->model->layers[index];
+    char name[NAME_BYTES];
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof indexer / sizeof *indexer && status == STATUS_OK; i++) {
+        status = take_weight(search, index, indexer[i], layer->indexed);
+        if (!layer->indexed)
+            layer->tensors[indexer[i]] = (struct tensor){0};
+    }
+    layer_name(name, index, slots[SLOT_INDEX_KEY_NORM].name, "bias");
+    if (status == STATUS_OK)
+        status = take_vector(search, name, layer->indexed, search->widths[INDEX_KEY],
+                             &layer->biases[SLOT_INDEX_KEY_NORM]);
+    if (!layer->indexed)
+        layer->biases[SLOT_INDEX_KEY_NORM] = (struct tensor){0};
+    return status;
+}
+
 // Gate and up of all experts in one tensor: for each expert the rows of gate, then the rows of up. *found:
 // the file has it.
 static enum status take_gate_up_experts(struct tensor_search *search, int32_t index, bool *found)
@@ -509,6 +538,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_pick_bias(search, index);
     if (status == STATUS_OK && family->latent_attention && attends)
         status = take_latent(search, index);
+    if (status == STATUS_OK && family->indexed)
+        status = take_index(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);
     if (status == STATUS_OK && search->model->shape.unit_head_norms && !layer->unrotated)
