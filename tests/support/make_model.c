@@ -83,6 +83,8 @@ static const struct {
     {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"kimi-linear", LATENT | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
+    {"deepseek32", LATENT | COMPRESSED | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
+    {"glm-dsa", LATENT | COMPRESSED | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
     {"mimo2", HEAD_LENGTHS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS | WINDOWED},
     {"step35",
      HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | WINDOWED},
@@ -158,6 +160,7 @@ enum {
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
 }; // latent attention
+enum { MADE_INDEX_HEADS = 10, MADE_INDEX_DIM = 20, MADE_SELECTED = 12 }; // its indexers
 
 // The width that experts read and write; 0: the model's.
 static int32_t made_latent_experts(const struct maker *maker)
@@ -168,6 +171,11 @@ static int32_t made_latent_experts(const struct maker *maker)
 static void add_latent_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
+    if (is_of(maker, INDEXED_FAMILIES)) {
+        add_key(maker, "attention.indexer.head_count", GGUF_U32, MADE_INDEX_HEADS);
+        add_key(maker, "attention.indexer.key_length", GGUF_U32, MADE_INDEX_DIM);
+        add_key(maker, "attention.indexer.top_k", GGUF_U32, MADE_SELECTED);
+    }
     add_key(maker, "attention.kv_lora_rank", GGUF_U32, MADE_LATENT);
     if (r->larger || has_trait(maker, COMPRESSED))
         add_key(maker, "attention.q_lora_rank", GGUF_U32, MADE_QUERY_LATENT);
@@ -574,6 +582,18 @@ static void add_matrices(struct maker *maker, const char *prefix, const char *na
     add_tensor(maker, whole, MADE_MATRIX, (uint64_t)n_cols, (uint64_t)n_rows, (uint64_t)n_matrices);
 }
 
+// Of GLM-5 every second layer has an indexer.
+static void add_indexer(struct maker *maker, const char *prefix, int32_t layer)
+{
+    if (!is_of(maker, INDEXED_FAMILIES) || (is_of(maker, "glm-dsa") && layer % 2 == 1))
+        return;
+    add_matrix(maker, prefix, "indexer.attn_q_b", MADE_INDEX_HEADS * MADE_INDEX_DIM, MADE_QUERY_LATENT, false);
+    add_matrix(maker, prefix, "indexer.attn_k", MADE_INDEX_DIM, maker->recipe.n_embd, false);
+    add_vector(maker, prefix, "indexer.k_norm.weight", MADE_NORM, MADE_INDEX_DIM);
+    add_vector(maker, prefix, "indexer.k_norm.bias", MADE_BIAS, MADE_INDEX_DIM);
+    add_matrix(maker, prefix, "indexer.proj", MADE_INDEX_HEADS, maker->recipe.n_embd, false);
+}
+
 static void add_latent_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -602,6 +622,7 @@ static void add_attention(struct maker *maker, const char *prefix, int32_t layer
     const struct model_recipe *r = &maker->recipe;
     if (is_of(maker, "deepseek2") || has_trait(maker, LATENT)) {
         add_latent_attention(maker, prefix);
+        add_indexer(maker, prefix, layer);
         return;
     }
     bool gated = is_of(maker, QWEN_DELTA_FAMILIES); // attn_q has a gate beside each head's query

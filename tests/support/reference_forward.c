@@ -198,6 +198,11 @@ static bool is_rotated(const struct reference *r, int layer)
            !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4") && !is_windowed(r, layer));
 }
 
+static bool is_latent(const struct reference *r)
+{
+    return is_of(r, "deepseek2 minicpm3 mistral4 kimi-linear deepseek32 glm-dsa");
+}
+
 static double mscale(const struct reference *r, double m)
 {
     return r->n_rope_original ? 0.1 * m * log(r->yarn_factor) + 1.0 : 1.0;
@@ -230,7 +235,7 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
         !is_of(
             r,
             "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
-        !is_of(r, "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj");
+        !is_of(r, "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa");
     // M-RoPE's files of GLM-4.1V
     halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
@@ -302,7 +307,12 @@ static void attend_row(const struct reference *r, int layer, int p, int head, co
         first = p - p % r->window; // windows do not slide
     const double *q = heads->q + ((size_t)p * (size_t)r->n_heads + (size_t)head) * (size_t)heads->key;
     double *scores = zeros((size_t)r->n), largest = sinks ? sinks[head] : -INFINITY, sum = 0.0;
+    const bool *seen = heads->selected ? heads->selected + (size_t)p * (size_t)r->n : NULL;
     for (int j = first; j <= p; j++) {
+        if (seen && !seen[j]) {
+            scores[j] = -INFINITY;
+            continue;
+        }
         const double *k = heads->k + ((size_t)j * (size_t)heads->n_kv + (size_t)kv_head) * (size_t)heads->key;
         for (int i = 0; i < heads->key; i++)
             scores[j] += q[i] * k[i] * r->attention_scale;
@@ -336,6 +346,47 @@ double *attend(const struct reference *r, int layer, const struct heads *heads)
     free(all);
     free(sinks);
     return out;
+}
+
+// The lightning indexer as its authors write it (DeepSeek-V3.2, section 2.1): sums of weighted ReLUs; of equal
+// sums the first positions.
+static void select_positions(const struct reference *r, int layer, const double *x, const double *compressed,
+                             int query)
+{
+    int heads = (int)number_of_key(r, "attention.indexer.head_count", 0),
+        dim = (int)number_of_key(r, "attention.indexer.key_length", 0),
+        most = (int)number_of_key(r, "attention.indexer.top_k", 0), n = r->n;
+    struct reference own = *r; // rotates pairs of halves, or neighbors
+    double *q = multiply(r, layer, "indexer.attn_q_b", compressed, n, query, 0, heads * dim),
+           *k = multiply(r, layer, "indexer.attn_k", x, n, r->n_embd, 0, dim),
+           *weights = multiply(r, layer, "indexer.proj", x, n, r->n_embd, 0, heads), *scores = zeros((size_t)n);
+    own.layer_norm = true, own.epsilon = 1e-6;
+    normalize(&own, layer, "indexer.k_norm", k, n, dim);
+    snprintf(own.family, sizeof own.family, "%s", is_of(r, "glm-dsa") ? "deepseek2" : "qwen2");
+    rotate(&own, q, heads, dim, r->rope_base, NULL, false);
+    rotate(&own, k, 1, dim, r->rope_base, NULL, false);
+    for (int p = 0; p < n; p++) {
+        for (int j = 0; j <= p; j++) {
+            r->selected[p * n + j] = p < most;
+            scores[j] = 0.0;
+            for (int h = 0; h < heads; h++) {
+                double dot = 0.0;
+                for (int i = 0; i < dim; i++)
+                    dot += q[(p * heads + h) * dim + i] * k[j * dim + i];
+                scores[j] += weights[p * heads + h] * fmax(dot, 0.0);
+            }
+        }
+        for (int i = 0; i < most && p >= most; i++) {
+            int best = -1;
+            for (int j = 0; j <= p; j++)
+                if (!r->selected[p * n + j] && (best < 0 || scores[j] > scores[best]))
+                    best = j;
+            r->selected[p * n + best] = true;
+        }
+    }
+    double *all[] = {q, k, weights, scores};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
 }
 
 // Latent attention as its authors write it: every head's keys and values are made (arXiv:2405.04434,
@@ -382,7 +433,10 @@ static double *latent_attention(const struct reference *r, int layer, const doub
             }
             memcpy(k_row + plain, rotated + p * rope, (size_t)rope * sizeof *k_row);
         }
-    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL});
+    if (has_tensor(r, layer, "indexer.attn_k.weight"))
+        select_positions(r, layer, x, compressed, query);
+    const bool *selected = number_of_key(r, "attention.indexer.top_k", 0) > 0.0 ? r->selected : NULL;
+    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL, selected});
     double *all[] = {compressed, q, c, rotated, k, v, whole, keys, values};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -466,7 +520,7 @@ static double *attention(const struct reference *r, int layer, const double *x)
     }
     if (is_of(r, "llama4"))
         finish_llama4(r, layer, q, k);
-    double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates});
+    double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates, NULL});
     free(gates);
     free(fused);
     free(divisors);
@@ -700,7 +754,7 @@ static void run_layer(const struct reference *whole, int layer, double *x)
     bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe") ||
                    (is_of(r, "olmo_hybrid") && is_recurrent(r, layer));
     double *branch = is_recurrent(r, layer)                                ? run_recurrence(r, layer, input)
-                     : is_of(r, "deepseek2 minicpm3 mistral4 kimi-linear") ? latent_attention(r, layer, input)
+                     : is_latent(r)                                         ? latent_attention(r, layer, input)
                                                                            : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
@@ -767,7 +821,7 @@ static void open_reference(struct reference *r, const char *path)
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
     r->attention_scale =
         number_of_key(r, "attention.scale", is_of(r, "gpt_neo") ? 1.0 : 1.0 / sqrt(r->head_dim));
-    if (is_of(r, "deepseek2 minicpm3 mistral4 kimi-linear")) { // the key holds a tenth of "mscale_all_dim"
+    if (is_latent(r)) { // the key holds a tenth of "mscale_all_dim"
         double scale = mscale(r, 10.0 * number_of_key(r, "rope.scaling.yarn_log_multiplier", 0.0));
         r->attention_scale =
             scale * scale /
@@ -790,7 +844,7 @@ static void open_reference(struct reference *r, const char *path)
 
 void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
 {
-    struct reference r = {.n = n_ids};
+    struct reference r = {.n = n_ids, .selected = calloc((size_t)n_ids * (size_t)n_ids, sizeof(bool))};
     open_reference(&r, path);
     double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
     double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");
@@ -817,5 +871,6 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
     free(table);
     free(positions);
     free(x);
+    free(r.selected);
     gguf_close(r.gguf);
 }

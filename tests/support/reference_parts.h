@@ -19,7 +19,8 @@ struct reference {
         logit_cap, value_scale;
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
-    int n; // positions
+    int n;          // positions
+    bool *selected; // [n, n] positions that a row sees, in sparse attention; of the last layer with an indexer
 };
 
 // One head's queries, keys and values, all heads' of a position one after the other.
@@ -27,6 +28,7 @@ struct heads {
     const double *q, *k, *v;
     int n_kv, key, value; // key-value heads and dims of a head
     const double *gates;  // multiply the heads' results; NULL: none
+    const bool *selected; // [n, n]; NULL: all
 };
 
 // Whether the family is one of several names, separated by blanks.
