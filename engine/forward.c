@@ -460,6 +460,10 @@ static bool run_mixers(struct pass *pass, int32_t index, const struct matrix *in
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     bool last = index == last_stored(pass->forward->model);
+    if (tensors->linear) {
+        multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT), input);
+        return true;
+    }
     if (tensors->recurrent) {
         pass->states = m->state.heads;
         recurrent_run(pass, index, input);
@@ -511,7 +515,7 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
-    bool mixes = tensors->attends || tensors->recurrent;
+    bool mixes = tensors->attends || tensors->recurrent || tensors->linear;
     if (mixes && !run_mixers(pass, index, seen, parts, parallel && !ffn_normed))
         return;
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a

@@ -384,6 +384,11 @@ static const struct family families[] = {
      .gated_by_head = true,
      .half_rotated = true,
      .heads_vary = true},
+    {.name = "deci", // Nemotron Super and Ultra of Llama 3
+     RMS_SILU(ADJACENT, LLAMA),
+     .heads_vary = true,
+     .layers_partial = true},
+    {.name = "openelm", RMS_SILU(HALVES, QWEN3), .heads_vary = true},
     {.name = "laguna",
      RMS_SILU(HALVES, QWEN3 | SLOT(ATTN_GATE)),
      ROUTED_BY_KEYS,

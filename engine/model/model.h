@@ -263,7 +263,8 @@ struct model_layer {
     bool unrotated;          // the layer does not rotate queries and keys
     struct xielu xielu;      // with ACTIVATION_XIELU
     bool attends, recurrent; // has attention, a recurrence: one, both, or neither in a layer with an MLP only
-    int32_t store;           // number among the layers with attention; bidirectional: 0
+    bool linear;             // attn_output alone is in place of attention
+    int32_t store;           // number among the layers with attention, of all if heads vary; bidirectional: 0
     bool indexed;            // has an indexer
     int32_t index;           // number among the layers with an indexer
     int32_t state;           // number among the recurrent layers

@@ -319,14 +319,16 @@ static void read_layers(struct key_reader *reader, struct model *model)
         struct model_layer *layer = &model->layers[i];
         *heads = layer->windowed ? windowed : (struct layer_heads){0, key_dim, value_dim, 0};
         heads->n_heads = shape->attention.n_heads;
+        int32_t least = model->family->layers_partial ? 0 : 1;
         if (model->family->heads_vary)
             heads->n_heads =
-                read_layer_size(reader, model, "attention.head_count", i, -1, 1, MODEL_HEADS_MAX);
-        heads->n_kv_heads = read_layer_size(reader, model, "attention.head_count_kv", i, heads->n_heads, 1,
-                                            heads->n_heads);
-        layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, 1, MODEL_WIDTH_MAX);
+                read_layer_size(reader, model, "attention.head_count", i, -1, least, MODEL_HEADS_MAX);
+        heads->n_kv_heads = read_layer_size(reader, model, "attention.head_count_kv", i, heads->n_heads,
+                                            least, heads->n_heads);
+        layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, least, MODEL_WIDTH_MAX);
+        layer->linear = heads->n_heads > 0 && heads->n_kv_heads == 0;
         layer->kv_layer = kv_layer_of(model, i, shape->n_layers - n_shared);
-        bool fits = layer->kv_layer >= 0 && heads->n_heads % heads->n_kv_heads == 0;
+        bool fits = layer->kv_layer >= 0 && (heads->n_kv_heads == 0 || heads->n_heads % heads->n_kv_heads == 0);
         if (!fits && reader->status == STATUS_OK)
             reader->status =
                 error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
@@ -468,7 +470,7 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
     enum { INTERVAL = 4 };
     struct model_shape *shape = &model->shape;
     struct gguf_array truths = {0};
-    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0, dense = 0;
+    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0, dense = 0, n_attending = 0;
     bool by_interval = family->layer_kinds == LAYERS_BY_INTERVAL;
     bool given = by_interval && find_layer_truths(reader, "attention.recurrent_layers", n_all, 0, &truths);
     if (by_interval && !given)
@@ -480,6 +482,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         else if (family->layer_kinds == LAYERS_BY_HEADS || family->layer_kinds == LAYERS_SINGLE)
             layer->recurrent = has_no_heads(reader, model, i);
         layer->attends = !layer->recurrent;
+        if (family->layers_partial)
+            layer->attends = model->heads[i].n_kv_heads > 0;
         if (family->layer_kinds == LAYERS_BOTH || family->layer_kinds == LAYERS_RECURRENT)
             layer->recurrent = true;
         if (family->layer_kinds == LAYERS_RECURRENT)
@@ -489,6 +493,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         layer->sparse = has_experts(model, i);
         layer->state = layer->recurrent ? shape->recurrent.n_layers++ : 0;
         layer->store = layer->attends ? shape->attention.n_layers++ : 0;
+        if (family->layers_partial) // pages are found by the layer
+            n_attending += layer->attends, layer->store = i, shape->attention.n_layers = n_attending ? i + 1 : 0;
         if (shape->bidirectional) // pages hold the keys and values of one layer at a time
             layer->store = 0, shape->attention.n_layers = 1;
     }

@@ -180,7 +180,8 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     widths[QUERY] = (int64_t)heads.n_heads * heads.key_dim;
     widths[KEY] = (int64_t)heads.n_kv_heads * heads.key_dim;
     widths[VALUE] = (int64_t)heads.n_kv_heads * heads.value_dim;
-    widths[HEADS_OUT] = (int64_t)heads.n_heads * heads.value_dim;
+    widths[HEADS_OUT] =
+        model->layers[index].linear ? model->shape.n_embd : (int64_t)heads.n_heads * heads.value_dim;
     widths[KEY_DIM] = heads.key_dim;
 }
 
@@ -513,6 +514,10 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     bool recurrent = search->model->layers[index].recurrent, attends = search->model->layers[index].attends;
     if (!attends)
         required &= ~(uint32_t)ATTENTION;
+    if (search->model->layers[index].linear)
+        required |= SLOT(ATTN_OUT);
+    else if (!attends && family->layers_partial)
+        required &= ~(uint32_t)SLOT(ATTN_NORM);
     if (family->normed_by_kind)
         required &= ~(uint32_t)(recurrent ? POST_NORMS : PRE_NORMS);
     if (attends && has_qkv(search, index)) {
@@ -548,7 +553,7 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_varied(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
-    if (status == STATUS_OK && !attends && !recurrent) // an MLP only
+    if (status == STATUS_OK && !attends && !recurrent && family->layer_kinds == LAYERS_SINGLE) // an MLP only
         move_slot(layer, SLOT_FFN_NORM, SLOT_ATTN_NORM);
     return status;
 }

@@ -198,6 +198,8 @@ static struct batch_subject subjects[] = {
     FAMILY(glm4),
     FAMILY(glm4moe),
     FAMILY(cohere2),
+    {"family deci", {.family = "deci", .seed = 21, .n_layers = 8}, KV_F16, 70},
+    FAMILY(openelm),
     {"family deepseek32", {.family = "deepseek32", .seed = 21}, KV_F16, 70},
     {"family glm-dsa, pages in bytes", {.family = "glm-dsa", .seed = 21, .n_layers = 4}, KV_Q8_0, 70},
     {"family mimo2", {.family = "mimo2", .seed = 21, .window = 20}, KV_F16, 70},

@@ -83,6 +83,8 @@ static const struct {
     {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"kimi-linear", LATENT | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
+    {"deci", HEAD_LENGTHS},
+    {"openelm", HEAD_LENGTHS | HEAD_NORMS | FUSED_QKV},
     {"deepseek32", LATENT | COMPRESSED | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
     {"glm-dsa", LATENT | COMPRESSED | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
     {"mimo2", HEAD_LENGTHS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS | WINDOWED},
@@ -240,7 +242,10 @@ static void add_xielu_keys(struct maker *maker)
     }
 }
 
-// --- Layers whose heads differ: twice as many heads, or key-value heads, in layers with a window ---
+// --- Layers whose heads differ: twice as many heads, or key-value heads, in layers with a window; in deci some
+// layers lack attention or an MLP ---
+
+enum { DECI_WHOLE, DECI_LINEAR, DECI_NO_HEADS, DECI_ONE_HEAD, DECI_NO_MLP, DECI_KINDS };
 
 static bool made_slides(int32_t layer)
 {
@@ -249,12 +254,28 @@ static bool made_slides(int32_t layer)
 
 static int32_t made_heads(const struct maker *maker, int32_t layer)
 {
-    return is_of(maker, "step35 laguna") && made_slides(layer) ? 2 * maker->recipe.n_heads : maker->recipe.n_heads;
+    int32_t n = maker->recipe.n_heads;
+    if (is_of(maker, "openelm"))
+        return n + layer % 3 * maker->recipe.n_kv_heads;
+    if (is_of(maker, "deci"))
+        return layer % DECI_KINDS == DECI_NO_HEADS ? 0 : n;
+    return is_of(maker, "step35 laguna") && made_slides(layer) ? 2 * n : n;
 }
 
 static int32_t made_kv_heads(const struct maker *maker, int32_t layer)
 {
-    return is_of(maker, "mimo2") && made_slides(layer) ? 2 * maker->recipe.n_kv_heads : maker->recipe.n_kv_heads;
+    int32_t n = maker->recipe.n_kv_heads, kind = is_of(maker, "deci") ? layer % DECI_KINDS : DECI_WHOLE;
+    if (kind == DECI_LINEAR || kind == DECI_NO_HEADS)
+        return 0;
+    return kind == DECI_ONE_HEAD ? 1 : is_of(maker, "mimo2") && made_slides(layer) ? 2 * n : n;
+}
+
+static int32_t made_width(const struct maker *maker, int32_t layer)
+{
+    int32_t n = maker->recipe.n_ff, kind = is_of(maker, "deci") ? layer % DECI_KINDS : DECI_WHOLE;
+    if (is_of(maker, "openelm"))
+        return n + layer % 2 * 32;
+    return kind == DECI_NO_MLP ? 0 : kind == DECI_ONE_HEAD ? n / 2 : n;
 }
 
 static int32_t made_value_dim(const struct maker *maker)
@@ -290,6 +311,11 @@ static float item_kv_heads(const struct maker *maker, int32_t layer)
     return (float)made_kv_heads(maker, layer);
 }
 
+static float item_width(const struct maker *maker, int32_t layer)
+{
+    return (float)made_width(maker, layer);
+}
+
 static float item_slides(const struct maker *maker, int32_t layer)
 {
     return (float)made_slides(layer);
@@ -310,6 +336,10 @@ static void add_head_keys(struct maker *maker)
     const struct model_recipe *r = &maker->recipe;
     add_layer_array(maker, "attention.head_count", GGUF_I32, item_heads);
     add_layer_array(maker, "attention.head_count_kv", GGUF_I32, item_kv_heads);
+    if (is_of(maker, "deci openelm")) {
+        add_layer_array(maker, "feed_forward_length", GGUF_I32, item_width);
+        return;
+    }
     if (!is_of(maker, "laguna")) // the family's own
         add_layer_array(maker, "attention.sliding_window_pattern", is_of(maker, "mimo2") ? GGUF_I32 : GGUF_BOOL,
                         item_slides);
@@ -412,7 +442,7 @@ static void add_keys(struct maker *maker)
     if (!is_of(maker, VARIED_FAMILIES))
         add_key(maker, "attention.head_count", GGUF_U32, pure ? 0 : r->n_heads);
     if (!is_of(maker, GEMMA_FAMILIES)) {
-        if (!is_of(maker, SINGLE_FAMILIES))
+        if (!is_of(maker, SINGLE_FAMILIES " deci openelm"))
             add_key(maker, "feed_forward_length", GGUF_U32, pure ? 0 : r->n_ff);
         if (!is_of(maker, HEADS_FAMILIES " " VARIED_FAMILIES) && !pure)
             add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
@@ -708,6 +738,9 @@ static void add_experts(struct maker *maker, const char *prefix)
 static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
 {
     const struct model_recipe *r = &maker->recipe;
+    int32_t n_ff = made_width(maker, layer);
+    if (n_ff == 0)
+        return;
     bool gated =
         (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) || is_of(maker, "stablelm command-r cohere2");
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
@@ -726,9 +759,9 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     } else {
         bool fused = is_of(maker, "phi3 glm4") || has_trait(maker, FUSED_GATE);
         if (gated && !fused)
-            add_matrix(maker, prefix, "ffn_gate", r->n_ff, r->n_embd, bias);
-        add_matrix(maker, prefix, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, r->n_embd, bias);
-        add_matrix(maker, prefix, "ffn_down", r->n_embd, r->n_ff, bias);
+            add_matrix(maker, prefix, "ffn_gate", n_ff, r->n_embd, bias);
+        add_matrix(maker, prefix, "ffn_up", fused ? 2 * n_ff : n_ff, r->n_embd, bias);
+        add_matrix(maker, prefix, "ffn_down", r->n_embd, n_ff, bias);
     }
     if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS) ||
         (is_of(maker, "olmo_hybrid") && !made_is_recurrent(maker, layer)))
@@ -780,7 +813,12 @@ static void add_tensors(struct maker *maker)
             add_gemma_layer(maker, prefix, i);
             continue;
         }
-        if (made_attends(maker, i))
+        bool linear = is_of(maker, "deci") && i % DECI_KINDS == DECI_LINEAR;
+        if (linear)
+            add_matrix(maker, prefix, "attn_output", r->n_embd, r->n_embd, false);
+        if (is_of(maker, "deci") && i % DECI_KINDS == DECI_NO_HEADS)
+            ;
+        else if (made_attends(maker, i) && !linear)
             add_attention(maker, prefix, i);
         else
             add_norm(maker, prefix, "attn_norm", r->n_embd);

@@ -68,7 +68,7 @@ void add_recurrent_keys(struct maker *maker);
 void add_recurrence(struct maker *maker, const char *prefix);
 
 #define INDEXED_FAMILIES "deepseek32 glm-dsa" // sparse attention
-#define VARIED_FAMILIES "mimo2 step35 laguna" // layers differ in heads
+#define VARIED_FAMILIES  "mimo2 step35 laguna deci openelm" // layers differ in heads
 
 // Families whose layers differ (make_model_gemma.c).
 #define GEMMA_FAMILIES "gemma3n gemma4"

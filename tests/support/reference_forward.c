@@ -235,7 +235,7 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
         !is_of(
             r,
             "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
-        !is_of(r, "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa");
+        !is_of(r, "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci");
     // M-RoPE's files of GLM-4.1V
     halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
@@ -718,7 +718,7 @@ static double *feed_forward(const struct reference *r, int layer, const double *
 static struct reference of_layer(const struct reference *r, int layer)
 {
     struct reference own = *r;
-    if (!is_of(r, "mimo2 step35 laguna"))
+    if (!is_of(r, "mimo2 step35 laguna deci openelm"))
         return own;
     bool windowed = is_windowed(r, layer);
     own.n_heads = (int)layer_number(r, "attention.head_count", layer);
@@ -753,7 +753,15 @@ static void run_layer(const struct reference *whole, int layer, double *x)
     // these call the MLP's own norm so
     bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe") ||
                    (is_of(r, "olmo_hybrid") && is_recurrent(r, layer));
-    double *branch = is_recurrent(r, layer)                                ? run_recurrence(r, layer, input)
+    if (is_of(r, "deci") && r->n_kv_heads == 0) { // no attention, or a matrix in its place
+        bool linear = has_tensor(r, layer, "attn_output.weight");
+        double *only = linear ? multiply(r, layer, "attn_output", input, r->n, r->n_embd, 0, r->n_embd)
+                              : zeros((size_t)n_items);
+        add_expert(x, only, 1.0, n_items);
+        free(only);
+    }
+    double *branch = is_of(r, "deci") && r->n_kv_heads == 0 ? zeros((size_t)n_items)
+                     : is_recurrent(r, layer)                                ? run_recurrence(r, layer, input)
                      : is_latent(r)                                         ? latent_attention(r, layer, input)
                                                                            : attention(r, layer, input);
     if (!as_post)
@@ -772,7 +780,9 @@ static void run_layer(const struct reference *whole, int layer, double *x)
               : as_post ? "post_attention_norm"
                         : "ffn_norm",
               input, r->n, r->n_embd);
-    branch = feed_forward(r, layer, input);
+    branch = is_of(r, "deci") && layer_number(r, "feed_forward_length", layer) == 0.0
+                 ? zeros((size_t)n_items)
+                 : feed_forward(r, layer, input);
     normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
