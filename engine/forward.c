@@ -292,8 +292,8 @@ static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input
 }
 
 // gate's y = min(activation(gate), limit) * max(-limit, min(up, limit)), per row or (row, expert) pair.
-static void multiply_limited(struct pass *pass, struct product gate, struct product up, const struct matrix *x,
-                             bool experts, float limit)
+static void multiply_limited(struct pass *pass, struct product gate, struct product up,
+                             const struct matrix *x, bool experts, float limit)
 {
     const struct backend_operations *operations = pass->operations;
     struct product products[] = {gate, up};
@@ -313,15 +313,15 @@ static void multiply_limited(struct pass *pass, struct product gate, struct prod
 }
 
 // shared = the shared expert, times its gate if it has one.
-static void run_shared_expert(struct pass *pass, const struct forward_layer *layer, const struct matrix *input,
-                              float limit)
+static void run_shared_expert(struct pass *pass, const struct forward_layer *layer,
+                              const struct matrix *input, float limit)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     struct product up = slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP);
     bool gated = layer->weights[SLOT_SHARED_GATE] != NULL;
     if (gated) {
-        multiply_limited(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE), up, input, false,
-                         limit);
+        multiply_limited(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE), up, input,
+                         false, limit);
     } else {
         multiply_rows(pass, up, input);
         pass->operations->activate(pass->backend, up.y, up.y, NULL, pass->n_rows, pass->shape->activation);

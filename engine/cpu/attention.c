@@ -374,8 +374,8 @@ static void sparse_task(void *context, int item, int thread)
     while (sequence->first_row + sequence->n_tokens <= row)
         sequence++;
     const struct pages *gathered = &attention->gathered[thread];
-    pages_gather(attention->pages, whole->parameters->layer, sequence->pages, whole->vectors->selected + (int64_t)row * n, n,
-                 gathered);
+    pages_gather(attention->pages, whole->parameters->layer, sequence->pages,
+                 whole->vectors->selected + (int64_t)row * n, n, gathered);
     struct attention_parameters parameters = *whole->parameters;
     struct attention_call call = *whole;
     struct span span = {
@@ -388,7 +388,8 @@ static void sparse_task(void *context, int item, int thread)
         for (int32_t done = 0; done < n_heads; done += ATTENTION_TILE) {
             struct attention_tile tile = {.span = &span,
                                           .query_begin = first + done,
-                                          .n_queries = n_heads - done < ATTENTION_TILE ? n_heads - done : ATTENTION_TILE,
+                                          .n_queries = n_heads - done < ATTENTION_TILE ? n_heads - done
+                                                                                       : ATTENTION_TILE,
                                           .kv_head = head,
                                           .segment_end = (n - 1) / ATTENTION_SEGMENT + 1};
             tile_compute(&call, &tile, NULL, &attention->scratch[thread]);
@@ -398,7 +399,8 @@ static void sparse_task(void *context, int item, int thread)
 static void sparse_compute(struct attention *attention, const struct attention_call *call, int32_t n_rows)
 {
     int32_t n_wanted = SPARSE_TASKS_PER_THREAD * pool_n_threads(attention->pool), n_heads = call->n_group;
-    int32_t n_parts = (n_wanted + n_rows - 1) / n_rows, n_blocks = (n_heads + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
+    int32_t n_parts = (n_wanted + n_rows - 1) / n_rows,
+            n_blocks = (n_heads + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
     n_parts = n_parts < n_blocks ? n_parts : n_blocks;
     struct sparse_work work = {.attention = attention, .call = call, .pages = attention->gathered_pages};
     work.n_heads_each = (n_blocks + n_parts - 1) / n_parts * ATTENTION_QUERIES;

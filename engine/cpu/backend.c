@@ -173,9 +173,9 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 
 static struct layer_heads heads_of(const struct kv_shape *shape, int32_t layer)
 {
-    return shape->layers ? shape->layers[layer]
-                         : (struct layer_heads){shape->n_kv_heads, shape->key_dim, shape->value_dim,
-                                                shape->n_heads};
+    return shape->layers
+               ? shape->layers[layer]
+               : (struct layer_heads){shape->n_kv_heads, shape->key_dim, shape->value_dim, shape->n_heads};
 }
 
 // Assigns each layer that has pages to a group of layers with the same heads. pages.shape of a group gets
@@ -222,7 +222,8 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
                                       &backend->kernels.attention, error);
     }
     if (status == STATUS_OK && shape->index.n_selected > 0)
-        status = selection_create(&backend->selection, shape, backend->pool, &backend->kernels.attention, error);
+        status =
+            selection_create(&backend->selection, shape, backend->pool, &backend->kernels.attention, error);
     return status;
 }
 

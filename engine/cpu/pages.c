@@ -233,12 +233,13 @@ void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t 
     }
 }
 
-static void gather_integers(const struct pages *from, unsigned char *part, int32_t position, const struct pages *to,
-                            unsigned char *to_part, int32_t number)
+static void gather_integers(const struct pages *from, unsigned char *part, int32_t position,
+                            const struct pages *to, unsigned char *to_part, int32_t number)
 {
     unsigned char *block = key_block(from, part, position), *to_block = key_block(to, to_part, number);
     for (int32_t d = 0; d < from->shape.key_dim; d++)
-        integer_set(to, to_block, key_place(number, d), (int16_t)integer_at(from, block, key_place(position, d)));
+        integer_set(to, to_block, key_place(number, d),
+                    (int16_t)integer_at(from, block, key_place(position, d)));
     scales_of(to_block, to->key_block_bytes)[number % PAGE_BLOCK] =
         scales_of(block, from->key_block_bytes)[position % PAGE_BLOCK];
     block = value_block(from, part, position), to_block = value_block(to, to_part, number);
@@ -249,8 +250,8 @@ static void gather_integers(const struct pages *from, unsigned char *part, int32
         scales_of(block, from->value_block_bytes)[position % PAGE_BLOCK];
 }
 
-static void gather_wide(const struct pages *from, unsigned char *part, int32_t position, const struct pages *to,
-                        unsigned char *to_part, int32_t number)
+static void gather_wide(const struct pages *from, unsigned char *part, int32_t position,
+                        const struct pages *to, unsigned char *to_part, int32_t number)
 {
     const float *key = (const float *)(const void *)key_block(from, part, position) + position % PAGE_BLOCK;
     float *to_key = (float *)(void *)key_block(to, to_part, number) + number % PAGE_BLOCK;
@@ -263,8 +264,8 @@ static void gather_wide(const struct pages *from, unsigned char *part, int32_t p
     memcpy(to_value, value, (size_t)from->value_width * sizeof *value);
 }
 
-void pages_gather(const struct pages *from, int32_t layer, const int32_t *list, const int32_t *positions, int32_t n,
-                  const struct pages *to)
+void pages_gather(const struct pages *from, int32_t layer, const int32_t *list, const int32_t *positions,
+                  int32_t n, const struct pages *to)
 {
     int32_t page_positions = from->shape.page_positions;
     for (int32_t head = 0; head < from->shape.n_kv_heads; head++)

@@ -34,8 +34,7 @@ enum status selection_create(struct selection *selection, const struct kv_shape 
     int32_t n_groups = (index->n_heads + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
     selection->n_packed = (int64_t)n_groups * ATTENTION_QUERIES * ((index->key_dim + 15) / 16 * 16);
     selection->scores = malloc((size_t)selection->n_scores * sizeof(float));
-    selection->packed =
-        calloc((size_t)pool_n_threads(pool), (size_t)selection->n_packed * sizeof(float));
+    selection->packed = calloc((size_t)pool_n_threads(pool), (size_t)selection->n_packed * sizeof(float));
     if (!selection->scores || !selection->packed)
         return error_memory(error, STATUS_REFUSE, "an indexer's scores");
     return STATUS_OK;
@@ -101,7 +100,8 @@ static float *pack_queries(const struct selecting *work, int32_t row, int thread
     const struct selection *selection = work->selection;
     int32_t n_heads = selection->shape.n_heads, dim = selection->shape.key_dim;
     float *packed = selection->packed + thread * selection->n_packed, *to = packed;
-    for (int32_t head = 0; head < n_heads; head += ATTENTION_QUERIES, to += ATTENTION_QUERIES * ((dim + 15) / 16 * 16)) {
+    for (int32_t head = 0; head < n_heads;
+         head += ATTENTION_QUERIES, to += ATTENTION_QUERIES * ((dim + 15) / 16 * 16)) {
         const float *queries[ATTENTION_QUERIES];
         int n = n_heads - head < ATTENTION_QUERIES ? n_heads - head : ATTENTION_QUERIES;
         for (int i = 0; i < n; i++)
@@ -123,9 +123,11 @@ static void score_task(void *context, int item, int thread)
 {
     const struct selecting *work = context;
     const struct selection *selection = work->selection;
-    int32_t row = work->rows[item / work->n_parts], part = item % work->n_parts, position = position_of(work, row);
+    int32_t row = work->rows[item / work->n_parts], part = item % work->n_parts,
+            position = position_of(work, row);
     int32_t n_heads = selection->shape.n_heads, dim = selection->shape.key_dim;
-    int32_t page_blocks = selection->keys.shape.page_positions / PAGE_BLOCK, last_block = position / PAGE_BLOCK;
+    int32_t page_blocks = selection->keys.shape.page_positions / PAGE_BLOCK,
+            last_block = position / PAGE_BLOCK;
     int32_t n_segments = position / ATTENTION_SEGMENT + 1, end = (part + 1) * TASK_SEGMENTS;
     const int32_t *pages = sequence_of(work->sequences, row)->pages;
     struct attention_row dots[ATTENTION_QUERIES];
@@ -135,8 +137,8 @@ static void score_task(void *context, int item, int thread)
         int n_blocks = 0;
         for (; n_blocks < SEGMENT_BLOCKS && segment * SEGMENT_BLOCKS + n_blocks <= last_block; n_blocks++) {
             int32_t block = segment * SEGMENT_BLOCKS + n_blocks;
-            blocks[n_blocks] = pages_keys(&selection->keys, work->layer, pages[block / page_blocks], 0,
-                                          block % page_blocks);
+            blocks[n_blocks] =
+                pages_keys(&selection->keys, work->layer, pages[block / page_blocks], 0, block % page_blocks);
         }
         packed = packed ? packed : pack_queries(work, row, thread);
         struct attention_blocks keys = {blocks, blocks, (int32_t)selection->keys.key_block_bytes};
@@ -145,8 +147,8 @@ static void score_task(void *context, int item, int thread)
         memset(scores, 0, ATTENTION_SEGMENT * sizeof *scores);
         for (int32_t head = 0; head < n_heads; head += ATTENTION_QUERIES) {
             int n = n_heads - head < ATTENTION_QUERIES ? n_heads - head : ATTENTION_QUERIES;
-            selection->kernels->scores[PAGE_F32](packed + (int64_t)head * ((dim + 15) / 16 * 16), n, keys, 0, n_blocks,
-                                                 dim, dots);
+            selection->kernels->scores[PAGE_F32](packed + (int64_t)head * ((dim + 15) / 16 * 16), n, keys, 0,
+                                                 n_blocks, dim, dots);
             for (int i = 0; i < n; i++)
                 add_head(scores, dots[i].items, work->weights.items[row * work->weights.stride + head + i],
                          n_blocks * PAGE_BLOCK);
@@ -189,7 +191,8 @@ static void pick_task(void *context, int item, int thread)
 {
     const struct selecting *work = context;
     const struct selection *selection = work->selection;
-    int32_t row = work->rows[item], n = position_of(work, row) + 1, n_wanted = selection->shape.n_selected, n_equal;
+    int32_t row = work->rows[item], n = position_of(work, row) + 1, n_wanted = selection->shape.n_selected,
+            n_equal;
     const float *scores = selection->scores + item * work->n_each;
     uint32_t threshold = find_threshold(scores, n, n_wanted, &n_equal);
     int32_t *out = selection->positions + (int64_t)row * n_wanted;

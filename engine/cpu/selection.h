@@ -33,7 +33,8 @@ enum status selection_create(struct selection *selection, const struct kv_shape 
                              const struct attention_kernels *kernels, struct error *error) WARN_UNUSED;
 void selection_finish(struct selection *selection);
 // Reserves memory for steps of up to n_rows_max tokens.
-enum status selection_reserve(struct selection *selection, int32_t n_rows_max, struct error *error) WARN_UNUSED;
+enum status selection_reserve(struct selection *selection, int32_t n_rows_max,
+                              struct error *error) WARN_UNUSED;
 // Sets `positions` of the step's rows that select. The keys of all rows are stored.
 void selection_run(struct selection *selection, int32_t layer, struct attention_sequences sequences,
                    struct attention_rows queries, struct attention_rows weights);

@@ -98,7 +98,7 @@ struct family {
     double window_rope_base;     // for windowed layers if the file has none; 0: as the other layers
     int32_t n_layers_wide_scale; // the model size (its n_layers) whose attention scale is
                                  // 1 / sqrt(n_embd / n_heads), not 1 / sqrt(key_dim); 0: none
-    bool heads_vary;        // layers may differ in the number of heads and key-value heads
+    bool heads_vary;             // layers may differ in the number of heads and key-value heads
     bool layers_partial;    // layers may lack attention or an MLP, or have one matrix in place of attention
     bool half_rotated;      // layers without a window rotate half of the dims that the file says
     bool layers_vary;       // layers may differ in heads and MLPs, share keys and values, and have own inputs

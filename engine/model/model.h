@@ -51,8 +51,8 @@ struct experts_shape {
     bool weighs_inputs;                   // weights multiply the experts' inputs, not their outputs
     int32_t n_groups, n_groups_used;      // n_groups 1: experts are selected from all
     enum route_kind route_kind;
-    float scale;     // of the used experts' weights; 1: none
-    bool normalized; // the used experts' weights are normalized to the sum 1
+    float scale;          // of the used experts' weights; 1: none
+    bool normalized;      // the used experts' weights are normalized to the sum 1
     float logits_softcap; // of the router; 0: none
 };
 

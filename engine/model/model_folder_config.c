@@ -113,9 +113,10 @@ static void read_sizes(struct config *config)
         read_integer(config, "num_hidden_layers n_layer n_layers num_layers", folder_count_layers(config));
     bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
     shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads num_heads", 0) : 1;
-    shape->n_kv_heads = is_model_type(config, "falcon")
-                            ? falcon_kv_heads(config, shape->n_heads)
-                            : read_integer(config, "num_key_value_heads num_attention_groups", shape->n_heads);
+    shape->n_kv_heads =
+        is_model_type(config, "falcon")
+            ? falcon_kv_heads(config, shape->n_heads)
+            : read_integer(config, "num_key_value_heads num_attention_groups", shape->n_heads);
     if (config->status != STATUS_OK)
         return;
     if (n_embd < 1 || shape->n_layers < 1 || shape->n_layers > MODEL_LAYERS_MAX || shape->n_heads < 1 ||
@@ -147,8 +148,9 @@ static void read_sizes(struct config *config)
     if (!find_setting(config, "kv_lora_rank") && attends) {
         put_integer(config, "attention.key_length", shape->head_dim);
         put_integer(config, "attention.value_length",
-                    is_model_type(config, "mimo_v2_flash") ? read_integer(config, "v_head_dim", shape->head_dim)
-                                                           : shape->head_dim);
+                    is_model_type(config, "mimo_v2_flash")
+                        ? read_integer(config, "v_head_dim", shape->head_dim)
+                        : shape->head_dim);
     }
     if (!layers_vary(config) && family_of(config)->layer_kinds != LAYERS_SINGLE)
         put_integer(config, "feed_forward_length", attends ? read_mlp_width(config, 4 * n_embd) : 0);
@@ -252,7 +254,8 @@ static void read_numbers(struct config *config)
         {"n_routed_experts num_local_experts num_experts moe_num_experts", "expert_count"},
         {"n_shared_experts moe_num_shared_experts num_shared_expert num_shared_experts",
          "expert_shared_count"},
-        {"num_experts_per_tok num_experts_per_token top_k_experts moe_k moe_topk moe_top_k", "expert_used_count"},
+        {"num_experts_per_tok num_experts_per_token top_k_experts moe_k moe_topk moe_top_k",
+         "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"moe_latent_size", "moe_latent_size"},
         {"shared_expert_intermediate_size shared_intermediate_size moe_shared_expert_intermediate_size "
@@ -330,7 +333,8 @@ static void check_sparse_layers(struct config *config)
     const struct value *types = find_setting(config, "mlp_layer_types"),
                        *end = find_setting(config, "moe_layer_end_index");
     int64_t n_layers = config->out->shape.n_layers, n_dense = count_dense_layers(config);
-    if (heads_differ(config) && family_of(config)->experts_by_tensors) // the tensors say which layers are dense
+    if (heads_differ(config) &&
+        family_of(config)->experts_by_tensors) // the tensors say which layers are dense
         return;
     bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers &&
                            (n_dense == 0 || find_setting(config, "scoring_func")));

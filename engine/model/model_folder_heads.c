@@ -30,7 +30,8 @@ bool folder_layer_slides(struct config *config, int64_t layer)
 }
 
 // A setting of `object` for the sliding layers, if it is there.
-static int64_t integer_in(struct config *config, const struct value *object, const char *name, int64_t otherwise)
+static int64_t integer_in(struct config *config, const struct value *object, const char *name,
+                          int64_t otherwise)
 {
     const struct value *value = object ? find_in(object, name) : NULL;
     if (!value)
@@ -41,7 +42,8 @@ static int64_t integer_in(struct config *config, const struct value *object, con
     return otherwise;
 }
 
-static void read_heads(struct config *config, int64_t layer, bool slides, int64_t *n_heads, int64_t *n_kv_heads)
+static void read_heads(struct config *config, int64_t layer, bool slides, int64_t *n_heads,
+                       int64_t *n_kv_heads)
 {
     const struct folder_shape *shape = &config->out->shape;
     const struct value *other = find_setting(config, "attention_other_setting"),
@@ -75,13 +77,13 @@ static void put_limits(struct config *config, const char *from, const char *to)
         return;
     for (size_t i = 0; i < n_layers; i++) {
         const struct value *item = item_of(config, from, (int64_t)i);
-        double limit = !item                           ? 0.0
+        double limit = !item                         ? 0.0
                        : item->kind == VALUE_FLOAT   ? item->number
                        : item->kind == VALUE_INTEGER ? (double)item->integer
                                                      : 0.0;
         bool none = item && item->kind == VALUE_NULL;
-        if (!(limit >= 0.0 && limit <= 1e30) || (item && !none && item->kind != VALUE_FLOAT &&
-                                                 item->kind != VALUE_INTEGER))
+        if (!(limit >= 0.0 && limit <= 1e30) ||
+            (item && !none && item->kind != VALUE_FLOAT && item->kind != VALUE_INTEGER))
             refuse_setting(config, ERROR_MODEL_FILE, from, find_setting(config, from));
         limits[i] = (float)limit;
     }
@@ -107,9 +109,10 @@ void folder_put_heads(struct config *config)
         read_heads(config, i, slides[i], &heads, &kv_heads);
         if (heads < 1 || heads > MODEL_HEADS_MAX || kv_heads < 1 || heads % kv_heads != 0) {
             if (config->status == STATUS_OK)
-                config->status = error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                           "layer %lld: %lld heads can't be shared evenly by %lld key-value heads",
-                                           (long long)i, (long long)heads, (long long)kv_heads);
+                config->status =
+                    error_set(config->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                              "layer %lld: %lld heads can't be shared evenly by %lld key-value heads",
+                              (long long)i, (long long)heads, (long long)kv_heads);
             return;
         }
         n_heads[i] = (int32_t)heads, n_kv_heads[i] = (int32_t)kv_heads;

@@ -101,17 +101,28 @@ bool folder_is_tower(struct text name)
 {
     static const char *const outer[] = {"model.", "thinker."};
     static const char *const towers[] = {
-        "vision_tower.",     "multi_modal_projector.",
-        "audio_tower.",      "embed_vision.",
-        "embed_audio.",      "visual.",
-        "vision_model.",     "connector.",
-        "aligner.",          "mm_projector.",
-        "vision_projector.", "merger.",
-        "projector.",        "mlp1.",
-        "image_newline",     "talker.",
-        "token2wav.",        "code2wav.",
-        "sound_encoder.",    "sound_projection.",
+        "vision_tower.",
+        "multi_modal_projector.",
+        "audio_tower.",
+        "embed_vision.",
+        "embed_audio.",
+        "visual.",
+        "vision_model.",
+        "connector.",
+        "aligner.",
+        "mm_projector.",
+        "vision_projector.",
+        "merger.",
+        "projector.",
+        "mlp1.",
+        "image_newline",
+        "talker.",
+        "token2wav.",
+        "code2wav.",
+        "sound_encoder.",
+        "sound_projection.",
         "vit_large_projector.",
+        "high_res_vision_",
     };
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
         if (begins_with(name, outer[i])) {

@@ -204,7 +204,8 @@ static double number_by_layer(struct config *config, const char *name, bool slid
 }
 
 // The windowed layers' rotation in families whose layers differ in heads. `windowed`: its settings; NULL: none.
-static void put_windowed_rope(struct config *config, const struct value *windowed, double base, double fraction)
+static void put_windowed_rope(struct config *config, const struct value *windowed, double base,
+                              double fraction)
 {
     base = find_setting(config, "swa_rope_theta") ? read_number(config, "swa_rope_theta", base)
                                                   : number_by_layer(config, "rope_theta", true, base);

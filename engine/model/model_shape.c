@@ -84,10 +84,9 @@ static void read_heads(struct key_reader *reader, struct model *model)
         shape->attention.key_dim = shape->attention.value_dim = 1;
         return;
     }
-    shape->attention.n_heads =
-        model->family->heads_vary
-            ? read_largest(reader, model, "attention.head_count", -1, MODEL_HEADS_MAX)
-            : read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
+    shape->attention.n_heads = model->family->heads_vary
+                                   ? read_largest(reader, model, "attention.head_count", -1, MODEL_HEADS_MAX)
+                                   : read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
     shape->attention.n_kv_heads = read_largest(reader, model, "attention.head_count_kv",
                                                shape->attention.n_heads, shape->attention.n_heads);
     if (reader->status != STATUS_OK)
@@ -266,8 +265,8 @@ static void read_windows(struct key_reader *reader, const struct family *family,
         return;
     shape->window.chunked = family->window_chunked;
     struct gguf_array truths = {0};
-    if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers,
-                          shape->n_layers_beyond, &truths)) {
+    if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers, shape->n_layers_beyond,
+                          &truths)) {
         for (int32_t i = 0; i < shape->n_layers; i++)
             model->layers[i].windowed = gguf_array_integer(&truths, (size_t)i) != 0;
         return;
@@ -328,7 +327,8 @@ static void read_layers(struct key_reader *reader, struct model *model)
         layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, least, MODEL_WIDTH_MAX);
         layer->linear = heads->n_heads > 0 && heads->n_kv_heads == 0;
         layer->kv_layer = kv_layer_of(model, i, shape->n_layers - n_shared);
-        bool fits = layer->kv_layer >= 0 && (heads->n_kv_heads == 0 || heads->n_heads % heads->n_kv_heads == 0);
+        bool fits =
+            layer->kv_layer >= 0 && (heads->n_kv_heads == 0 || heads->n_heads % heads->n_kv_heads == 0);
         if (!fits && reader->status == STATUS_OK)
             reader->status =
                 error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
@@ -353,7 +353,8 @@ static void read_limits(struct key_reader *reader, struct model *model, const ch
     if (!model->family->experts_limited || reader->status != STATUS_OK)
         return;
     reader->status = gguf_array(reader->gguf, key, &limits, &found, reader->error);
-    bool fits = limits.kind == GGUF_F32 && (limits.n_items == n_layers || limits.n_items == n_layers + n_beyond);
+    bool fits =
+        limits.kind == GGUF_F32 && (limits.n_items == n_layers || limits.n_items == n_layers + n_beyond);
     for (size_t i = 0; found && fits && i < n_layers; i++) {
         float limit = (float)gguf_array_number(&limits, i);
         *(shared ? &model->layers[i].shared_limit : &model->layers[i].experts_limit) = limit;
@@ -408,16 +409,18 @@ static void read_index(struct key_reader *reader, struct model *model)
         struct model_layer *layer = &model->layers[i];
         char name[64];
         snprintf(name, sizeof name, "blk.%d.indexer.attn_k.weight", i);
-        layer->indexed = given ? gguf_array_integer(&types, (size_t)i) != 0 : gguf_tensor(reader->gguf, name) != NULL;
+        layer->indexed =
+            given ? gguf_array_integer(&types, (size_t)i) != 0 : gguf_tensor(reader->gguf, name) != NULL;
         layer->index = layer->indexed ? index->n_layers++ : 0;
     }
     bool fits = model->layers[0].indexed && model->shape.latent.query_dim > 0 &&
                 index->key_dim >= model->shape.latent.rope_dim;
     if (reader->status == STATUS_OK && !fits)
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                   "sparse attention: expected an indexer in layer 0, compressed queries, and keys of "
-                                   "at least %d dimensions; got %d",
-                                   model->shape.latent.rope_dim, index->key_dim);
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "sparse attention: expected an indexer in layer 0, compressed queries, and keys of "
+                      "at least %d dimensions; got %d",
+                      model->shape.latent.rope_dim, index->key_dim);
 }
 
 // Whether the layer has no key-value heads; layers that have some have the same number.
@@ -494,7 +497,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         layer->state = layer->recurrent ? shape->recurrent.n_layers++ : 0;
         layer->store = layer->attends ? shape->attention.n_layers++ : 0;
         if (family->layers_partial) // pages are found by the layer
-            n_attending += layer->attends, layer->store = i, shape->attention.n_layers = n_attending ? i + 1 : 0;
+            n_attending += layer->attends, layer->store = i,
+                                           shape->attention.n_layers = n_attending ? i + 1 : 0;
         if (shape->bidirectional) // pages hold the keys and values of one layer at a time
             layer->store = 0, shape->attention.n_layers = 1;
     }
@@ -592,7 +596,8 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         float value = read_number(reader, numbers[i].suffix, 0.0f, NULL);
-        bool known = (numbers[i].routed && family->routed_by_keys) || (numbers[i].headed && family->heads_vary);
+        bool known =
+            (numbers[i].routed && family->routed_by_keys) || (numbers[i].headed && family->heads_vary);
         if (value != 0.0f && value != numbers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        numbers[i].suffix, (double)value);

@@ -217,9 +217,8 @@ static enum status take_qk_norm(struct tensor_search *search, const char *name, 
 static bool is_gated_by_head(const struct tensor_search *search, const char *name)
 {
     const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
-    return search->model->family->gated_by_head ||
-           (search->model->family->gated_by_softplus && tensor &&
-            tensor->dims[1] == (uint64_t)search->widths[HEADS]);
+    return search->model->family->gated_by_head || (search->model->family->gated_by_softplus && tensor &&
+                                                    tensor->dims[1] == (uint64_t)search->widths[HEADS]);
 }
 
 static enum status take_weight(struct tensor_search *search, int32_t index, enum layer_slot slot,

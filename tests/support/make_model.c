@@ -88,10 +88,10 @@ static const struct {
     {"deepseek32", LATENT | COMPRESSED | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
     {"glm-dsa", LATENT | COMPRESSED | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
     {"mimo2", HEAD_LENGTHS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS | WINDOWED},
-    {"step35",
-     HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | WINDOWED},
-    {"laguna",
-     HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | WINDOWED},
+    {"step35", HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS |
+                   WINDOWED},
+    {"laguna", HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS |
+                   WINDOWED},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
 
@@ -161,7 +161,7 @@ enum {
     MADE_LATENT = 32,
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
-}; // latent attention
+};                                                                       // latent attention
 enum { MADE_INDEX_HEADS = 10, MADE_INDEX_DIM = 20, MADE_SELECTED = 12 }; // its indexers
 
 // The width that experts read and write; 0: the model's.
@@ -341,8 +341,8 @@ static void add_head_keys(struct maker *maker)
         return;
     }
     if (!is_of(maker, "laguna")) // the family's own
-        add_layer_array(maker, "attention.sliding_window_pattern", is_of(maker, "mimo2") ? GGUF_I32 : GGUF_BOOL,
-                        item_slides);
+        add_layer_array(maker, "attention.sliding_window_pattern",
+                        is_of(maker, "mimo2") ? GGUF_I32 : GGUF_BOOL, item_slides);
     if (is_of(maker, "step35")) {
         add_layer_array(maker, "swiglu_clamp_exp", GGUF_F32, item_limit);
         add_layer_array(maker, "swiglu_clamp_shexp", GGUF_F32, item_shared_limit);
@@ -451,10 +451,10 @@ static void add_keys(struct maker *maker)
             GGUF_F32, 1e-5);
     if (!is_of(maker, "gpt2 bloom starcoder gpt_neo " GEMMA_FAMILIES)) {
         bool latent = is_of(maker, "deepseek2") || has_trait(maker, LATENT) || is_of(maker, "kimi-linear");
-        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " QWEN_DELTA_FAMILIES)
-                             ? maker->head_dim / 4 / 2 * 2
-                         : is_of(maker, "glm4 glm4moe chatglm gptj bailingmoe2 mimo2 laguna") ? maker->head_dim / 2
-                         : latent                                                ? MADE_ROPE_DIMS
+        int32_t n_rope =
+            is_of(maker, "phi2 stablelm gptneox " QWEN_DELTA_FAMILIES)           ? maker->head_dim / 4 / 2 * 2
+            : is_of(maker, "glm4 glm4moe chatglm gptj bailingmoe2 mimo2 laguna") ? maker->head_dim / 2
+            : latent                                                             ? MADE_ROPE_DIMS
                                                                                  : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
@@ -617,7 +617,8 @@ static void add_indexer(struct maker *maker, const char *prefix, int32_t layer)
 {
     if (!is_of(maker, INDEXED_FAMILIES) || (is_of(maker, "glm-dsa") && layer % 2 == 1))
         return;
-    add_matrix(maker, prefix, "indexer.attn_q_b", MADE_INDEX_HEADS * MADE_INDEX_DIM, MADE_QUERY_LATENT, false);
+    add_matrix(maker, prefix, "indexer.attn_q_b", MADE_INDEX_HEADS * MADE_INDEX_DIM, MADE_QUERY_LATENT,
+               false);
     add_matrix(maker, prefix, "indexer.attn_k", MADE_INDEX_DIM, maker->recipe.n_embd, false);
     add_vector(maker, prefix, "indexer.k_norm.weight", MADE_NORM, MADE_INDEX_DIM);
     add_vector(maker, prefix, "indexer.k_norm.bias", MADE_BIAS, MADE_INDEX_DIM);
@@ -683,8 +684,9 @@ static void add_attention(struct maker *maker, const char *prefix, int32_t layer
     }
     if (has_trait(maker, OUTPUT_GATE))
         add_matrix(maker, prefix, "attn_gate",
-                   is_of(maker, "lfm3 step35") || (is_of(maker, "laguna") && !r->larger) ? made_heads(maker, layer)
-                                                                                         : q,
+                   is_of(maker, "lfm3 step35") || (is_of(maker, "laguna") && !r->larger)
+                       ? made_heads(maker, layer)
+                       : q,
                    r->n_embd, false);
     add_matrix(maker, prefix, "attn_output", r->n_embd, q / d * made_value_dim(maker),
                is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss") || has_trait(maker, OUTPUT_BIASED));

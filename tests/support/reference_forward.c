@@ -235,7 +235,8 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
         !is_of(
             r,
             "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
-        !is_of(r, "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci");
+        !is_of(r,
+               "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci");
     // M-RoPE's files of GLM-4.1V
     halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
@@ -359,7 +360,8 @@ static void select_positions(const struct reference *r, int layer, const double 
     struct reference own = *r; // rotates pairs of halves, or neighbors
     double *q = multiply(r, layer, "indexer.attn_q_b", compressed, n, query, 0, heads * dim),
            *k = multiply(r, layer, "indexer.attn_k", x, n, r->n_embd, 0, dim),
-           *weights = multiply(r, layer, "indexer.proj", x, n, r->n_embd, 0, heads), *scores = zeros((size_t)n);
+           *weights = multiply(r, layer, "indexer.proj", x, n, r->n_embd, 0, heads),
+           *scores = zeros((size_t)n);
     own.layer_norm = true, own.epsilon = 1e-6;
     normalize(&own, layer, "indexer.k_norm", k, n, dim);
     snprintf(own.family, sizeof own.family, "%s", is_of(r, "glm-dsa") ? "deepseek2" : "qwen2");
@@ -488,8 +490,9 @@ static double *attention(const struct reference *r, int layer, const double *x)
     double *gates = gated ? split_gates(r, &q) : NULL;
     if (has_tensor(r, layer, "attn_gate.weight")) {
         // items of a head with one gate
-        bool by_head = is_of(r, "lfm3 step35") ||
-                       gguf_tensor(r->gguf, layer_tensor(layer, "attn_gate.weight"))->dims[1] == (uint64_t)r->n_heads;
+        bool by_head =
+            is_of(r, "lfm3 step35") ||
+            gguf_tensor(r->gguf, layer_tensor(layer, "attn_gate.weight"))->dims[1] == (uint64_t)r->n_heads;
         int each = by_head ? r->head_dim : 1;
         double *own = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, q_width / each);
         gates = zeros((size_t)(n * q_width));
@@ -520,7 +523,8 @@ static double *attention(const struct reference *r, int layer, const double *x)
     }
     if (is_of(r, "llama4"))
         finish_llama4(r, layer, q, k);
-    double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates, NULL});
+    double *out =
+        attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates, NULL});
     free(gates);
     free(fused);
     free(divisors);
@@ -761,9 +765,9 @@ static void run_layer(const struct reference *whole, int layer, double *x)
         free(only);
     }
     double *branch = is_of(r, "deci") && r->n_kv_heads == 0 ? zeros((size_t)n_items)
-                     : is_recurrent(r, layer)                                ? run_recurrence(r, layer, input)
-                     : is_latent(r)                                         ? latent_attention(r, layer, input)
-                                                                           : attention(r, layer, input);
+                     : is_recurrent(r, layer)               ? run_recurrence(r, layer, input)
+                     : is_latent(r)                         ? latent_attention(r, layer, input)
+                                                            : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);

@@ -578,7 +578,7 @@ static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
 
 #define THREE_KINDS ",\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\"]"
 #define TWO_ROPES                                                                                            \
-    ",\"rope_parameters\":{\"full_attention\":{\"rope_theta\":10000.0,\"partial_rotary_factor\":0.5},"             \
+    ",\"rope_parameters\":{\"full_attention\":{\"rope_theta\":10000.0,\"partial_rotary_factor\":0.5},"       \
     "\"sliding_attention\":{\"rope_theta\":500.0,\"partial_rotary_factor\":1.0}}"
 #define INDEXED ",\"v_head_dim\":12,\"n_group\":1,\"topk_group\":1,\"routed_scaling_factor\":1.0"
 
