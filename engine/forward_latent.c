@@ -148,7 +148,7 @@ static void normalize_latent(const struct pass *pass, struct matrix *x, const st
     pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
-// Of the norm of an indexer's keys, in the authors' code.
+// The authors' code gives the norm of an indexer's keys this epsilon.
 static const float index_epsilon = 1e-6f;
 
 static void rotate_index(const struct pass *pass, struct matrix *x, int32_t n_heads)

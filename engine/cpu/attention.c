@@ -351,8 +351,8 @@ static void spans_compute(struct attention *attention, const struct attention_ca
 
 // ---- sparse attention ----
 
-// Rows that see selected positions only. The keys and values of a row are gathered in pages of the thread, which
-// tiles then read as those of a sequence.
+// Rows that see selected positions only. A task gathers the keys and values of a row in the thread's pages. Tiles
+// read these pages as a sequence's.
 struct sparse_work {
     struct attention *attention;
     const struct attention_call *call;

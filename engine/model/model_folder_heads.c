@@ -3,7 +3,7 @@
 #include "engine/model/model.h"
 #include "engine/model/model_folder_settings.h"
 
-// Lists may go on for layers that predict further tokens.
+// A list may also have items for layers that predict further tokens.
 static const struct value *item_of(struct config *config, const char *names, int64_t layer)
 {
     const struct value *list = find_setting(config, names);
@@ -29,7 +29,7 @@ bool folder_layer_slides(struct config *config, int64_t layer)
     return given && is_text(type, "sliding_attention");
 }
 
-// A setting of `object` for the sliding layers, if it is there.
+// A setting of `object`; `otherwise` if it is absent.
 static int64_t integer_in(struct config *config, const struct value *object, const char *name,
                           int64_t otherwise)
 {
