@@ -9,8 +9,10 @@
 #include "consumer/observe/log.h"
 #include "consumer/options/options.h"
 #include "consumer/annotate/answer_columns.h"
-#include "consumer/annotate/evaluation.h"
 #include "consumer/annotate/label_counts.h"
+#include "consumer/evaluate/comparison.h"
+#include "consumer/evaluate/gold_file.h"
+#include "consumer/evaluate/label_list.h"
 #include "schemas/base/occurrences.h"
 #include "consumer/annotate/row_map.h"
 #include "consumer/annotate/row_order.h"
@@ -44,17 +46,35 @@ struct annotate_row {
     size_t n_jobs;          // n_questions * n_votes
 };
 
-// The gold labels of --evaluate.
+// A column of gold labels of --evaluate, and the column of answers that is compared with it.
 struct annotate_gold {
-    struct evaluation evaluation;
-    size_t column;             // of the input
-    struct row_answer *answer; // that is compared
+    struct comparison comparison;
+    size_t column;                   // of the input; columns->n: all gold labels are in --gold
+    const struct row_answer *answer; // that is compared
+    size_t label_column;             // of this answer
     struct text name;
-    bool is_first_property; // chosen by default: the option named none of several
-    bool has_begun;         // answers are compared; before, gold labels are only registered
-    enum status status;     // not OK: the evaluation stopped with `fault`; the table is still written
+    bool is_first_property;     // chosen by default: the option named none of several
+    int64_t n_none, n_refused;  // rows without a gold label; of these, null where no answer can be null
+    int64_t n_no_number;        // gold labels that are no numbers, where answers are
+    struct label_list lists[2]; // COMPARED_LISTS, of the row: gold, answer
+    struct buffer texts[4];     // of the row
+    struct compared_row row;    // the last that was compared
+};
+
+// All columns of gold labels. A fault stops the evaluation; the table is still written.
+struct annotate_evaluation {
+    struct annotate_gold *golds; // [n]
+    size_t n;
+    bool has_begun;          // answers are compared; before, gold labels are only registered
+    struct gold_file *files; // [n_files] of --gold
+    size_t n_files;
+    size_t group_column;              // --by
+    struct buffer group;              // the row's
+    struct table_writer *differences; // NULL: none are written
+    struct table_columns difference_columns;
+    int64_t n_differences;
+    enum status status; // not OK: `fault` says why
     struct error fault;
-    int64_t n_none, n_refused; // rows without a gold label; of these, null where no answer can be null
 };
 
 // The rows of --sample, as ascending row numbers.
@@ -92,7 +112,7 @@ struct annotate {
     struct job_set jobs;       // of all rows
     struct output_file errors; // bad rows; file NULL: no --errors
     int32_t n_votes;
-    struct annotate_gold gold;
+    struct annotate_evaluation evaluation;
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed
     struct annotate_rows rows;
@@ -189,19 +209,39 @@ enum status annotate_take_answers(struct annotate *annotate, struct buffer *reco
                                   struct error *error) WARN_UNUSED;
 // Called after annotate_take_answers returned STATUS_OK, when the answers are used.
 void annotate_destroy_votes(struct annotate *annotate);
-// Finds the columns that --evaluate compares: GOLD, or GOLD=PROPERTY if a schema has several properties.
+// Finds the columns that --evaluate compares: GOLD, or GOLD=PROPERTY if a schema has several properties; reads --gold.
 enum status annotate_open_evaluation(struct annotate *annotate, struct error *error) WARN_UNUSED;
+void annotate_close_evaluation(struct annotate *annotate);
+// Marks the columns of the input that the evaluation reads: [columns.n].
+void annotate_mark_evaluated(const struct annotate *annotate, bool *is_read);
 // Registers the row's gold label, before anything is computed. STATUS_REFUSE: the table has more distinct
 // gold labels than an evaluation has classes.
 enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row,
                                  struct error *error) WARN_UNUSED;
-// Compares the row's answer with its gold label; does nothing without --evaluate. A fault stops the
-// evaluation, not the table, and is kept in annotate->gold.
+// Compares the row's answers with its gold labels; does nothing without --evaluate. A fault of the evaluation stops it,
+// not the table, and is kept in annotate->evaluation.
 void annotate_evaluate(struct annotate *annotate, const struct table_row *row);
-// Writes which columns were compared, and the evaluation or why there is none.
-void annotate_write_evaluation(const struct annotate *annotate, struct buffer *out);
-// Stores the confusion matrix for `sheaf report`. An evaluation that stopped stores an empty one.
+// The last row's answer and gold label differ.
+bool annotate_gold_differs(const struct annotate_gold *gold);
+
+// The results (annotate_statistics.c).
+
+// Writes which columns were compared, and the figures or why there are none.
+enum status annotate_write_evaluation(const struct annotate *annotate, struct buffer *out,
+                                      struct error *error) WARN_UNUSED;
+// Stores the confusion matrix of the first column for `sheaf report`. An evaluation that stopped stores an empty one.
 enum status annotate_store_evaluation(const struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Prints and stores the evaluation, and writes the file of --statistics.
+enum status annotate_complete_evaluation(struct annotate *annotate, struct error *error) WARN_UNUSED;
+
+// --differences (annotate_differences.c).
+
+// Checks, before anything is computed, that the files of --differences and --statistics may be written.
+enum status annotate_check_differences(struct annotate *annotate, struct error *error) WARN_UNUSED;
+// Writes a line for each gold label of the row that its answer is not.
+enum status annotate_write_differences(struct annotate *annotate, const struct table_row *row,
+                                       struct error *error) WARN_UNUSED;
+enum status annotate_complete_differences(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Prints text for people to standard output, or to standard error if the table goes to standard output.
 enum status annotate_print(const struct annotate *annotate, const struct buffer *text,
                            struct error *error) WARN_UNUSED;

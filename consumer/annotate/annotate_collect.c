@@ -81,16 +81,6 @@ enum status annotate_take_answers(struct annotate *annotate, struct buffer *reco
     return status;
 }
 
-enum status annotate_print(const struct annotate *annotate, const struct buffer *text, struct error *error)
-{
-    const char *output = annotate->settings->output.file;
-    if (!output || strcmp(output, "-") != 0)
-        return output_file_print(text->data, text->size, error);
-    fwrite(text->data ? text->data : "", 1, text->size, stderr);
-    fflush(stderr);
-    return STATUS_OK;
-}
-
 // ---- the whole table ----
 
 struct collecting {
@@ -146,17 +136,17 @@ enum status annotate_choose_columns(struct annotate *annotate, struct error *err
 {
     size_t n = table_reader_columns(annotate->reader)->n;
     const struct row_columns *read = &annotate->prompts[0].read;
-    bool *is_read = calloc(n + 1, sizeof *is_read), writes = writes_values(annotate);
+    bool *is_read = calloc(n + 1, sizeof *is_read);
+    bool writes = writes_values(annotate) || annotate->settings->annotate.evaluation.differences;
     if (!is_read)
         return error_memory(error, STATUS_REFUSE, "choosing columns");
     for (size_t i = 0; i < n; i++) {
         bool is_unread = table_reader_unread(annotate->reader, i) != NULL;
-        bool is_gold = annotate->settings->annotate.evaluate && i == annotate->gold.column;
-        is_read[i] =
-            read->is_used[i] || is_gold || ((writes || annotate->settings->output.errors) && !is_unread);
+        is_read[i] = read->is_used[i] || ((writes || annotate->settings->output.errors) && !is_unread);
         if (is_unread && !is_read[i] && writes)
             warn_of_unread(annotate, i);
     }
+    annotate_mark_evaluated(annotate, is_read);
     enum status status = table_reader_choose(annotate->reader, is_read, error);
     free(is_read);
     return status;
@@ -260,6 +250,8 @@ static enum status collect_row(struct collecting *collecting, const struct table
     bool is_open = annotate->n_open > n_open;
     if (status == STATUS_OK && !is_open)
         annotate_evaluate(annotate, row);
+    if (status == STATUS_OK && !is_open)
+        status = annotate_write_differences(annotate, row, error);
     if (!is_open)
         keep_reason(collecting, row);
     count_warnings(collecting, row);
@@ -348,8 +340,9 @@ static enum status fail_evaluation(const struct annotate *annotate, enum status 
 {
     if (status != STATUS_OK)
         log_write(LOG_WARNING, "%s", error->text);
-    return error_set(error, STATUS_REFUSE, annotate->gold.fault.code, "%s (the table is written, to %s)",
-                     annotate->gold.fault.text, annotate->settings->output.file);
+    return error_set(error, STATUS_REFUSE, annotate->evaluation.fault.code,
+                     "%s (the table is written, to %s)", annotate->evaluation.fault.text,
+                     annotate->settings->output.file);
 }
 
 // The output is checked again: it may have been changed while the rows were answered.
@@ -420,19 +413,15 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = label_counts_store(&collecting.labels, annotate->store, annotate->dataset, error);
     label_counts_close(&collecting.labels);
-    if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
-        struct buffer text = {0};
-        annotate_write_evaluation(annotate, &text);
-        status = annotate_store_evaluation(annotate, error);
-        if (status == STATUS_OK)
-            status = annotate_print(annotate, &text, error);
-        buffer_finish(&text);
-    }
+    if (status == STATUS_OK)
+        status = annotate_complete_differences(annotate, error);
+    if (status == STATUS_OK)
+        status = annotate_complete_evaluation(annotate, error);
     if (status == STATUS_OK)
         report_rows(&collecting);
     if (status == STATUS_OK && collecting.n_failed)
         status = report_failed(&collecting, error);
-    if (annotate->gold.status != STATUS_OK && (status == STATUS_OK || status == STATUS_REJECT))
+    if (annotate->evaluation.status != STATUS_OK && (status == STATUS_OK || status == STATUS_REJECT))
         status = fail_evaluation(annotate, status, error);
     buffer_finish(&collecting.reason);
     return status;

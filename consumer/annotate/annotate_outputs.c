@@ -4,6 +4,7 @@
 #include "schemas/base/file.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -173,4 +174,14 @@ enum status annotate_check_own(const struct annotate *annotate, struct error *er
                                   annotate->settings->annotate.output.into,
                                   annotate->settings->output.overwrite, error);
     return status;
+}
+
+enum status annotate_print(const struct annotate *annotate, const struct buffer *text, struct error *error)
+{
+    const char *output = annotate->settings->output.file;
+    if (!output || strcmp(output, "-") != 0)
+        return output_file_print(text->data, text->size, error);
+    fwrite(text->data ? text->data : "", 1, text->size, stderr);
+    fflush(stderr);
+    return STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include "batching/sequence.h"
 #include "consumer/annotate/annotate.h"
 #include "consumer/annotate/sample_total.h"
+#include "consumer/evaluate/interval.h"
 #include "consumer/worker/classifier_runtime.h"
 #include "consumer/worker/runtime.h"
 #include "schemas/base/hash.h"
@@ -229,16 +230,16 @@ enum status annotate_report_sample(struct annotate *annotate, struct error *erro
     double n_all = (double)(annotate->rows.n ? annotate->rows.n : 1);
     report.prompt_tokens.share = report.answer_tokens.share = (double)annotate->chosen.n / n_all;
     enum status status = add_rows(&report, error);
-    if (status == STATUS_OK && annotate->settings->annotate.evaluate) {
+    if (status == STATUS_OK && annotate->evaluation.n) {
         buffer_add_byte(&report.out, '\n');
-        annotate_write_evaluation(annotate, &report.out);
+        status = annotate_write_evaluation(annotate, &report.out, error);
     }
     if (status == STATUS_OK)
         status = add_estimate(&report, error);
     if (status == STATUS_OK)
         status = annotate_print(annotate, &report.out, error);
-    if (status == STATUS_OK && annotate->gold.status != STATUS_OK) {
-        *error = annotate->gold.fault;
+    if (status == STATUS_OK && annotate->evaluation.status != STATUS_OK) {
+        *error = annotate->evaluation.fault;
         status = error->status;
     }
     buffer_finish(&report.out);

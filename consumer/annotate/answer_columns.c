@@ -160,10 +160,11 @@ enum status answer_columns_take(struct answer_columns *columns, struct error *er
     return STATUS_OK;
 }
 
-struct row_answer *answer_columns_choose_label(struct answer_columns *columns, struct text name)
+struct row_answer *answer_columns_find_label(const struct answer_columns *columns, struct text name,
+                                             size_t *column)
 {
     for (size_t i = 0; i < columns->n_answers; i++)
-        if (row_answer_choose_label(&columns->answers[i], name))
+        if (row_answer_find_label(&columns->answers[i], name, column))
             return &columns->answers[i];
     return NULL;
 }

@@ -36,6 +36,7 @@ enum status answer_columns_open(struct answer_columns *columns, struct row_answe
 void answer_columns_close(struct answer_columns *columns);
 // Fills the fields after each answer has taken its votes (row_answer_take). STATUS_REFUSE: out of memory.
 enum status answer_columns_take(struct answer_columns *columns, struct error *error) WARN_UNUSED;
-// Finds the column of a property of an answer, by its name in `names` or the property's: its answer and
-// answer->label_column. NULL: there is none.
-struct row_answer *answer_columns_choose_label(struct answer_columns *columns, struct text name);
+// Finds the column of a property of an answer, by its name in `names` or the property's: its answer, and *column of
+// that answer. NULL: there is none.
+struct row_answer *answer_columns_find_label(const struct answer_columns *columns, struct text name,
+                                             size_t *column);

@@ -3,6 +3,7 @@
 #include "consumer/annotate/row_logprobs.h"
 #include "schemas/json_answer.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { COLUMNS_BESIDE = 5 }; // whole answer, agreement, margin, logprobs, thoughts
@@ -69,7 +70,8 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
 {
     enum status status = STATUS_OK;
     const struct schema_columns *properties = &answer->properties;
-    struct text whole = answer->options.n_choices ? TEXT("label") : TEXT("answer");
+    const struct enum_choices *values = answer->options.enum_choices;
+    struct text whole = answer->options.n_choices && !values ? TEXT("label") : TEXT("answer");
     for (size_t i = 0; i < properties->n && status == STATUS_OK; i++) {
         struct text name = properties->items[i].name;
         status = add_column(answer, name, input, error);
@@ -84,9 +86,9 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
     answer->n_answers = answer->columns.n;
     for (size_t i = 0; answer->options.probabilities && i < answer->options.n_choices && status == STATUS_OK;
          i++)
-        status = add_column(answer, answer->options.choices[i], input, error);
+        status = add_column(answer, values ? values->columns[i] : answer->options.choices[i], input, error);
     if (answer->options.probabilities && status == STATUS_OK)
-        status = add_column(answer, TEXT("margin"), input, error);
+        status = add_column(answer, values ? values->margin : TEXT("margin"), input, error);
     if (status == STATUS_OK)
         status = add_agreements(answer, input, error);
     answer->logprobs_column = answer->columns.n;
@@ -436,25 +438,43 @@ enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
     return STATUS_OK;
 }
 
-bool row_answer_choose_label(struct row_answer *answer, struct text property)
+bool row_answer_find_label(const struct row_answer *answer, struct text property, size_t *found)
 {
     struct text prefix = text_from_string(answer->options.prefix ? answer->options.prefix : "");
-    answer->label_column = 0;
+    *found = 0;
     for (size_t i = 0; i < answer->n_answers; i++) {
         struct text column = answer->columns.names[i];
         struct text bare = {column.data + prefix.size, column.size - prefix.size};
         bool is_property = i < answer->properties.n && !answer->options.name.size;
         if (is_property ? text_equal(answer->properties.items[i].name, property)
                         : answer->options.name.size && text_equal(bare, property)) {
-            answer->label_column = i;
+            *found = i;
             return true;
         }
     }
     return false;
 }
 
-const struct value *row_answer_label(const struct row_answer *answer)
+const struct value *row_answer_label(const struct row_answer *answer, size_t column)
 {
-    size_t column = answer->label_column;
     return answer->is_given[column] ? &answer->fields[column] : NULL;
+}
+
+double row_answer_probability(const struct row_answer *answer)
+{
+    const struct text *labels =
+        answer->options.enum_choices ? answer->options.enum_choices->labels : answer->options.choices;
+    const struct value *label = &answer->fields[0];
+    struct buffer json = {0};
+    double found = NAN;
+    if (label->kind != VALUE_STRING)
+        json_encode(label, &json);
+    struct text text = label->kind == VALUE_STRING ? label->text : (struct text){json.data, json.size};
+    for (size_t i = 0; answer->options.probabilities && i < answer->options.n_choices; i++) {
+        const struct value *probability = &answer->fields[answer->n_answers + i];
+        if (text_equal(text, labels[i]) && probability->kind == VALUE_FLOAT)
+            found = probability->number;
+    }
+    buffer_finish(&json);
+    return found;
 }

@@ -4,7 +4,7 @@
 //   PROPERTY ...            with a schema: one for each of its properties (schema_columns.h)
 //   answer                  the whole answer; not if its properties are all that it can hold. Named label
 //                           with --choice, and answer_json if a property is named answer
-//   CHOICE ..., margin      with --probabilities
+//   CHOICE ..., margin      with --probabilities; of a schema's property PROPERTY_VALUE ..., PROPERTY_margin
 //   agreement               with several votes and without properties
 //   agreement_PROPERTY ...  with several votes: one for each property that is voted on (row_vote.h)
 //   logprobs                if --parameters asks for them (row_logprobs.h)
@@ -16,6 +16,7 @@
 // Thread: main.
 #pragma once
 
+#include "consumer/annotate/enum_choices.h"
 #include "consumer/annotate/label_set.h"
 #include "consumer/annotate/row_vote.h"
 #include "consumer/annotate/schema_columns.h"
@@ -33,7 +34,8 @@ struct row_answer_options {
     const struct value *schema; // VALUE_NULL: none
     const struct text *choices; // [n_choices]
     size_t n_choices;
-    bool is_constrained; // by schema, choices, or a parameter of all rows
+    const struct enum_choices *enum_choices; // the choices are answers of the schema; NULL: they are labels
+    bool is_constrained;                     // by schema, choices, or a parameter of all rows
     int32_t n_votes;
     bool probabilities;   // of the choices
     const char *thoughts; // name of their column; NULL: none
@@ -49,7 +51,6 @@ struct row_answer {
     bool has_whole;                   // then a column of the whole answer
     size_t n_answers;                 // columns that hold the answer
     struct label_set *label_sets;     // [n_answers]
-    size_t label_column;              // compared with gold labels
     struct vote_rule *vote_rules;     // [properties.n]
     size_t n_voted;                   // properties that are voted on; 0: the whole answer is
     size_t agreement_column;          // the first agreement column
@@ -76,8 +77,10 @@ enum status row_answer_take(struct row_answer *answer, struct job *const *votes,
                             struct error *error) WARN_UNUSED;
 // Refuses a column's name because the input has it.
 enum status row_answer_refuse_column(struct text column, struct error *error);
-// Chooses the column that is compared with gold labels: the schema's property of that name; of a named question
-// the column NAME or NAME_PROPERTY. False: there is none, and the first column is chosen.
-bool row_answer_choose_label(struct row_answer *answer, struct text property);
-// The value to compare with a gold label. NULL: the row has no answer, or its answer lacks the property.
-const struct value *row_answer_label(const struct row_answer *answer);
+// Finds the column that is compared with gold labels: the schema's property of that name; of a named question
+// the column NAME or NAME_PROPERTY. False: there is none, and *column is the first.
+bool row_answer_find_label(const struct row_answer *answer, struct text property, size_t *column);
+// The value of one of the first n_answers columns. NULL: the row has no answer, or its answer lacks the property.
+const struct value *row_answer_label(const struct row_answer *answer, size_t column);
+// The probability of the row's choice. NAN: it is not known.
+double row_answer_probability(const struct row_answer *answer);

@@ -402,11 +402,19 @@ static void add_format(struct row_prompt *prompt, const struct value *schema)
     buffer_add_string(&prompt->parameters, "}}");
 }
 
-// path: the file of prompt->schema, for messages.
-static enum status add_schema(struct row_prompt *prompt, const char *path, struct error *error)
+// path: the file of prompt->schema, for messages. scores_choices: its answers become choices.
+static enum status add_schema(struct row_prompt *prompt, const char *path, bool scores_choices,
+                              struct error *error)
 {
     enum status status = close_schema(prompt, path, error);
     struct value bare; // prompts do not show annotations, so a changed one must not change requests
+    if (status == STATUS_OK && scores_choices) {
+        status = enum_choices_find(&prompt->enum_choices, &prompt->schema, &prompt->arena, error);
+        prompt->choices = prompt->enum_choices.answers;
+        if (status == STATUS_OK || !prompt->asked || error->code != ERROR_USAGE)
+            return status;
+        status = STATUS_OK; // of several questions some may have no probabilities
+    }
     if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
         status = error_memory(error, STATUS_REFUSE, "prompts");
     if (status == STATUS_OK)
@@ -447,7 +455,7 @@ static enum status add_constraint(struct row_prompt *prompt, const struct row_pr
     else if (options->schema)
         status = read_schema(prompt, options->schema, error);
     if (status == STATUS_OK && prompt->schema.kind == VALUE_OBJECT)
-        status = add_schema(prompt, source, error);
+        status = add_schema(prompt, source, options->scores_choices, error);
     if (status == STATUS_OK && prompt->choices.n)
         add_choices(prompt, options);
     return status;

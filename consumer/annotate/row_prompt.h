@@ -6,6 +6,7 @@
 #include "consumer/annotate/question_list.h"
 #include "consumer/annotate/row_scores.h"
 #include "consumer/table/table.h"
+#include "consumer/annotate/enum_choices.h"
 #include "consumer/options/choice_list.h"
 #include "engine/template/template.h"
 
@@ -59,15 +60,16 @@ struct row_prompt {
     struct template *prompt, *system, *messages, *question;
     const struct question *asked; // of the options
     struct row_columns read;
-    bool has_lists;             // of the options
-    struct arena lists;         // texts of the row's lists
-    struct value variables;     // object: row, and the columns
-    struct value_member *names; // [columns->n + 1]
-    bool has_objects;           // of the options
-    struct choice_list choices; // none: n is 0
-    struct value schema;        // VALUE_NULL: none
-    struct buffer parameters;   // members after the messages, each after a comma
-    bool has_temperature;       // by an option or a parameter
+    bool has_lists;                   // of the options
+    struct arena lists;               // texts of the row's lists
+    struct value variables;           // object: row, and the columns
+    struct value_member *names;       // [columns->n + 1]
+    bool has_objects;                 // of the options
+    struct choice_list choices;       // none: n is 0
+    struct enum_choices enum_choices; // of a schema whose answers are `choices`
+    struct value schema;              // VALUE_NULL: none
+    struct buffer parameters;         // members after the messages, each after a comma
+    bool has_temperature;             // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
     // Shortens the rendered row (--truncate-prompt); NULL: it stays whole. Set by the caller.

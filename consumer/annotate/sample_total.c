@@ -1,5 +1,7 @@
 #include "consumer/annotate/sample_total.h"
 
+#include "consumer/evaluate/interval.h"
+
 #include <math.h>
 
 void sample_total_add(struct sample_total *total, double figure, uint64_t n_rows)
@@ -17,18 +19,6 @@ void sample_total_add(struct sample_total *total, double figure, uint64_t n_rows
         total->squares[i] += square;
     for (int i = 0; i < 4; i++, cube *= x)
         total->cubes[i] += cube;
-}
-
-// From 3 degrees of freedom: Fisher's expansion, within 1 % (Abramowitz and Stegun, "Handbook of Mathematical
-// Functions", 26.7.5).
-double student_quantile(double degrees)
-{
-    const double z = 1.959964, z2 = z * z;
-    if (degrees < 3)
-        return degrees < 2 ? 12.706 : 4.303;
-    double first = z * (z2 + 1) / 4, second = z * ((5 * z2 + 16) * z2 + 3) / 96,
-           third = z * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
-    return z + (first + (second + third / degrees) / degrees) / degrees;
 }
 
 // The inverse of Hall's transformation t + s t^2 / 3 + s^2 t^3 / 27 + s / 6, where s is the skewness of the

@@ -31,5 +31,3 @@ struct estimate {
 void sample_total_add(struct sample_total *total, double figure, uint64_t n_rows);
 // n_all: distinct requests of the table.
 struct estimate sample_total_of(const struct sample_total *total, int64_t n_all);
-// Student's t for a two-sided 95 % interval.
-double student_quantile(double degrees);

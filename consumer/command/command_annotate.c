@@ -103,8 +103,16 @@ static enum status check_answers(const struct settings *settings, struct error *
     if (settings->annotate.questions && (settings->annotate.schema || settings->grammar.choices))
         return refuse_options(error, "--questions, or --schema or --choice: each question has its own");
     if (!is_scored && settings->annotate.output.probabilities && !settings->grammar.choices &&
-        !settings->annotate.questions)
-        return refuse_options(error, "--probabilities needs --choice");
+        !settings->annotate.questions && !settings->annotate.schema)
+        return refuse_options(error, "--probabilities needs --choice or --schema");
+    const char *evaluated = settings->annotate.evaluation.gold          ? "--gold"
+                            : settings->annotate.evaluation.group       ? "--by"
+                            : settings->annotate.evaluation.differences ? "--differences"
+                            : settings->annotate.evaluation.statistics  ? "--statistics"
+                                                                        : NULL;
+    if (evaluated && !settings->annotate.evaluation.columns)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf annotate: %s needs --evaluate COLUMN, the gold labels", evaluated);
     if (!is_price(settings->annotate.estimate.price_in) || !is_price(settings->annotate.estimate.price_out))
         return refuse_options(error, "--price-in, --price-out: expected a number, not below 0");
     return check_target(settings, error);
@@ -148,6 +156,20 @@ static enum status choose_store(struct annotate *annotate, struct error *error)
     return error_memory(error, STATUS_REFUSE, "sheaf annotate");
 }
 
+static enum status check_golds(const struct settings *settings, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (char **path = settings->annotate.evaluation.gold; status == STATUS_OK && path && *path; path++) {
+        const struct file_use uses[] = {
+            {"--gold", *path, false},
+            {"-o", settings->annotate.output.is_split ? NULL : settings->output.file, true},
+            {"--differences", settings->annotate.evaluation.differences, true},
+            {"--statistics", settings->annotate.evaluation.statistics, true}};
+        status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    }
+    return status;
+}
+
 // The table that is read and the table that is written may be in one database.
 static enum status check_files(const struct annotate *annotate, struct error *error)
 {
@@ -168,6 +190,8 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--config", settings->line.config, false},
                                     {"-o", into_database || is_split ? NULL : settings->output.file, true},
                                     {"--errors", settings->output.errors, true},
+                                    {"--differences", settings->annotate.evaluation.differences, true},
+                                    {"--statistics", settings->annotate.evaluation.statistics, true},
                                     {"the store", annotate->store_path, true, true},
                                     {"--log", settings->log.file, true},
                                     {"--trace-steps", settings->engine.trace_steps, true}};
@@ -182,6 +206,8 @@ static enum status check_files(const struct annotate *annotate, struct error *er
             return status;
     }
     enum status status = file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+    if (status == STATUS_OK)
+        status = check_golds(settings, error);
     for (size_t i = 1; status == STATUS_OK && !is_split && i < annotate->source.n_paths; i++) {
         const struct file_use pair[] = {{"the table", annotate->source.paths[i], false},
                                         {"-o", into_database ? NULL : settings->output.file, true}};
@@ -218,11 +244,6 @@ static enum status open_questions(struct annotate *annotate, struct error *error
     enum status status = path ? question_list_read(&annotate->questions, path, error) : STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    bool has_choice = !path;
-    for (size_t i = 0; i < annotate->questions.n; i++)
-        has_choice |= annotate->questions.items[i].choices.n > 0;
-    if (!has_choice && annotate->settings->annotate.output.probabilities)
-        return refuse_options(error, "--probabilities needs a question with choice");
     annotate->n_questions = path ? annotate->questions.n : 1;
     return allocate_row(annotate, error);
 }
@@ -286,6 +307,12 @@ static enum status open_prompts(struct annotate *annotate, struct error *error)
             row_columns_add(&annotate->prompts[0].read, &prompt->read,
                             table_reader_columns(annotate->reader)->n);
     }
+    bool has_choice = annotate->scores.task != TASK_GENERATE;
+    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
+        has_choice |= annotate->prompts[i].choices.n > 0;
+    if (status == STATUS_OK && !has_choice && annotate->settings->annotate.output.probabilities)
+        return refuse_options(error,
+                              "--probabilities needs a question with choice, or with a schema of one enum");
     return status == STATUS_OK ? open_cut(annotate, error) : status;
 }
 
@@ -312,6 +339,7 @@ static enum status open_answer(struct annotate *annotate, size_t question, struc
         .schema = reranks ? &scores->schema : schema,
         .choices = classifies ? scores->labels : prompt->choices.items,
         .n_choices = n_choices,
+        .enum_choices = prompt->enum_choices.columns ? &prompt->enum_choices : NULL,
         .is_constrained = is_constrained,
         .n_votes = annotate->n_votes,
         .probabilities = classifies || (settings->annotate.output.probabilities && n_choices),
@@ -393,6 +421,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = own_output_check(annotate->store, annotate->dataset, settings->output.errors, NULL,
                                   settings->output.overwrite, error);
+    if (status == STATUS_OK)
+        status = annotate_check_differences(annotate, error);
     return status;
 }
 
@@ -421,7 +451,7 @@ static void close_all(struct annotate *annotate)
         free(annotate->outputs[i]);
     free(annotate->outputs);
     row_scores_close(&annotate->scores);
-    evaluation_close(&annotate->gold.evaluation);
+    annotate_close_evaluation(annotate);
     row_map_close(&annotate->map);
     job_set_finish(&annotate->jobs);
     output_file_close(&annotate->errors);

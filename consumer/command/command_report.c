@@ -1,10 +1,11 @@
 // sheaf report: writes an HTML page with a dataset's figures, plots, errors, labels and evaluation, from the
 // store alone.
 #include "consumer/command/commands.h"
+#include "consumer/command/report_statistics.h"
 #include "consumer/command/files/own_output.h"
 #include "consumer/command/files/named_store.h"
 #include "consumer/observe/page.h"
-#include "consumer/annotate/evaluation.h"
+#include "consumer/evaluate/evaluation.h"
 #include "store/report.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ enum { EXAMPLE_BYTES = 300, CLASSES_SHOWN_MAX = 24 };
 struct report {
     struct store *store;
     struct text dataset;
+    const char *statistics; // a file; NULL: none
     struct buffer out;
     int64_t n_rows; // rows of the current query so far
     // columns of a chart
@@ -325,19 +327,29 @@ static void take_cell(void *context, const struct value *fields)
             evaluation_add(&report->evaluation, text_of(&fields[0]), text_of(&fields[1]), &report->error);
 }
 
+static void add_interval(struct buffer *out, struct interval figure)
+{
+    buffer_add_format(out, "<td>%.4f</td><td>", figure.value);
+    if (interval_is_known(figure))
+        buffer_add_format(out, "%.4f\u2013%.4f", figure.low, figure.high);
+    buffer_add_string(out, "</td>");
+}
+
 static void add_classes(struct report *report)
 {
     const struct evaluation *evaluation = &report->evaluation;
     struct buffer *out = &report->out;
-    page_begin_table(out, "label|precision|recall|F1|gold|answers");
+    page_begin_table(out, "label|precision|95 % interval|recall|95 % interval|F1|95 % interval|gold|answers");
     for (size_t i = 0; i < evaluation->n_classes; i++) {
         struct evaluation_class class = evaluation_of_class(evaluation, i);
         buffer_add_string(out, "<tr><td>");
         page_add_beginning(out, evaluation_class_name(evaluation, i), EXAMPLE_BYTES);
-        buffer_add_format(out,
-                          "</td><td>%.4f</td><td>%.4f</td><td>%.4f</td><td>%" PRId64 "</td><td>%" PRId64
-                          "</td></tr>\n",
-                          class.precision, class.recall, class.f1, class.n_gold, class.n_answers);
+        buffer_add_string(out, "</td>");
+        add_interval(out, class.precision);
+        add_interval(out, class.recall);
+        add_interval(out, class.f1);
+        buffer_add_format(out, "<td>%" PRId64 "</td><td>%" PRId64 "</td></tr>\n", class.n_gold,
+                          class.n_answers);
     }
     page_end_table(out);
 }
@@ -367,12 +379,16 @@ static void add_matrix(struct report *report)
     page_end_table(out);
 }
 
-static void add_figure(struct buffer *out, const char *label, double figure)
+static void add_figure(struct buffer *out, const char *label, struct interval figure)
 {
-    if (isnan(figure))
+    char of_interval[64];
+    if (isnan(figure.value))
         page_add_tile(out, label, EVALUATION_UNDEFINED);
     else
-        page_add_tile(out, label, "%.4f", figure);
+        page_add_tile(out, label, "%.4f", figure.value);
+    snprintf(of_interval, sizeof of_interval, "95 %% interval of %s", label);
+    if (interval_is_known(figure))
+        page_add_tile(out, of_interval, "%.4f\u2013%.4f", figure.low, figure.high);
 }
 
 static enum status add_evaluation(struct report *report, struct error *error)
@@ -391,6 +407,7 @@ static enum status add_evaluation(struct report *report, struct error *error)
         add_count(&report->out, "rows with a gold label", report->evaluation.n_rows);
         add_figure(&report->out, "accuracy", evaluation_accuracy(&report->evaluation));
         add_figure(&report->out, "Cohen's kappa", evaluation_kappa(&report->evaluation));
+        add_figure(&report->out, "macro F1", evaluation_macro_f1(&report->evaluation));
         page_end_tiles(&report->out);
         add_classes(report);
         if (report->evaluation.n_classes <= CLASSES_SHOWN_MAX)
@@ -412,6 +429,8 @@ static enum status write_page(struct report *report, struct error *error)
                          store_path(report->store), (int)report->dataset.size, report->dataset.data);
     if (status == STATUS_OK)
         status = add_evaluation(report, error);
+    if (status == STATUS_OK && report->statistics)
+        status = report_statistics_add(report->statistics, &report->out, error);
     if (status == STATUS_OK)
         status = add_labels(report, error);
     if (status == STATUS_OK)
@@ -446,7 +465,8 @@ enum status command_report(const struct settings *settings, struct error *error)
     if (!settings->dataset || !settings->output.file)
         return options_refuse_missing(&settings->line, settings->dataset ? NULL : "--dataset NAME",
                                       settings->output.file ? NULL : "-o FILE.html", error);
-    struct report report = {.dataset = text_from_string(settings->dataset)};
+    struct report report = {.dataset = text_from_string(settings->dataset),
+                            .statistics = settings->annotate.evaluation.statistics};
     enum status status = named_store_open_to_read(&report.store, settings, error);
     if (status == STATUS_OK)
         status =

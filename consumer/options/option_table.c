@@ -36,7 +36,7 @@ static const struct command commands[] = {
      "Several files with the same columns are one table, a file after the other; with --split each has an output of its own.\n"
      "With --brokers the workers of a jobs topic answer (sheaf work --brokers),"
      " and no MODEL is needed here.\n"},
-    {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE]",
+    {"report", REPORT, 0, 0, -1, "--dataset NAME -o REPORT.html [--store FILE] [--statistics FILE]",
      "Writes a page with a dataset's figures, plots, errors, labels and evaluation."},
     {"status", STATUS, 0, 0, -1,
      "[--dataset NAME] [--watch] [--json] --store FILE [--rebuild --brokers HOSTS]",
@@ -487,16 +487,29 @@ static const struct option options[] = {
      "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order "
      "those too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
-     "with --choice: a column a label with its probability, and the margin of the first to the second; the "
+     "with --choice, or a schema of one enum: a column a label with its probability, and the margin of the first to the second; the "
      "label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
      "each is scored with the end of the answer after it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
      "the column agreement has its share; with --schema each property of few values is voted on, and has a column "
      "agreement_NAME (1)"},
-    {"evaluate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluate), 1, ONCE, "COLUMN[=PROPERTY]",
-     "compare with the gold labels of a column: accuracy, precision, recall, F1, kappa, confusion matrix; of "
-     "a schema the property named, else the one of the column's name, else the first"},
+    {"evaluate", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.columns), 0, 0, "COLUMN[=PROPERTY]",
+     "compare with the gold labels of a column, of some rows or all: accuracy, precision, recall, F1, kappa, confusion "
+     "matrix, errors of numbers, and shares or means of all rows, with 95 % intervals; of a schema the property "
+     "named, else the one of the column's name, else the first; may be repeated"},
+    {"gold", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.gold), 0, 0, "FILE",
+     "gold labels of some rows for --evaluate, by row number, in place of the table's: a corrected file of "
+     "--differences, or a table with a column row and columns of --evaluate's names; of several files the last counts"},
+    {"by", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.group), 1, ONCE, "COLUMN[=VALUE]",
+     "with --evaluate: shares or means of the groups of rows with equal values in a column, and their differences "
+     "from the group VALUE (the largest)"},
+    {"differences", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.differences), 1, ONCE, "FILE",
+     "with --evaluate: write the rows whose answer is not the gold label, as CSV, TSV, JSON lines or Parquet by the "
+     "name; corrected in the column sheaf_gold it is a file for --gold"},
+    {"statistics", 0, TEXT_VALUE, ANNOTATE | REPORT, AT(annotate.evaluation.statistics), 1, ONCE, "FILE",
+     "all figures of --evaluate with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
+     "the page by report"},
     {"estimate", 0, FLAG, ANNOTATE | EMBED, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
     {"price-in", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.estimate.price_in), 0, 0, "X",

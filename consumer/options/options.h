@@ -181,7 +181,12 @@ struct annotate_options {
         char *rerank; // QUERY,DOCUMENT: names of columns
         bool classify;
     } scores;
-    char *schema, *questions, *evaluate;
+    struct {
+        char **columns; // GOLD or GOLD=PROPERTY, NULL-terminated; NULL: no evaluation
+        char **gold;    // files, NULL-terminated; NULL: none
+        char *group, *differences, *statistics;
+    } evaluation;
+    char *schema, *questions;
     int64_t votes;
     bool reorder;
 };

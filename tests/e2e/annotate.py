@@ -1345,14 +1345,16 @@ def gold_labels_are_compared_with_the_answers(test):
     n = len(pairs)
     right = sum(gold == answer for gold, answer in pairs) / n
     chance = sum(sum(gold == label for gold, _ in pairs) * sum(answer == label for _, answer in pairs) for label in "abc") / n ** 2
-    assert f"rows with a gold label: {n}\naccuracy: {right:.4f}\nCohen's kappa: {(right - chance) / (1 - chance):.4f}" in done.out, done.out
+    assert f"rows with a gold label: {n}\naccuracy: {right:.4f} (95 % interval 0." in done.out, done.out
+    assert f"\nCohen's kappa: {(right - chance) / (1 - chance):.4f} (95 % interval " in done.out, done.out
+    classes, matrix = done.out.split("\n\n95 % intervals")[0], done.out.split("answers in columns\n")[1].split("\n\n")[0]
     for label in "abc":
         both = pairs.count((label, label))
         gold, answers = (sum(pair[i] == label for pair in pairs) for i in (0, 1))
-        line, = [line.split() for line in done.out.splitlines() if line.split()[:1] == [label] and "." in line]
+        line, = [line.split() for line in classes.splitlines() if line.split()[:1] == [label]]
         expected = [both / answers, both / gold, 2 * both / (gold + answers)]
         assert line[1:] == [f"{x:.4f}" for x in expected] + [str(gold), str(answers)], line
-    order = done.out.splitlines()[-3:]
+    order = matrix.splitlines()[-3:]
     labels = [line.split()[0] for line in order]
     for line in order:
         assert [int(x) for x in line.split()[1:]] == [pairs.count((line.split()[0], label)) for label in labels]
@@ -1363,7 +1365,7 @@ def gold_labels_are_compared_with_the_answers(test):
 def a_row_without_an_answer_is_never_right(test):
     write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "the water " * 300, "(none)"], ["b", "c", "x"]])
     done = annotate(test, "in.csv", "--choice", "x", "--evaluate", "gold", status=3)
-    assert "accuracy: 0.5000" in done.out and done.out.count("(no answer)") == 3, done  # a class, a row and a column of the matrix
+    assert "accuracy: 0.5000" in done.out and done.out.count("(no answer)") == 4, done  # a class, its intervals, a row and a column of the matrix
     assert test.query("SELECT gold, answer, n FROM evaluations ORDER BY gold", "out.csv.db") == [("(none)", "", 1), ("x", "x", 1)]
 
 

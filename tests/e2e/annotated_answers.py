@@ -312,6 +312,36 @@ def probabilities_of_a_label_that_begins_another_one_are_of_the_whole_label(test
 
 
 @case
+def probabilities_of_a_schema_of_one_enum_are_those_of_its_answers_as_choices(test):
+    write_csv(test, "in.csv", table(6))
+    for schema, name, values in (({"enum": ["warm", "cold", "x,y"]}, "tone", ["warm", "cold", "x,y"]), ({"enum": [1, 10, None]}, "k", ["1", "10", "null"]),
+                                 ({"type": "boolean"}, "ok", ["true", "false"])):
+        write_schema(test, {"type": "object", "properties": {name: schema}, "required": [name]})
+        annotate(test, "in.csv", "--schema", "s.json", "--probabilities", out=f"{name}.csv", engine=None)
+        out = read_csv(test, f"{name}.csv")
+        assert out[0][3:] == [name] + [f"{name}_{value}" for value in values] + [f"{name}_margin", *BESIDE], out[0]
+        texts = [json.dumps({name: json.loads(value) if schema.get("enum") != ["warm", "cold", "x,y"] else value}, separators=(",", ":")) for value in values]
+        choices = [option for text in texts for option in ("--choice", '"' + text.replace('"', '""') + '"')]
+        annotate(test, "in.csv", *choices, "--probabilities", out="choices.csv", engine=None)
+        for row, other in zip(out[1:], read_csv(test, "choices.csv")[1:]):
+            assert row[4:-2] == other[4:-2] and texts[values.index(row[3] or "null")] == other[3], (row, other)
+            assert abs(sum(map(float, row[4:-3])) - 1) < 1e-6 and max(range(len(values)), key=lambda i: float(row[4 + i])) == values.index(row[3] or "null")
+    # several properties are asked as questions
+    write(test, "q.json", json.dumps([{"name": "a", "prompt": "Which?", "schema": {"type": "object", "properties": {"tone": {"enum": ["x", "y"]}}, "required": ["tone"]}},
+                                      {"name": "b", "prompt": "What?", "schema": {"type": "object", "properties": {"u": {"const": 1}, "v": {"const": 2}}}}]))
+    annotate(test, "in.csv", "--questions", "q.json", "--probabilities", out="q.csv", engine=None)
+    assert read_csv(test, "q.csv")[0][3:9] == ["a_tone", "a_tone_x", "a_tone_y", "a_tone_margin", "b_u", "b_v"], read_csv(test, "q.csv")[0]
+    for schema, reason in (({"properties": {"u": {"enum": ["x"]}, "v": {"enum": ["y"]}}, "required": ["u", "v"]}, "several properties"),
+                           ({"properties": {"u": {"enum": ["x"]}}}, "its property is not required"),
+                           ({"properties": {"u": {"type": "string"}}, "required": ["u"]}, "enumerates no values"),
+                           ({"properties": {"u": {"enum": [["x"]]}}, "required": ["u"]}, "enumerates lists or objects"),
+                           ({"properties": {"u": {"enum": ["x"]}}, "required": ["u"], "additionalProperties": True}, "allows other answers")):
+        write_schema(test, {"type": "object", **schema})
+        done = annotate(test, "in.csv", "--schema", "s.json", "--probabilities", status=2)
+        assert f"{reason} (ask several as --questions)" in done.err, (schema, done.err)
+
+
+@case
 def a_label_in_quotes_may_have_a_comma(test):
     write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"title {i}", "b", ["x,y", "z", 'a"b'][i % 3]] for i in range(12)])
     done = annotate(test, "in.csv", "--choice", '"x,y", z ,"a""b"', "--probabilities", "--evaluate", "gold", engine=None)

@@ -8,7 +8,7 @@ from session import case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ops/RUNBOOK.md", "ops/FAULTS.md", "store/QUERIES.md", "consumer/worker/README.md",
-             "consumer/command/README.md", "consumer/serve/README.md", "consumer/python/README.md", "consumer/queue/kafka/README.md", "consumer/annotate/README.md", "batching/README.md", "engine/grammar/README.md")
+             "consumer/command/README.md", "consumer/serve/README.md", "consumer/python/README.md", "consumer/queue/kafka/README.md", "consumer/annotate/README.md", "consumer/evaluate/README.md", "batching/README.md", "engine/grammar/README.md")
 
 
 def text_of_file(path):

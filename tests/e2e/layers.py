@@ -41,10 +41,11 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "consumer/worker": BASE | QUEUE | ENGINE | {"store", "gpu", "batching", "batching/embedding", "consumer/observe", "consumer/options"},
     "consumer/command/files": BASE | QUEUE | ENGINE | {"store", "batching", "consumer/observe", "consumer/options"},
     "consumer/table": BASE | {"schemas/parquet", "store", "consumer/observe", "consumer/options", "consumer/command/files"},
-    "consumer/annotate": BASE | QUEUE | {"consumer/table", "schemas/parquet", "store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
+    "consumer/evaluate": BASE | {"consumer/table", "schemas/parquet", "store", "consumer/observe", "consumer/options"},
+    "consumer/annotate": BASE | QUEUE | {"consumer/evaluate", "consumer/table", "schemas/parquet", "store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
     "consumer/serve": BASE | QUEUE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/command/files"},
     "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "batching/embedding", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
-                                                 "consumer/annotate", "consumer/table", "consumer/serve"},
+                                                 "consumer/annotate", "consumer/evaluate", "consumer/table", "consumer/serve"},
 }
 THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack.h": (r"schemas/msgpack\.c", 1),

@@ -1,6 +1,7 @@
 // The interval of a sample's estimate: how often the total lies in it, over many samples of tables whose
 // figures are skewed, repeat, or follow from how often a request repeats.
 #include "consumer/annotate/sample_total.h"
+#include "consumer/evaluate/interval.h"
 #include "tests/golden/golden.h"
 #include "tests/support/cases.h"
 #include "tests/support/random.h"

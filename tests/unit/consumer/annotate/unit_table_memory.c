@@ -1,6 +1,6 @@
 // Every single allocation of consumer/annotate/ fails, alone and with all after it: the result is an error, never
 // a crash, half a plan or half a table.
-#include "consumer/annotate/evaluation.h"
+#include "consumer/evaluate/evaluation.h"
 #include "consumer/annotate/row_messages.h"
 #include "consumer/annotate/row_order.h"
 #include "consumer/annotate/row_requests.h"

@@ -1,5 +1,5 @@
 // Answers against gold labels: the figures of a matrix, and its limits.
-#include "consumer/annotate/evaluation.h"
+#include "consumer/evaluate/evaluation.h"
 #include "tests/golden/golden.h"
 #include "tests/support/cases.h"
 
@@ -36,13 +36,14 @@ TEST(figures_follow_from_the_matrix)
     add_answers("no", "no", 15);
     add_answers("", "no", 7); // no gold label
     assert_int_equal(evaluation.n_rows, 50);
-    assert_float_equal(evaluation_accuracy(&evaluation), 0.7, 1e-12);
+    assert_float_equal(evaluation_accuracy(&evaluation).value, 0.7, 1e-12);
     // by chance 0.5 * 0.6 + 0.5 * 0.4 of the rows agree
-    assert_float_equal(evaluation_kappa(&evaluation), 0.4, 1e-12);
+    assert_float_equal(evaluation_kappa(&evaluation).value, 0.4, 1e-12);
     struct evaluation_class yes = evaluation_of_class(&evaluation, 0);
-    assert_float_equal(yes.precision, 20.0 / 30, 1e-12);
-    assert_float_equal(yes.recall, 0.8, 1e-12);
-    assert_float_equal(yes.f1, 40.0 / 55, 1e-12);
+    assert_float_equal(yes.precision.value, 20.0 / 30, 1e-12);
+    assert_float_equal(yes.recall.value, 0.8, 1e-12);
+    assert_float_equal(yes.f1.value, 40.0 / 55, 1e-12);
+    assert_float_equal(evaluation_macro_f1(&evaluation).value, (40.0 / 55 + 30.0 / 45) / 2, 1e-12);
     evaluation_write(&evaluation, &out);
     assert_non_null(strstr(out.data, "Cohen's kappa: 0.4000"));
     buffer_finish(&out);
@@ -53,8 +54,8 @@ TEST(a_row_without_an_answer_is_of_a_class_of_its_own)
     add_answers("a", "", 1);
     add_answers("a", "a", 1);
     assert_true(text_equals_string(evaluation_class_name(&evaluation, 1), EVALUATION_NO_ANSWER));
-    assert_float_equal(evaluation_of_class(&evaluation, 0).recall, 0.5, 1e-12);
-    assert_float_equal(evaluation_of_class(&evaluation, 1).f1, 0, 1e-12);
+    assert_float_equal(evaluation_of_class(&evaluation, 0).recall.value, 0.5, 1e-12);
+    assert_float_equal(evaluation_of_class(&evaluation, 1).f1.value, 0, 1e-12);
 }
 
 TEST(no_gold_label_equals_a_missing_answer)
@@ -65,7 +66,7 @@ TEST(no_gold_label_equals_a_missing_answer)
         open_evaluation(state);
         add_answers(labels[i], "", 1);
         add_answers("a", "a", 1);
-        assert_float_equal(evaluation_accuracy(&evaluation), 0.5, 1e-12);
+        assert_float_equal(evaluation_accuracy(&evaluation).value, 0.5, 1e-12);
         assert_int_equal(evaluation.n_classes, 3);
     }
 }
@@ -79,7 +80,7 @@ TEST(null_is_a_label_like_any_other)
     assert_int_equal(evaluation.n_rows, 3);
     assert_int_equal(evaluation.n_classes, 2);
     assert_true(text_equals_string(evaluation_class_name(&evaluation, 0), "null"));
-    assert_float_equal(evaluation_accuracy(&evaluation), 2.0 / 3, 1e-12);
+    assert_float_equal(evaluation_accuracy(&evaluation).value, 2.0 / 3, 1e-12);
 }
 
 TEST(columns_are_aligned_by_what_a_terminal_shows)
@@ -109,17 +110,21 @@ TEST(columns_are_aligned_by_what_a_terminal_shows)
 TEST(an_empty_or_uniform_matrix_divides_by_nothing)
 {
     struct buffer out = {0};
-    assert_true(isnan(evaluation_accuracy(&evaluation)) && isnan(evaluation_kappa(&evaluation)));
+    assert_true(isnan(evaluation_accuracy(&evaluation).value) && isnan(evaluation_kappa(&evaluation).value));
     evaluation_write(&evaluation, &out);
     buffer_add_byte(&out, '\0');
-    assert_string_equal(out.data,
-                        "rows with a gold label: 0\naccuracy: undefined\nCohen's kappa: undefined\n");
+    assert_string_equal(
+        out.data,
+        "rows with a gold label: 0\naccuracy: undefined\nCohen's kappa: undefined\nmacro F1: undefined\n");
     buffer_clear(&out);
     add_answers("a", "a", 3);
-    assert_true(isnan(evaluation_kappa(&evaluation)));
+    assert_true(isnan(evaluation_kappa(&evaluation).value));
     evaluation_write(&evaluation, &out);
     buffer_add_byte(&out, '\0');
-    assert_non_null(strstr(out.data, "gold label: 3\naccuracy: 1.0000\nCohen's kappa: undefined\n\nclass"));
+    assert_non_null(strstr(out.data, "gold label: 3\naccuracy: 1.0000 (95 % interval 0.4385 to 1.0000)\n"
+                                     "Cohen's kappa: undefined\nmacro F1: 1.0000\n\nclass"));
+    add_answers("a", "a", 30); // one label: nothing says how often others are missed
+    assert_false(interval_is_known(evaluation_macro_f1(&evaluation)));
     buffer_finish(&out);
 }
 
@@ -150,7 +155,7 @@ TEST(expected_labels_are_as_many_as_their_limit_and_are_forgotten)
     assert_true(text_equals_string(evaluation_class_name(&evaluation, 0), "b") && evaluation.n_rows == 2);
     evaluation_restart(&evaluation);
     add_answers("a", "a", 1);
-    assert_float_equal(evaluation_accuracy(&evaluation), 1, 0);
+    assert_float_equal(evaluation_accuracy(&evaluation).value, 1, 0);
 }
 
 TEST_FIXTURE(open_evaluation, close_evaluation);
