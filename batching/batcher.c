@@ -94,6 +94,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     }
     b->config.environment.sampled = b->masks.sampled;
     b->window.tree = &b->tree;
+    b->window.shares = b->config.shares;
     b->constraints.tokenizer = b->config.environment.tokenizer;
     b->constraints.n_vocab = b->config.environment.limits.n_vocab;
     b->constraints.compile = config->compile;
@@ -321,7 +322,7 @@ static bool add_to_window(struct batcher *b, struct prompt *prompt)
             continue;
         while (--i >= 0)
             if (prompt->sequences.items[i].answer.finish_reason == FINISH_NONE)
-                window_remove(&b->window, &prompt->sequences.items[i], false);
+                window_remove(&b->window, &prompt->sequences.items[i]);
         return false;
     }
     return true;

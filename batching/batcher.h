@@ -22,6 +22,7 @@
 #include "batching/sequence.h"
 #include "engine/session.h"
 #include "schemas/base/pool.h"
+#include "schemas/dataset_share.h"
 #include "schemas/figures.h"
 
 #include <stdbool.h>
@@ -67,6 +68,7 @@ struct batcher_config {
     struct pool *pool;                     // prepares prompts; may be the engine's pool
     struct prompt_environment environment; // batcher_create sets the page limits, except page_bytes
     struct batch_limits limits;
+    const struct dataset_shares *shares; // weights of datasets; the caller keeps them. NULL: equal weights
     // For tests: draft this many tokens of each sequence in a step, whatever they cost. 0: draft what pays.
     int32_t n_drafts_fixed;
     // Compiles a constraint on a compile thread; NULL: constraint_compile. Tests pass a function that blocks.

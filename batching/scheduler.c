@@ -55,16 +55,24 @@ static void drop_drafts(struct scheduled_step *scheduled, const struct sequence 
             scheduled->drafts.sequences[j] = NULL;
 }
 
+// Tokens computed for the sequence alone.
+static int64_t tokens_computed(const struct sequence *sequence)
+{
+    return (int64_t)sequence->prompt->tokens.n_ids - sequence->cache.n_shared + sequence->answer.n_generated;
+}
+
 void scheduler_remove(struct batcher *b, struct sequence *sequence)
 {
     for (int i = 0; i < 2; i++) {
         scheduler_drop_outputs(&b->pipeline.slots[i], sequence);
         drop_drafts(&b->pipeline.slots[i], sequence);
     }
-    if (sequence->running)
+    if (sequence->running) {
+        window_settle(&b->window, sequence, tokens_computed(sequence));
         remove_running(b, sequence);
-    else if (sequence->node)
-        window_remove(&b->window, sequence, false);
+    } else if (sequence->node) {
+        window_remove(&b->window, sequence);
+    }
     sequence->node = NULL;
 }
 
@@ -152,7 +160,8 @@ static void admit_sequence(struct batcher *b, struct sequence *sequence, const s
     }
     prefix_use(&b->tree, sequence->node);
     struct prefix_node *node = sequence->node;
-    window_remove(&b->window, sequence, true);
+    window_admit(&b->window, sequence,
+                 (int64_t)sequence_n_tokens(sequence) - found->n_computed + expected_tokens(b, sequence));
     sequence->node = node; // still valid: prefix_use holds it
     claim_path(b, sequence, found);
     prompt->job->figures.prefix_hash =

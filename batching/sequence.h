@@ -69,6 +69,8 @@ struct sequence_wait {
     struct window_level *level;
     struct list_link node_link, window_link, level_link;
     int64_t arrival; // number of admissions before it arrived; limits how often others are admitted first
+    int64_t level_arrival; // the same of its level
+    int64_t n_charged;     // tokens that its admission was charged with
 };
 
 // The sequence's part of the KV cache while it is running.

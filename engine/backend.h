@@ -62,6 +62,7 @@ struct state_shape {
     int32_t n_slots;
     int32_t n_channels, n_taps;
     int32_t n_heads, key_dim, value_dim;
+    bool selective; // the states of selective scans: one head as wide as all values
 };
 
 // Consecutive tokens of one sequence: a prefill chunk, or one decode token.
@@ -158,7 +159,8 @@ struct step {
 
 struct norm_parameters {
     enum norm_kind kind;
-    // bias may be NULL. For NORM_RMS in a backend with set_columns weight may be NULL too: all weights are 1.
+    // bias may be NULL. For NORM_RMS in a backend with set_columns or states_create weight may be NULL too: all
+    // weights are 1.
     const struct weight *weight, *bias;
     float epsilon;
     int32_t n_groups; // vectors per row, each normalized separately (e.g. per head); 1: the whole row
@@ -390,8 +392,8 @@ struct backend_operations {
     void (*expert_products)(struct backend *backend, const struct product *products, int n,
                             const struct matrix *x, int32_t n_rows, bool x_per_pair);
     void (*expert_sum)(struct backend *backend, struct matrix *out, const struct matrix *y, int32_t n_rows);
-    // x[r] *= sigmoid(gate[r][0]): a shared expert's gate. On a CPU `gate` may have several columns, one for each of as
-    // many equal parts of a row: the gates of attention heads.
+    // x[r] *= sigmoid(gate[r][0]): a shared expert's gate. `gate` may have several columns, one for each of as many
+    // equal parts of a row: the gates of attention heads.
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
     // x[r] *= softplus(gate[r]), the gates of attention heads: one for each item, or for each of as many equal parts
     // of a row. gate is undefined afterwards. Not NULL if set_columns is not NULL, as `limit`.

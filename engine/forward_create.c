@@ -501,9 +501,10 @@ static enum status create_parts(struct weight_loading *loading)
                          model_family_name(forward->model), forward->backend->device.name);
     struct state_shape states = recurrent_state_shape(shape, forward->limits.n_state_slots);
     if (states.n_layers && !forward->backend->device.states_create)
-        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: only the CPU computes its recurrent layers",
-                         model_family_name(forward->model), forward->backend->device.name);
+        return error_set(
+            loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "family %s can't be computed on %s, which has no recurrent states (--placement device or --backend cpu)",
+            model_family_name(forward->model), forward->backend->device.name);
     if ((shape->experts.weighs_inputs && !forward->backend->operations.weighs_inputs) ||
         (shape->activation == ACTIVATION_XIELU && !forward->backend->operations.xielu) ||
         (shape->rope.queries_own_table && shape->latent.dim && !forward->backend->operations.set_columns))

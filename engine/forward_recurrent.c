@@ -100,7 +100,8 @@ struct state_shape recurrent_state_shape(const struct model_shape *shape, int32_
                                 .n_taps = recurrent->n_taps,
                                 .n_heads = recurrent->n_heads,
                                 .key_dim = recurrent->key_dim,
-                                .value_dim = recurrent->value_dim};
+                                .value_dim = recurrent->value_dim,
+                                .selective = recurrent->kind == RECURRENT_SELECTIVE};
 }
 
 uint64_t forward_state_bytes(const struct model *model, struct backend *backend)

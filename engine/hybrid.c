@@ -30,7 +30,7 @@ struct hybrid_backend {
     struct backend base;
     struct backend *backends[N_BACKENDS];
     struct placement placement;
-    char name[64];
+    char name[160];
     int32_t layer;    // layer of the weights that are created now
     int32_t n_layers; // number of layers with pages
     struct hybrid_staging transfers;

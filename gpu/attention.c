@@ -198,6 +198,11 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .scoring.window = parameters->window,
         .scoring.alibi_bias_max = parameters->alibi_bias_max,
         .scoring.sinks = parameters->sinks ? parameters->sinks->items : NULL,
+        .scoring.relative_bias = parameters->relative_bias ? parameters->relative_bias->items : NULL,
+        .scoring.n_relative = parameters->relative_bias
+                                  ? (int32_t)(parameters->relative_bias->n_items / parameters->n_heads)
+                                  : 0,
+        .scoring.relative_center = parameters->relative_center,
         .shared.tiles = upload_address(backend, backend->current.layout.shared.tiles),
         .shared.members = upload_address(backend, backend->current.layout.shared.members),
         .shared.positions = upload_address(backend, backend->current.layout.positions),

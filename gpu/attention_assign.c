@@ -30,6 +30,12 @@ int32_t attention_assign_arrivals(const struct attention_pages *pages, int32_t n
     return n_sequences * tiles_of(pages, n_heads, device);
 }
 
+// Number of positions that the sequence's last row sees.
+static int32_t end_of(const struct attention_sequence *sequence)
+{
+    return sequence->n_text ? sequence->n_text : sequence->position + sequence->n_rows;
+}
+
 // Number of segments that the sequence computes itself: all but the shared ones. 0: the decode kernel does
 // not handle the sequence.
 static int32_t count_segments(const struct attention_sequence *sequence,
@@ -37,15 +43,14 @@ static int32_t count_segments(const struct attention_sequence *sequence,
 {
     if (sequence->n_rows == 0 || !attention_is_small(sequence->n_rows, rules->n_heads, rules->n_kv_heads))
         return 0;
-    return (sequence->position + sequence->n_rows - 1) / ATTENTION_SEGMENT + 1 - sequence->n_shared;
+    return (end_of(sequence) - 1) / ATTENTION_SEGMENT + 1 - sequence->n_shared;
 }
 
 // Cost, in positions, of the first n segments that the sequence computes itself.
 static int64_t cost_of(const struct attention_sequence *sequence, const struct attention_assign_rules *rules,
                        int32_t n)
 {
-    int64_t end = sequence->position + sequence->n_rows,
-            positions = (int64_t)(sequence->n_shared + n) * ATTENTION_SEGMENT;
+    int64_t end = end_of(sequence), positions = (int64_t)(sequence->n_shared + n) * ATTENTION_SEGMENT;
     if (n == count_segments(sequence, rules) && end < positions)
         positions = end;
     return n ? positions - (int64_t)sequence->n_shared * ATTENTION_SEGMENT + (int64_t)n * SEGMENT_COST : 0;

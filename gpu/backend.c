@@ -103,6 +103,23 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
            partial_bytes(backend, widest);
 }
 
+static enum status fill_ones(struct gpu_backend *backend, struct error *error)
+{
+    size_t n = backend->memory.ones.size_bytes / sizeof(float);
+    if (n == 0)
+        return STATUS_OK;
+    float *ones = malloc(n * sizeof *ones);
+    if (!ones)
+        return error_memory(error, STATUS_REFUSE, "the weights of norms");
+    for (size_t i = 0; i < n; i++)
+        ones[i] = 1.0f;
+    device_upload_rows(backend->device, backend->memory.ones.memory, ones, 1, n * sizeof *ones,
+                       n * sizeof *ones);
+    enum status status = device_wait(backend->device, error);
+    free(ones);
+    return status;
+}
+
 // Allocates the scratch of the largest step.
 static enum status reserve_memory(struct gpu_backend *backend, struct error *error)
 {
@@ -130,6 +147,7 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
         {&backend->memory.partial_arrivals, (uint64_t)partial_tiles(backend) * sizeof(int32_t), "products"},
         {&backend->memory.counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
         {&backend->memory.states, outputs * sizeof(struct sample_state), "sampling"},
+        {&backend->memory.ones, backend->states.memory ? vocabulary * sizeof(float) : 0, "norms"},
         {&backend->memory.pair_experts, experts ? rows * sizeof(int32_t) : 0, "experts"},
         {&backend->memory.pair_weights, experts ? rows * sizeof(float) : 0, "experts"},
         {&backend->memory.pair_order, experts ? rows * sizeof(int32_t) : 0, "experts"},
@@ -148,8 +166,9 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
     if (backend->memory.partial_arrivals.memory)
         device_zero(backend->device, backend->memory.partial_arrivals.memory,
                     backend->memory.partial_arrivals.size_bytes);
-    backend->capacity.reserved = true;
-    return STATUS_OK;
+    status = fill_ones(backend, error);
+    backend->capacity.reserved = status == STATUS_OK;
+    return status;
 }
 
 static void add_times(struct step_slot *slot)
@@ -237,11 +256,10 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
 {
     backend->current.longest.n_positions = backend->current.longest.n_rows = 0;
     for (int32_t i = 0; i < step->n_sequences; i++) {
-        backend->current.longest.n_positions =
-            larger_of(backend->current.longest.n_positions,
-                      step->sequences[i].position + step->sequences[i].n_tokens);
-        backend->current.longest.n_rows =
-            larger_of(backend->current.longest.n_rows, step->sequences[i].n_tokens);
+        const struct step_sequence *sequence = &step->sequences[i];
+        int32_t n_positions = sequence->n_text ? sequence->n_text : sequence->position + sequence->n_tokens;
+        backend->current.longest.n_positions = larger_of(backend->current.longest.n_positions, n_positions);
+        backend->current.longest.n_rows = larger_of(backend->current.longest.n_rows, sequence->n_tokens);
     }
     backend->current.decoding = is_decoding(backend, step);
     backend->current.kind = (struct graph_kind){.part = step->samples_apart ? GRAPH_FORWARD : GRAPH_WHOLE,
@@ -257,15 +275,17 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
     backend->current.kind.n_shared_tiles = graph_shared_tiles(backend->current.shared.n_tiles);
 }
 
-// A graph of some hundred launches needs megabytes of device memory. If memory ran out then, the worker would
-// end.
-static const uint64_t graph_memory_least = 64ull << 20;
+bool gpu_has_graph_memory(const struct gpu_backend *backend)
+{
+    static const uint64_t least_bytes = 64ull << 20;
+    return device_memory_free(backend->device) >= least_bytes;
+}
 
 static struct step_part choose_graph(struct gpu_backend *backend, const struct graph_kind *kind)
 {
     struct step_part part;
     part.entry = graphs_choose(&backend->graphs, backend->device, kind, &part.way);
-    if (part.way == STEP_CAPTURES && device_memory_free(backend->device) < graph_memory_least)
+    if (part.way == STEP_CAPTURES && !gpu_has_graph_memory(backend))
         part.way = STEP_EAGER;
     return part;
 }
@@ -568,6 +588,7 @@ static void destroy_backend(struct backend *base)
     device_use(backend->device);
     (void)!device_wait(backend->device, &ignored);
     graphs_clear(&backend->graphs, backend->device);
+    tile_choices_finish(&backend->tile_choices);
     for (int i = 0; i < 2; i++) {
         struct step_slot *slot = &backend->submitted.slots[i];
         phases_finish(&slot->phases, backend->device);
@@ -579,6 +600,7 @@ static void destroy_backend(struct backend *base)
     staging_finish(&backend->staging);
     shared_prefix_finish(&backend->current.shared);
     struct device_scratch *all[] = {&backend->pages,
+                                    &backend->states,
                                     &backend->memory.upload,
                                     &backend->memory.outcome,
                                     &backend->memory.operand_items,
@@ -592,6 +614,7 @@ static void destroy_backend(struct backend *base)
                                     &backend->memory.given,
                                     &backend->memory.counts,
                                     &backend->memory.states,
+                                    &backend->memory.ones,
                                     &backend->memory.pair_experts,
                                     &backend->memory.pair_weights,
                                     &backend->memory.pair_order,
@@ -611,6 +634,9 @@ static const struct backend_device device_cuda = {.name = "cuda",
                                                   .matrix_destroy = matrix_destroy,
                                                   .kv_create = gpu_kv_create,
                                                   .kv_read = gpu_kv_read,
+                                                  .states_create = gpu_states_create,
+                                                  .state_copy = gpu_state_copy,
+                                                  .state_bytes = gpu_state_bytes,
                                                   .page_bytes = gpu_page_bytes,
                                                   .available_bytes = gpu_available_bytes,
                                                   .weight_bytes = gpu_weight_bytes,
@@ -628,6 +654,7 @@ static const struct backend_operations operations_cuda = {.begin = begin_step,
                                                           .rope = gpu_rope,
                                                           .kv_store = gpu_kv_store,
                                                           .attend = gpu_attend,
+                                                          .attends_both_ways = true,
                                                           .activate = gpu_activate,
                                                           .add = gpu_add,
                                                           .scale = gpu_scale,
@@ -639,6 +666,11 @@ static const struct backend_operations operations_cuda = {.begin = begin_step,
                                                           .gate_rows = gpu_gate_rows,
                                                           .head_products = gpu_head_products,
                                                           .copy_columns = gpu_copy_columns,
+                                                          .convolve = gpu_convolve,
+                                                          .delta_rule = gpu_delta_rule,
+                                                          .scan = gpu_scan,
+                                                          .selective_scan = gpu_selective_scan,
+                                                          .multiply_by = gpu_multiply_by,
                                                           .sample = gpu_sample,
                                                           .write = gpu_write,
                                                           .read = gpu_read,
@@ -680,6 +712,11 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
             free(backend);
         return status;
     }
+    snprintf(backend->name, sizeof backend->name, "cuda:%d %s", options->index,
+             device_facts(backend->device)->name);
+    backend->base.device.name = backend->name;
+    backend->measures_tiles = options->tiles == GPU_TILES_MEASURED ||
+                              (options->tiles == GPU_TILES_AUTO && !device_facts(backend->device)->emulated);
     backend->stream = device_stream(backend->device);
     *out = &backend->base;
     return STATUS_OK;
@@ -689,8 +726,8 @@ void gpu_backend_describe(const struct backend *base, char *text, size_t size)
 {
     const struct gpu_backend *backend = (const struct gpu_backend *)(const void *)base;
     const struct device_facts *facts = device_facts(backend->device);
-    snprintf(text, size, "%s, compute capability %d.%d, %d multiprocessors", facts->name,
-             facts->capability_major, facts->capability_minor, facts->n_multiprocessors);
+    snprintf(text, size, "%d, %s, compute capability %d.%d, %d multiprocessors", backend->options.index,
+             facts->name, facts->capability_major, facts->capability_minor, facts->n_multiprocessors);
 }
 
 int gpu_backend_capability(const struct backend *base)

@@ -11,15 +11,23 @@
 #include "engine/backend.h"
 #include "schemas/base/pool.h"
 
+enum gpu_tiles {
+    GPU_TILES_AUTO,     // measured on a device, by rows in the emulation
+    GPU_TILES_MEASURED, // each GEMM's tiles are measured the first time a step has it with as many rows
+    GPU_TILES_BY_ROWS,  // for comparisons: the same bytes
+};
+
 struct gpu_options {
-    int index;             // among the devices visible to this process
-    uint64_t memory_bytes; // limit for weights, pages and scratch; 0: the free memory
-    struct pool *pool;     // packs weights while loading; NULL: the calling thread packs
-    bool eager;            // never use graphs, for comparisons
-    bool sync;             // waits after every launch, so that an error names its kernel
-    bool no_overlap;       // no programmatic dependent launch, for comparisons
-    bool no_carveout;      // the driver chooses each kernel's carveout, for comparisons
-    bool no_wgmma;         // GEMMs of many rows use mma.sync, even if the device has wgmma
+    int index; // among the devices visible to this process; the backend's name is "cuda:INDEX NAME"
+    uint64_t memory_bytes;         // limit for weights, pages and scratch; 0: the free memory
+    struct pool *pool;             // packs weights while loading; NULL: the calling thread packs
+    bool eager;                    // never use graphs, for comparisons
+    bool sync;                     // waits after every launch, so that an error names its kernel
+    bool no_overlap;               // no programmatic dependent launch, for comparisons
+    bool no_carveout;              // the driver chooses each kernel's carveout, for comparisons
+    bool no_wgmma;                 // GEMMs of many rows use mma.sync, even if the device has wgmma
+    enum gpu_tiles tiles;          // of GEMMs by wgmma
+    void (*say)(const char *text); // is told each choice of tiles; NULL: nobody
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
     int64_t failing_work, failing_graph;
@@ -29,7 +37,7 @@ struct gpu_options {
 enum status gpu_backend_create(struct backend **backend, const struct gpu_options *options,
                                struct error *error) WARN_UNUSED;
 
-// Writes a text such as "NVIDIA H200, 132 multiprocessors" for the log; "" without a device.
+// Writes a text such as "0, NVIDIA H200, compute capability 9.0, 132 multiprocessors" for the log; "" without a device.
 void gpu_backend_describe(const struct backend *backend, char *text, size_t size);
 
 // Compute capability without the point: 90 for 9.0.
@@ -42,10 +50,11 @@ int gpu_backend_capability(const struct backend *backend);
 //   n_apart              steps whose sampling was submitted apart
 //   n_apart_replayed     steps whose separate sampling replayed a graph
 //   n_graphs             captured graphs
+//   n_tilings            GEMMs whose tiles were measured
 //   shared_bytes_saved   bytes of keys and values that attention did not read again because sequences share a
 //                        prefix (sliding windows are counted as unlimited)
 struct gpu_counts {
-    int64_t n_steps, n_replayed, n_apart, n_apart_replayed, n_graphs, shared_bytes_saved;
+    int64_t n_steps, n_replayed, n_apart, n_apart_replayed, n_graphs, n_tilings, shared_bytes_saved;
 };
 
 struct gpu_counts gpu_backend_counts(const struct backend *backend);

@@ -162,12 +162,14 @@ static void run_waiting(struct device *device)
 
 // --- Life ---
 
+enum { N_DEVICES = 2 };
+
 enum status device_open(struct device **out, const struct device_options *options, struct error *error)
 {
     *out = NULL;
-    if (options->index != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are 1",
-                         options->index);
+    if (options->index < 0 || options->index >= N_DEVICES)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE, "no CUDA device number %d, there are %d",
+                         options->index, (int)N_DEVICES);
     struct device *device = calloc(1, sizeof *device);
     if (!device)
         return error_memory(error, STATUS_REFUSE, "a device");

@@ -9,7 +9,7 @@ struct phases *gpu_phases(struct gpu_backend *backend)
     return slot->part->way == STEP_EAGER ? eager : &slot->part->entry->phases;
 }
 
-void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *rows)
+void gpu_launch_rows(struct gpu_backend *backend, struct pending_rows *rows)
 {
     switch (rows->kind) {
     case PENDING_NORM:
@@ -21,7 +21,7 @@ void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *row
             phases_mark(gpu_phases(backend), backend->device, rows->phase);
         break;
     case PENDING_GATED:
-        launch_products(backend->stream, &rows->gated, 1);
+        gpu_launch_products(backend, &rows->gated, 1);
         break;
     }
 }
@@ -71,17 +71,26 @@ void gpu_embed(struct backend *base, struct matrix *out, const struct weight *ta
                const struct weight *positions_table, const struct weight *types_table)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(!types_table);
-    (void)types_table;
     if (!gpu_enqueues(backend))
         return;
     assert(table->role == WEIGHT_TABLE && table->tensor.dims[0] == (uint64_t)out->n_cols);
     assert(!positions_table || positions_table->tensor.dims[0] == (uint64_t)out->n_cols);
-    struct device_table none = {0};
-    launch_embed(backend->stream, out->device, gpu_rows(backend, backend->current.step->n_tokens),
-                 out->n_cols, table->table, upload_address(backend, backend->current.layout.tokens), scale,
-                 positions_table ? positions_table->table : none,
-                 upload_address(backend, backend->current.layout.positions));
+    assert(!types_table || types_table->tensor.dims[0] == (uint64_t)out->n_cols);
+    const struct upload_layout *layout = &backend->current.layout;
+    const struct step *step = backend->current.step;
+    struct embed_launch embed = {.out = out->device,
+                                 .n_rows = gpu_rows(backend, step->n_tokens),
+                                 .n_cols = out->n_cols,
+                                 .table = table->table,
+                                 .tokens = upload_address(backend, layout->tokens),
+                                 .positions = upload_address(backend, layout->positions),
+                                 .types = step->types ? upload_address(backend, layout->types) : NULL,
+                                 .scale = scale};
+    if (positions_table)
+        embed.positions_table = positions_table->table;
+    if (types_table)
+        embed.types_table = types_table->table;
+    launch_embed(backend->stream, &embed);
 }
 
 void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
@@ -95,7 +104,8 @@ void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
     if (!gpu_enqueues(backend))
         return;
     assert(in->n_cols == out->n_cols && in->n_cols % parameters->n_groups == 0);
-    assert(parameters->weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
+    const struct weight *weight = parameters->weight;
+    assert(!weight || weight->n_items == in->n_cols / (parameters->own_weights ? 1 : parameters->n_groups));
     struct norm_launch norm = {.out = out->device,
                                .in = in->device,
                                .n_rows = gpu_rows(backend, n_rows),
@@ -103,7 +113,7 @@ void gpu_norm(struct backend *base, struct matrix *out, const struct matrix *in,
                                .n = in->n_cols / parameters->n_groups,
                                .rms = parameters->kind == NORM_RMS,
                                .own_weights = parameters->own_weights,
-                               .weight = parameters->weight->items,
+                               .weight = weight ? weight->items : backend->memory.ones.memory,
                                .bias = parameters->bias && parameters->kind != NORM_RMS
                                            ? parameters->bias->items
                                            : NULL,
@@ -202,9 +212,10 @@ void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 void gpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    assert(gate->n_cols == 1);
+    assert(x->n_cols % gate->n_cols == 0);
     if (gpu_enqueues(backend))
-        launch_gate_rows(backend->stream, x->device, gate->device, gpu_rows(backend, n_rows), x->n_cols);
+        launch_gate_rows(backend->stream, x->device, gate->device, gpu_rows(backend, n_rows), x->n_cols,
+                         gate->n_cols);
 }
 
 void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows,

@@ -6,11 +6,13 @@
 #include "gpu/graphs.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/kernels_attention.h"
+#include "gpu/kernels/kernels_recurrent.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/kernels_sample.h"
 #include "gpu/output_bound.h"
 #include "gpu/shared_prefix.h"
 #include "gpu/staging.h"
+#include "gpu/tile_choice.h"
 #include "gpu/kernels/tiles.h"
 #include "gpu/upload.h"
 
@@ -119,6 +121,7 @@ struct step_memory {
     struct device_scratch next_items, next_scales, arrivals; // for struct next_operand
     struct device_scratch partial_sums, partial_arrivals;    // for GEMMs: struct product_partials
     struct device_scratch given, counts, states;             // for sampling
+    struct device_scratch ones; // weights of norms without weights, in models with recurrent layers
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
 
@@ -163,6 +166,7 @@ struct latched_fault {
 
 struct gpu_backend {
     struct backend base;
+    char name[96]; // of base.device
     struct gpu_options options;
     struct device *device;
     void *stream;
@@ -172,12 +176,16 @@ struct gpu_backend {
 
     struct kv_shape kv;
     struct device_scratch pages;
+    struct state_shape state_shape;
+    struct device_scratch states; // of recurrent layers (gpu/kernels/kernels_recurrent.h)
 
     struct step_memory memory;
     struct step_capacity capacity;
     struct submitted_steps submitted;
     struct current_step current;
     struct graphs graphs;
+    struct tile_choices tile_choices;
+    bool measures_tiles;
     struct gpu_counts figures;
 
     struct latched_fault fault;
@@ -212,7 +220,11 @@ void gpu_weight_destroy(struct backend *base, struct weight *weight);
 void gpu_normed_input(struct backend *base, const struct norm_items *norm);
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role);
 
-// backend.c: see engine/backend.h
+// backend.c
+// A graph of some hundred launches needs megabytes of device memory. If memory ran out then, the worker would
+// end.
+bool gpu_has_graph_memory(const struct gpu_backend *backend);
+// see engine/backend.h
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions);
 
@@ -231,6 +243,22 @@ void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters);
 
+// recurrent.c: see engine/backend.h
+enum status gpu_states_create(struct backend *base, const struct state_shape *shape,
+                              struct error *error) WARN_UNUSED;
+void gpu_state_copy(struct backend *base, int32_t to, int32_t from);
+uint64_t gpu_state_bytes(struct backend *base, const struct state_shape *shape);
+void gpu_convolve(struct backend *base, struct matrix *out, const struct matrix *in,
+                  const struct convolution_parameters *parameters);
+void gpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
+                    struct matrix *beta, const struct delta_parameters *parameters);
+void gpu_scan(struct backend *base, struct matrix *out, const struct matrix *x, struct matrix *step,
+              const struct scan_parameters *parameters);
+void gpu_selective_scan(struct backend *base, struct matrix *out, const struct matrix *x, struct matrix *step,
+                        const struct matrix *b, const struct matrix *c,
+                        const struct scan_parameters *parameters);
+void gpu_multiply_by(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows);
+
 // page_read.c
 enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages,
                         float *keys, float *values, struct error *error) WARN_UNUSED;
@@ -239,7 +267,7 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
 // Returns the phases of this step. A graph has phases of its own, which its replays reuse.
 struct phases *gpu_phases(struct gpu_backend *backend);
 // Enqueues a deferred launch that the caller removed from current.pending_rows.
-void gpu_launch_rows(struct gpu_backend *backend, const struct pending_rows *rows);
+void gpu_launch_rows(struct gpu_backend *backend, struct pending_rows *rows);
 // False: the step has failed or replays a graph; else flushes the pending operations.
 bool gpu_enqueues(struct gpu_backend *backend);
 int32_t gpu_rows(const struct gpu_backend *backend, int32_t n_rows); // padded as in this step
@@ -265,6 +293,8 @@ void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, cons
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
 // products.c
+// Launches GEMMs of the same x, with the tiles that were measured for them.
+void gpu_launch_products(struct gpu_backend *backend, struct product_launch *calls, int32_t n);
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                   int32_t n_rows);
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,

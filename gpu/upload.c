@@ -12,7 +12,8 @@ static size_t take_bytes(size_t *total, size_t n_items, size_t item_bytes)
 
 static int32_t n_pages_of(const struct step_sequence *sequence, int32_t page_positions)
 {
-    return page_positions ? (sequence->position + sequence->n_tokens - 1) / page_positions + 1 : 0;
+    int32_t n_positions = sequence->n_text ? sequence->n_text : sequence->position + sequence->n_tokens;
+    return page_positions ? (n_positions - 1) / page_positions + 1 : 0;
 }
 
 static bool has_penalties(const struct sampling *sampling)
@@ -34,6 +35,7 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
     size_t total_bytes = 0, n_rows = (size_t)counts->n_rows;
     layout.tokens = take_bytes(&total_bytes, n_rows, sizeof(int32_t));
     layout.positions = take_bytes(&total_bytes, n_rows, sizeof(int32_t));
+    layout.types = take_bytes(&total_bytes, step->types ? n_rows : 0, sizeof(int32_t));
     layout.row_sequences = take_bytes(&total_bytes, n_rows, sizeof(int32_t));
     layout.output_rows = take_bytes(&total_bytes, (size_t)counts->n_outputs, sizeof(int32_t));
     layout.sequences =
@@ -76,6 +78,10 @@ static void fill_rows(unsigned char *bytes, const struct upload_layout *layout, 
     memset(bytes + layout->tokens + n * sizeof(int32_t), 0, padding * sizeof(int32_t));
     memcpy(bytes + layout->positions, step->positions, n * sizeof(int32_t));
     memset(bytes + layout->positions + n * sizeof(int32_t), 0, padding * sizeof(int32_t));
+    if (step->types) {
+        memcpy(bytes + layout->types, step->types, n * sizeof(int32_t));
+        memset(bytes + layout->types + n * sizeof(int32_t), 0, padding * sizeof(int32_t));
+    }
     int32_t row = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
         for (int32_t end = row + step->sequences[i].n_tokens; row < end; row++)
@@ -83,7 +89,7 @@ static void fill_rows(unsigned char *bytes, const struct upload_layout *layout, 
     for (; row < counts->n_rows; row++)
         row_sequences[row] = -1;
     for (int32_t i = 0; i < counts->n_outputs; i++)
-        output_rows[i] = i < step->n_outputs ? step->output_rows[i] : -1;
+        output_rows[i] = i >= step->n_outputs ? -1 : step->output_rows ? step->output_rows[i] : i;
     for (int table = 0; table < 2; table++) {
         if (!step->rope[table])
             continue;
@@ -112,7 +118,10 @@ static void fill_sequences(unsigned char *bytes, const struct upload_layout *lay
                                                    .position = sequence->position,
                                                    .first_page = at,
                                                    .first_part = shared->first_parts[i],
-                                                   .n_shared = shared->n_shared[i]};
+                                                   .n_shared = shared->n_shared[i],
+                                                   .n_text = sequence->n_text,
+                                                   .state_in = sequence->state_in,
+                                                   .state_out = sequence->state_out};
         if (n_pages)
             memcpy(all + at, sequence->pages, (size_t)n_pages * sizeof *all);
         at += n_pages;

@@ -1,6 +1,6 @@
 // The host inputs of a step in one block of memory, copied by one upload:
 //
-//   tokens, positions, rows' sequences, output rows, sequences, sampling settings, rope tables,
+//   tokens, positions, token types, rows' sequences, output rows, sequences, sampling settings, rope tables,
 //   shared prefixes' tiles and members, runs of attention and zeros to count arrivals |
 //   block tables, biases, histories, masks of allowed tokens
 //
@@ -31,7 +31,7 @@ struct upload_counts {
 
 // Offsets in bytes, multiples of 16.
 struct upload_layout {
-    size_t tokens, positions, row_sequences, output_rows, sequences, settings, rope[2];
+    size_t tokens, positions, types, row_sequences, output_rows, sequences, settings, rope[2];
     struct {
         size_t tiles, members;
     } shared;

@@ -41,6 +41,7 @@ enum {
     JOB_INPUTS_MAX = 2048,    // texts or pairs of one job, as OpenAI's of /v1/embeddings
     JOB_DIMENSIONS_MAX = 1 << 20,
     JOB_PROMPT_NAME_BYTES_MAX = 128,
+    JOB_METADATA_BYTES_MAX = 64 << 10, // as JSON; OpenAI's largest has 38 KiB
 };
 
 #define JOB_DEADLINE_S_MAX 253402300799LL // seconds since 1970 UTC: the end of the year 9999
@@ -383,16 +384,17 @@ struct job_bytes {
 struct job_source {
     struct text topic; // "": the embedded queue
     int32_t partition;
-    int64_t offset;         // Kafka offset, or the row id of the embedded queue
-    enum encoding encoding; // encoding of the record and of the result
-    struct text key;        // record key; data NULL: none
-    int32_t crashes;        // crashes of workers that may have been computing it
-    int64_t received_s;     // monotonic clock; only for figures
-    int64_t finished_us;    // since 1970 UTC; only for spans
-    int64_t written_s;      // time of the record, seconds since 1970 UTC; 0: unknown
-    bool is_repeated;       // gets no result, because another record has its job_id (--unique-jobs)
-    int64_t redriven;       // how often it was sent again as a dead letter
-    struct header *headers; // [n_headers]
+    int64_t offset;          // Kafka offset, or the row id of the embedded queue
+    enum encoding encoding;  // encoding of the record and of the result
+    struct text key;         // record key; data NULL: none
+    struct text reply_topic; // of the result; empty: the worker's
+    int32_t crashes;         // crashes of workers that may have been computing it
+    int64_t received_s;      // monotonic clock; only for figures
+    int64_t finished_us;     // since 1970 UTC; only for spans
+    int64_t written_s;       // time of the record, seconds since 1970 UTC; 0: unknown
+    bool is_repeated;        // gets no result, because another record has its job_id (--unique-jobs)
+    int64_t redriven;        // how often it was sent again as a dead letter
+    struct header *headers;  // [n_headers]
     int32_t n_headers;
     bool has_more_headers; // the record has more headers than `headers`
     struct text record;    // original bytes if the record could not be decoded, else empty
@@ -415,10 +417,11 @@ struct job {
     struct text dataset;   // default "default"
     struct text custom_id; // default: the job_id
     enum job_naming naming;
-    int64_t index;      // position in the submitted file; -1: none
-    int64_t created_s;  // submission, seconds since 1970 UTC; 0: unknown
-    int32_t priority;   // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX; the highest runs first
-    int64_t deadline_s; // seconds since 1970 UTC: the job is not computed after it; 0: none
+    int64_t index;         // position in the submitted file; -1: none
+    int64_t created_s;     // submission, seconds since 1970 UTC; 0: unknown
+    int32_t priority;      // -JOB_PRIORITY_MAX..JOB_PRIORITY_MAX; the highest runs first
+    int64_t deadline_s;    // seconds since 1970 UTC: the job is not computed after it; 0: none
+    struct value metadata; // an object that comes back in the result; VALUE_NULL: none
     struct request request;
     struct digest request_hash; // set if equal requests may share the answer (job_hash_request)
     struct digest open_hash;    // hash without max_tokens (job_hash_request), or not set
@@ -499,7 +502,7 @@ void job_encode(const struct job *job, enum encoding encoding, struct buffer *ou
 // Items of one alternative in the lists "logprobs" of the result map.
 enum { RESULT_ALTERNATIVE_ITEMS = 3 };
 
-// The result map: job_id, dataset, custom_id, index, status, object, model, system_fingerprint, created,
+// The result map: job_id, dataset, custom_id, index, metadata, status, object, model, system_fingerprint, created,
 // choices, prompt_logprobs, choice_logprobs, data, dimensions, encoding_format, results, errors, usage, error, warnings.
 // Members are in this order; empty ones are left out.
 void result_encode(const struct job *job, enum encoding encoding, struct buffer *out);

@@ -138,6 +138,8 @@ static bool encode_request(struct text record, enum encoding encoding, struct bu
                     request_encode_alone(job, &arena, &object);
     if (complete)
         msgpack_encode(&object, bytes);
+    if (complete)
+        msgpack_encode(&job->metadata, bytes); // of the result, not of the answer
     for (int32_t i = 0; complete && i < job->result.n_warnings; i++) {
         buffer_add_byte(bytes, '\0');
         buffer_add_text(bytes, job->result.warnings[i]);

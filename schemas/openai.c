@@ -366,11 +366,16 @@ static void add_warnings(struct buffer *out, const struct result *result)
 }
 
 // Writes the last members of a body.
-static void end_body(struct buffer *out, const struct result *result)
+static void end_body(struct buffer *out, const struct job *job)
 {
+    const struct result *result = &job->result;
     if (result->system_fingerprint.size) {
         buffer_add_string(out, ",\"system_fingerprint\":");
         json_encode_string(result->system_fingerprint, out);
+    }
+    if (job->metadata.kind == VALUE_OBJECT) {
+        buffer_add_string(out, ",\"metadata\":");
+        json_encode(&job->metadata, out);
     }
     add_warnings(out, result);
     buffer_add_byte(out, '}');
@@ -396,7 +401,7 @@ static void add_body_of_inputs(struct buffer *out, const struct job *job)
     if (result->cut_tokens)
         buffer_add_format(out, ",\"cut_tokens\":%d", result->cut_tokens);
     buffer_add_byte(out, '}');
-    end_body(out, result);
+    end_body(out, job);
 }
 
 static void add_body(struct buffer *out, const struct job *job, bool chat)
@@ -430,7 +435,7 @@ static void add_body(struct buffer *out, const struct job *job, bool chat)
     buffer_add_format(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%d}",
                       result->reasoning_tokens);
     buffer_add_byte(out, '}');
-    end_body(out, result);
+    end_body(out, job);
 }
 
 // Returns the HTTP status that OpenAI's servers would return for this error; 0: none.

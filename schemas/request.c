@@ -21,6 +21,30 @@ static bool encode_custom_id(const struct job *job, struct arena *arena, struct 
     return true;
 }
 
+static enum status decode_metadata(struct decoding *decoding, struct value *value)
+{
+    struct buffer json = {.size_max = JOB_METADATA_BYTES_MAX};
+    if (value->kind != VALUE_OBJECT)
+        return decoding_expected(decoding, "metadata", "an object", value);
+    json_encode(value, &json);
+    bool fits = !json.is_full, has_memory = !json.failed || json.is_full;
+    buffer_finish(&json);
+    if (!has_memory)
+        return decoding_out_of_memory(decoding);
+    if (!fits)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_LIMIT_EXCEEDED,
+                         "metadata: expected at most %d bytes of JSON", JOB_METADATA_BYTES_MAX);
+    decoding->job->metadata = *value;
+    return STATUS_OK;
+}
+
+static bool encode_metadata(const struct job *job, struct arena *arena, struct value *value)
+{
+    (void)arena;
+    *value = job->metadata;
+    return true;
+}
+
 #define IDENTITY(member)  .identity = true, .offset = offsetof(struct job, member)
 #define REQUEST(member)   .offset = offsetof(struct job, request.member)
 #define SAMPLING(member)  .offset = offsetof(struct job, request.sampling.member)
@@ -127,6 +151,8 @@ static const struct field fields[] = {
      LIMIT(-JOB_PRIORITY_MAX, JOB_PRIORITY_MAX)},
     {TEXT("deadline"), FIELD_INTEGER64, ANY_TASK, .offset = offsetof(struct job, deadline_s),
      LIMIT(0, JOB_DEADLINE_S_MAX)},
+    {TEXT("metadata"), FIELD_OTHER, ANY_TASK, .offset = offsetof(struct job, metadata),
+     .decode = decode_metadata, .encode = encode_metadata},
 
     // Known fields that are refused unless they have the only supported value. OpenAI's fields:
     {TEXT("stream"), FIELD_ONLY, .only = "false"},
@@ -242,7 +268,6 @@ static const struct field fields[] = {
     {TEXT("id_slot"), FIELD_NO_EFFECT},
 
     {TEXT("user"), FIELD_NO_EFFECT},
-    {TEXT("metadata"), FIELD_NO_EFFECT},
     {TEXT("store"), FIELD_NO_EFFECT},
     {TEXT("service_tier"), FIELD_NO_EFFECT},
     {TEXT("safety_identifier"), FIELD_NO_EFFECT},
@@ -630,11 +655,12 @@ static bool encode_field(const struct job *job, const struct field *field, struc
     return true;
 }
 
-// True if the answer does not depend on the field: identity, priority, deadline.
+// True if the answer does not depend on the field: identity, priority, deadline, metadata.
 static bool is_of_job(const struct field *field)
 {
     return field->identity || field->offset == offsetof(struct job, priority) ||
-           field->offset == offsetof(struct job, deadline_s);
+           field->offset == offsetof(struct job, deadline_s) ||
+           field->offset == offsetof(struct job, metadata);
 }
 
 static bool encode_fields(const struct job *job, bool alone, struct arena *arena, struct value *object)

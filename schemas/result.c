@@ -1,5 +1,6 @@
 // The result map. Members in this order, empty ones left out:
 //   job_id, dataset, custom_id, index   which job; dataset and custom_id are always present
+//   metadata                            the job's
 //   status                              "done", "failed", "cancelled"
 //   object                              by the job's request: "chat.completion", "text_completion", "embeddings",
 //                                       "classifications", "rerank", "scores"
@@ -36,7 +37,7 @@
 #include <stdalign.h>
 #include <string.h>
 
-enum { RESULT_MEMBERS_MAX = 19, FIRST_BYTES = 2048 /* one choice's tree */ };
+enum { RESULT_MEMBERS_MAX = 20, FIRST_BYTES = 2048 /* one choice's tree */ };
 
 static const float LOGPROB_LOWEST = -9999.0f; // written for minus infinity, as OpenAI does
 
@@ -81,6 +82,8 @@ enum status result_check(const struct job *job, struct error *error)
     // about a dozen members with their keys, the usage and the error; eight values per choice
     size_t n_values =
         64 + JOB_WARNINGS_MAX + scores_n_values(&job->result) + embeddings_n_values(&job->result);
+    if (job->metadata.kind == VALUE_OBJECT)
+        n_values += JOB_METADATA_BYTES_MAX / 2; // a value has a byte, and a comma or colon
     uint64_t n_bytes = embeddings_bytes(&job->result), n_ranking_bytes = 0;
     rankings_measure(&job->result, &n_values, &n_ranking_bytes);
     if (job->request.task != TASK_GENERATE && job->request.task != TASK_EMBED &&
@@ -285,6 +288,8 @@ static bool build_result(struct arena *arena, const struct job *job, struct valu
     value_put(object, "custom_id", value_string(job->custom_id.size ? job->custom_id : job->job_id));
     if (job->index >= 0)
         value_put(object, "index", value_integer(job->index));
+    if (job->metadata.kind == VALUE_OBJECT)
+        value_put(object, "metadata", job->metadata);
     value_put(object, "status", value_string(text_from_string(result_status_name(result->status))));
     value_put(object, "object", value_string(text_from_string(task_object(&job->request))));
     if (model.size)

@@ -70,6 +70,11 @@ static enum status read_identity(struct job *job, const struct value *root, stru
         status = read_text(root, "custom_id", true, JOB_ID_BYTES_MAX, &job->custom_id, error);
     if (status == STATUS_OK)
         status = read_integer(root, "index", false, INT64_MAX, &job->index, error);
+    const struct value *metadata = value_get(root, "metadata");
+    if (status == STATUS_OK && metadata && metadata->kind != VALUE_OBJECT)
+        status = refuse_member(error, "metadata", "an object", metadata);
+    if (status == STATUS_OK && metadata)
+        job->metadata = *metadata;
     if (status == STATUS_OK)
         status = read_integer(root, "created", false, INT64_MAX, &job->created_s, error);
     if (status == STATUS_OK)

@@ -9,7 +9,7 @@
 -- the embedded queue are removed only if --retain is given and they were collected. SQLite uses the pages again.
 --
 -- `_at_us` is microseconds since 1970 UTC; `_us` and `_ms` are durations. This is schema version 14 (PRAGMA user_version), that
--- of sheaf 0.1.0. Later versions have the changes of schemas/store_15.sql and store_16.sql too.
+-- of sheaf 0.1.0. Later versions have the changes of schemas/store_15.sql, store_16.sql and store_17.sql too.
 
 CREATE TABLE datasets (
   dataset              TEXT PRIMARY KEY,

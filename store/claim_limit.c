@@ -1,4 +1,4 @@
-#include "store/claim_limit.h"
+#include "store/claim.h"
 
 #include "schemas/base/clock.h"
 #include "store/workers.h"

@@ -164,6 +164,8 @@ static enum status create_schema(struct database *database, struct error *error)
         status = database_execute(database, store_15_sql, error);
     if (status == STATUS_OK && (empty || version < 16))
         status = database_execute(database, store_16_sql, error);
+    if (status == STATUS_OK && (empty || version < 17))
+        status = database_execute(database, store_17_sql, error);
     snprintf(pragma, sizeof pragma, "PRAGMA user_version = %d", STORE_VERSION);
     if (status == STATUS_OK && version != STORE_VERSION)
         status = database_execute(database, pragma, error);

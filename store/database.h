@@ -28,8 +28,22 @@ struct file_identity {
 
 enum { STORE_FILES = 3 }; // the store, its write-ahead log, and the log's index
 
-// The number of jobs that the worker may hold near the end of the queue (store/claim_limit.c).
-struct claim_limit {
+// State of claiming: the number of jobs that the worker may hold near the end of the queue
+// (store/claim_limit.c), and the turns of datasets (store/claim_turns.c).
+enum { CLAIM_ACCOUNTS = 512 };
+
+// A dataset's place in the order of turns.
+struct claim_account {
+    int64_t dataset; // datasets.number
+    double time;     // virtual time at which its next job is due
+};
+
+struct claiming {
+    const struct dataset_shares *shares;           // store_set_shares; NULL: equal weights, no limits
+    int64_t turn_after;                            // the dataset (its number) that got the last job by turns
+    double time;                                   // virtual time, at which a dataset begins to wait
+    struct claim_account accounts[CLAIM_ACCOUNTS]; // a new one replaces the oldest
+    int32_t next_account;
     int32_t n_batch;     // the worker's sequences in one step
     int32_t n_workers;   // workers that share the jobs, when last counted; 0: not counted yet
     int64_t looked_us;   // when they were counted
@@ -51,7 +65,7 @@ struct store {
     int64_t cancelled_seen_at_us;
     int64_t n_claimed;    // jobs claimed since the store was opened
     int64_t mirror_token; // from store_mirror_start; 0: not called
-    struct claim_limit claiming;
+    struct claiming claiming;
     const struct job_set *rows; // store_set_rows; NULL: none
     struct frames *frames;      // store/frames.h
     bool claims_rows;           // claims only jobs in temp.claimed_rows (store_claim_rows)

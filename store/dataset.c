@@ -134,8 +134,9 @@ enum status dataset_reopen(struct store *store, struct text dataset, int which, 
                            struct error *error)
 {
     static const char *const statements[] = {
-        "INSERT INTO queue (job, priority, deadline_us) SELECT id, priority,"
-        " coalesce(deadline_us, 9223372036854775807) FROM jobs WHERE " CHOSEN,
+        "INSERT INTO queue (job, priority, deadline_us, dataset_number) SELECT id, priority,"
+        " coalesce(deadline_us, 9223372036854775807), coalesce((SELECT number FROM datasets WHERE dataset = ?1), 0)"
+        " FROM jobs WHERE " CHOSEN,
         "DELETE FROM stored_results WHERE job IN (SELECT id FROM jobs WHERE " CHOSEN ")",
         "UPDATE datasets SET cancelled_at_us = iif(?2 & 2, NULL, cancelled_at_us), collected_at_us = NULL,"
         " n_failed = n_failed - (SELECT count(*) FROM jobs WHERE dataset = ?1 AND status = 'failed'"

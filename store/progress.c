@@ -232,3 +232,22 @@ enum status store_lag(struct store *store, struct store_lag *lag, struct error *
     sqlite3_reset(select);
     return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading the lag", error);
 }
+
+enum status store_unfinished(struct store *store, int n_max,
+                             void (*receive)(void *context, struct text dataset, int64_t n), void *context,
+                             struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT dataset, n_submitted - n_done - n_failed - n_cancelled FROM datasets"
+                           " WHERE n_submitted > n_done + n_failed + n_cancelled ORDER BY dataset LIMIT ?",
+                           error);
+    if (!select)
+        return error->status;
+    bind_integer(select, 1, n_max);
+    int code;
+    while ((code = sqlite3_step(select)) == SQLITE_ROW)
+        receive(context, column_text(select, 0), sqlite3_column_int64(select, 1));
+    sqlite3_reset(select);
+    return code == SQLITE_DONE ? STATUS_OK : database_error(&store->database, "counting jobs", error);
+}

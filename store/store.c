@@ -69,6 +69,11 @@ void store_set_patience(struct store *store, int wait_ms)
     sqlite3_busy_timeout(store->database.sqlite, wait_ms);
 }
 
+void store_set_shares(struct store *store, const struct dataset_shares *shares)
+{
+    store->claiming.shares = shares;
+}
+
 // ---- the file ----
 
 #define PAGES_AT_ONCE "4096" // 16 MB: workers write between two transactions

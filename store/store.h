@@ -7,6 +7,7 @@
 // rolled back), STATUS_REFUSE if the store cannot be used. Thread: the thread that opened it.
 #pragma once
 
+#include "schemas/dataset_share.h"
 #include "schemas/figures.h"
 #include "schemas/job.h"
 #include "schemas/suspect.h"
@@ -17,7 +18,7 @@
 struct store;
 
 enum {
-    STORE_VERSION = 16,
+    STORE_VERSION = 17,
     STORE_VERSION_RELEASED = 14,     // the oldest that is opened: for writing it is changed to STORE_VERSION
     STORE_BUSY_MS = 10000,           // waiting time for a lock
     STORE_TURN_MS = 500,             // the same for a member of a Kafka group, whose main loop must not block
@@ -159,6 +160,9 @@ enum status store_replace_end(struct store *store, struct text dataset, const st
 enum status store_replace_forget(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 enum status store_dataset_complete(struct store *store, struct text dataset, struct error *error) WARN_UNUSED;
 
+// Sets the weights and limits of datasets for this worker's claims. The caller keeps them valid.
+void store_set_shares(struct store *store, const struct dataset_shares *shares);
+
 // A job of the queue; texts are valid during the call.
 struct claimed_job {
     int64_t id; // row id
@@ -172,9 +176,9 @@ struct claimed_job {
 };
 
 // Releases the jobs of dead workers, then claims up to n_max free jobs for this worker and counts an attempt
-// for each. The order is priority, then deadline, then submission; every eighth claim takes the oldest job
-// instead. Stops when the claimed records together have bytes_max bytes. `dataset` with size 0 means all
-// datasets. If other workers are alive, claims at most this worker's share (store/claim_limit.h). *n_claimed
+// for each. The order is priority, then deadline, then turns of datasets, then submission; every eighth claim
+// takes the oldest job instead. Stops when the claimed records together have bytes_max bytes. `dataset` with size 0 means all
+// datasets. If other workers are alive, claims at most this worker's share (store/claim.h). *n_claimed
 // becomes the number of jobs passed to `receive`; this worker holds them even if an error is returned.
 enum status store_claim(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
                         void (*receive)(void *context, const struct claimed_job *job), void *context,
@@ -391,6 +395,11 @@ struct dataset_progress {
 enum status store_progress(struct store *store, struct text dataset,
                            void (*receive)(void *context, const struct dataset_progress *progress),
                            void *context, struct error *error) WARN_UNUSED;
+
+// Passes the unfinished jobs of up to n_max datasets of the embedded queue.
+enum status store_unfinished(struct store *store, int n_max,
+                             void (*receive)(void *context, struct text dataset, int64_t n), void *context,
+                             struct error *error) WARN_UNUSED;
 
 // Unfinished jobs of one dataset and one priority in the embedded queue. A mirror has no such rows, because
 // it learns of a job from its result.

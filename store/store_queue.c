@@ -3,8 +3,8 @@
 #include "store/dataset_arithmetic.h"
 #include "store/dataset_name.h"
 #include "store/finish.h"
+#include "store/claim.h"
 #include "store/hashed_jobs.h"
-#include "store/claim_limit.h"
 #include "store/table_rows.h"
 #include "store/workers.h"
 
@@ -139,37 +139,43 @@ static enum status mark_claimed(struct store *store, const int64_t *ids, size_t 
     return status;
 }
 
-// Size of a queued job's record. SQLite does not read the record itself to compute it.
-#define RECORD_BYTES                                                                                         \
-    "(SELECT length(record) + frame_bytes(frame) FROM stored_records r WHERE r.job = queue.job)"
-
-// Claims free jobs for this worker until their records have *bytes_left bytes: the most urgent jobs first, or
-// with `oldest` the oldest first. Adds them to `ids` and *n.
-static enum status claim_some(struct store *store, struct text dataset, bool oldest, size_t n_max,
-                              int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
+// The queries that read free jobs in one order: the most urgent first, or the oldest first.
+static sqlite3_stmt *select_free(struct store *store, struct text dataset, bool oldest, size_t n_max,
+                                 struct error *error)
 {
     static const char *const queries[2][3] = {
-        {"SELECT job, " RECORD_BYTES
-         " FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline_us, job LIMIT ?",
-         "SELECT job, " RECORD_BYTES
-         " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
-         " AND jobs.dataset = ?2 ORDER BY queue.priority DESC, queue.deadline_us, job LIMIT ?1",
-         "SELECT job, " RECORD_BYTES " FROM temp.claimed_rows CROSS JOIN queue USING (job)"
+        {"SELECT job, " CLAIM_RECORD_BYTES
+         " FROM queue WHERE worker IS NULL ORDER BY priority DESC, deadline_us, dataset_number, job LIMIT ?",
+         NULL, // by turns
+         "SELECT job, " CLAIM_RECORD_BYTES " FROM temp.claimed_rows CROSS JOIN queue USING (job)"
          " WHERE worker IS NULL ORDER BY priority DESC, deadline_us, job LIMIT ?"},
-        {"SELECT job, " RECORD_BYTES " FROM queue WHERE worker IS NULL ORDER BY job LIMIT ?",
-         "SELECT job, " RECORD_BYTES
-         " FROM queue CROSS JOIN jobs ON jobs.id = queue.job WHERE queue.worker IS NULL"
-         " AND jobs.dataset = ?2 ORDER BY job LIMIT ?1",
-         "SELECT job, " RECORD_BYTES " FROM temp.claimed_rows CROSS JOIN queue USING (job)"
+        {"SELECT job, " CLAIM_RECORD_BYTES
+         " FROM queue INDEXED BY queue_free WHERE worker IS NULL ORDER BY job LIMIT ?",
+         "SELECT job, " CLAIM_RECORD_BYTES
+         " FROM queue INDEXED BY queue_free WHERE worker IS NULL AND dataset_number = ?2"
+         " ORDER BY job LIMIT ?1",
+         "SELECT job, " CLAIM_RECORD_BYTES " FROM temp.claimed_rows CROSS JOIN queue USING (job)"
          " WHERE worker IS NULL ORDER BY job LIMIT ?"}};
     int which = store->claims_rows ? 2 : dataset.size > 0;
+    int64_t number = 0;
+    if (which == 1 && claim_number_of(store, dataset, &number, error) != STATUS_OK)
+        return NULL;
     sqlite3_stmt *select = database_statement(&store->database, queries[oldest][which], error);
     if (!select)
-        return error->status;
+        return NULL;
     bind_integer(select, 1, (int64_t)n_max);
     if (which == 1)
-        bind_text(select, 2, dataset);
-    size_t first = *n;
+        bind_integer(select, 2, number);
+    return select;
+}
+
+// Chooses free jobs in one order, until their records have *bytes_left bytes. Adds them to `ids` and *n.
+static enum status choose_in_order(struct store *store, struct text dataset, bool oldest, size_t n_max,
+                                   int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
+{
+    sqlite3_stmt *select = select_free(store, dataset, oldest, n_max, error);
+    if (!select)
+        return error->status;
     int code = SQLITE_DONE;
     while (*bytes_left > 0 && (code = sqlite3_step(select)) == SQLITE_ROW) {
         ids[(*n)++] = sqlite3_column_int64(select, 0);
@@ -177,8 +183,53 @@ static enum status claim_some(struct store *store, struct text dataset, bool old
     }
     sqlite3_reset(select);
     return code == SQLITE_DONE || code == SQLITE_ROW
-               ? mark_claimed(store, ids + first, *n - first, error)
+               ? STATUS_OK
                : database_error(&store->database, "claiming jobs", error);
+}
+
+// Claims the chosen jobs that their datasets' limits allow, one after the other. *n becomes their number.
+static enum status claim_within_limits(struct store *store, int64_t *ids, size_t *n, struct error *error)
+{
+    size_t n_chosen = *n;
+    enum status status = STATUS_OK;
+    *n = 0;
+    for (size_t i = 0; status == STATUS_OK && i < n_chosen; i++) {
+        sqlite3_stmt *select =
+            database_statement(&store->database, "SELECT dataset_number FROM queue WHERE job = ?", error);
+        if (!select)
+            return error->status;
+        bind_integer(select, 1, ids[i]);
+        int64_t dataset = 0, room = 0;
+        status = database_read_integer(&store->database, select, 0, &dataset, "claiming a job", error);
+        if (status == STATUS_OK)
+            status = claim_room_of(store, dataset, &room, error);
+        if (status != STATUS_OK || room == 0)
+            continue;
+        ids[(*n)++] = ids[i];
+        status = mark_claimed(store, &ids[*n - 1], 1, error);
+    }
+    return status;
+}
+
+enum claim_order { BY_TURNS, BY_URGENCY, BY_AGE };
+
+static enum status claim_some(struct store *store, struct text dataset, enum claim_order order, size_t n_max,
+                              int64_t *bytes_left, int64_t *ids, size_t *n, struct error *error)
+{
+    size_t n_chosen = 0;
+    bool oldest = order == BY_AGE;
+    enum status status =
+        order == BY_TURNS
+            ? claim_choose_by_turns(store, dataset, n_max, bytes_left, ids + *n, &n_chosen, error)
+            : choose_in_order(store, dataset, oldest, n_max, bytes_left, ids + *n, &n_chosen, error);
+    if (status == STATUS_OK) {
+        const struct dataset_shares *shares = store->claiming.shares;
+        status = oldest && shares && dataset_shares_have_limits(shares)
+                     ? claim_within_limits(store, ids + *n, &n_chosen, error)
+                     : mark_claimed(store, ids + *n, n_chosen, error);
+    }
+    *n += n_chosen;
+    return status;
 }
 
 static enum status claim_free(struct store *store, struct text dataset, size_t n_max, int64_t bytes_max,
@@ -186,11 +237,18 @@ static enum status claim_free(struct store *store, struct text dataset, size_t n
 {
     int64_t before = store->n_claimed, after = before + (int64_t)n_max;
     size_t n_oldest = (size_t)(after / STORE_OLDEST_EVERY - before / STORE_OLDEST_EVERY);
-    enum status status = STATUS_OK;
-    if (n_max > n_oldest)
-        status = claim_some(store, dataset, false, n_max - n_oldest, &bytes_max, ids, n, error);
+    bool needs_turns = false, oldest_is_first = false;
+    enum status status =
+        store->claims_rows ? STATUS_OK : claim_needs_turns(store, dataset, &needs_turns, error);
+    if (status == STATUS_OK && needs_turns && n_oldest)
+        status = claim_oldest_is_first(store, &oldest_is_first, error);
+    if (oldest_is_first)
+        n_oldest = 0;
+    if (status == STATUS_OK && n_max > n_oldest)
+        status = claim_some(store, dataset, needs_turns ? BY_TURNS : BY_URGENCY, n_max - n_oldest, &bytes_max,
+                            ids, n, error);
     if (status == STATUS_OK && n_oldest)
-        status = claim_some(store, dataset, true, n_oldest, &bytes_max, ids, n, error);
+        status = claim_some(store, dataset, BY_AGE, n_oldest, &bytes_max, ids, n, error);
     store->n_claimed += (int64_t)*n;
     return status;
 }

@@ -11,7 +11,10 @@ static enum status ensure_dataset(struct store *store, struct text dataset, stru
 {
     sqlite3_stmt *insert = database_statement(
         &store->database,
-        "INSERT INTO datasets (dataset, submitted_at_us) VALUES (?, ?) ON CONFLICT DO NOTHING", error);
+        "INSERT INTO datasets (dataset, submitted_at_us, number)"
+        " VALUES (?, ?, (SELECT coalesce(max(number), 0) + 1 FROM datasets WHERE number IS NOT NULL))"
+        " ON CONFLICT (dataset) DO UPDATE SET number = excluded.number WHERE number IS NULL",
+        error);
     if (!insert)
         return error->status;
     bind_text(insert, 1, dataset);
@@ -263,16 +266,18 @@ static enum status submit_rows(struct store *store, struct text dataset,
     return insert_records(store, dataset, jobs, ids, error);
 }
 
-static enum status queue_added(struct store *store, int64_t first, struct error *error)
+static enum status queue_added(struct store *store, struct text dataset, int64_t first, struct error *error)
 {
     sqlite3_stmt *queue = database_statement(
         &store->database,
-        "INSERT OR FAIL INTO queue (job, priority, deadline_us) SELECT id, priority, coalesce(deadline_us, "
-        "9223372036854775807) FROM jobs WHERE id >= ? ORDER BY id",
+        "INSERT OR FAIL INTO queue (job, priority, deadline_us, dataset_number) SELECT id, priority,"
+        " coalesce(deadline_us, 9223372036854775807), (SELECT number FROM datasets WHERE dataset = ?2)"
+        " FROM jobs WHERE id >= ?1 ORDER BY id",
         error);
     if (!queue)
         return error->status;
     bind_integer(queue, 1, first);
+    bind_text(queue, 2, dataset);
     return database_run(&store->database, queue, error);
 }
 
@@ -311,7 +316,7 @@ enum status submit_jobs(struct store *store, struct text dataset, const struct s
     }
     *n_added = added.n;
     if (status == STATUS_OK && added.n)
-        status = queue_added(store, added.first, error);
+        status = queue_added(store, dataset, added.first, error);
     if (status != STATUS_OK || !added.n)
         return status;
     sqlite3_stmt *update = database_statement(

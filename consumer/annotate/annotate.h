@@ -121,6 +121,8 @@ struct annotate {
     int64_t n_open;           // of these, jobs
     struct log_counts counts; // of the worker that computed requests
     bool knows_thoughts;      // their lengths were seen, or a budget limits them
+    // Defaults of sampling that the worker applies in this process; NULL: the model's own
+    const struct sampling_options *worker_defaults;
 };
 
 // Checks that the answers' constraint compiles and that the model has a chat template; keeps neither
@@ -131,6 +133,17 @@ enum status annotate_check_constraint(const struct annotate *annotate, struct er
 // (annotate_scores.c). STATUS_REFUSE: the options contradict each other, or the model has no such head.
 enum status annotate_open_scores(struct row_scores *scores, const struct settings *settings,
                                  struct error *error) WARN_UNUSED;
+
+// Checks that the options of prompts and answers go together. STATUS_REFUSE, ERROR_USAGE.
+enum status annotate_check_questions(const struct settings *settings, struct error *error) WARN_UNUSED;
+// Opens the prompts of all questions, over the columns of a table (annotate_questions.c). Questions that
+// annotate->questions has already are not read from the file. STATUS_REFUSE: as of row_prompt_open.
+enum status annotate_open_prompts(struct annotate *annotate, const struct table_columns *columns,
+                                  struct error *error) WARN_UNUSED;
+// Opens the columns of their answers, which are added to `columns`. STATUS_REFUSE: two columns of one name.
+enum status annotate_open_answers(struct annotate *annotate, const struct table_columns *columns,
+                                  struct error *error) WARN_UNUSED;
+void annotate_close_questions(struct annotate *annotate);
 
 // Chooses the columns that are read: columns of prompts and of --evaluate, and all that can be read if the
 // output or --errors has their values. STATUS_REFUSE: table_reader_choose.
@@ -182,6 +195,9 @@ enum status annotate_plan_order(struct annotate *annotate, struct row_order *ord
 // With --brokers: submits the queued jobs to the jobs topic and reads their results from the results topic
 // until every job has one (annotate_topics.c). STATUS_RETRY: stopped by a signal.
 enum status annotate_over_topics(struct annotate *annotate, struct error *error) WARN_UNUSED;
+
+// Computes the queued jobs in this process (annotate_work.c). STATUS_RETRY: stopped by a signal.
+enum status annotate_work(struct annotate *annotate, struct error *error) WARN_UNUSED;
 
 // Warns of the lengths of thoughts, once, if n_least answers are known (annotate_thoughts.c).
 void annotate_warn_of_thoughts(struct annotate *annotate, int32_t n_least);

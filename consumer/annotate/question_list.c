@@ -167,24 +167,58 @@ static enum status read_file(struct question_list *list, const char *path, struc
     return status;
 }
 
+static enum status take_questions(struct question_list *list, const char *path, const struct value *value,
+                                  struct error *error)
+{
+    enum status status = STATUS_OK;
+    if (value->kind != VALUE_ARRAY || !value->array.n_items)
+        status = refuse_kind(path, "--questions", "a list of questions", value, error);
+    if (status == STATUS_OK && value->array.n_items > QUESTIONS_MAX)
+        status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: more than %d questions", path,
+                           QUESTIONS_MAX);
+    if (status == STATUS_OK) {
+        list->items = arena_allocate_array(&list->arena, value->array.n_items, sizeof *list->items);
+        status = list->items ? STATUS_OK : refuse_memory(path, error);
+    }
+    for (size_t i = 0; status == STATUS_OK && i < value->array.n_items; i++, list->n++)
+        status = read_question(list, path, &value->array.items[i], error);
+    return status;
+}
+
 enum status question_list_read(struct question_list *list, const char *path, struct error *error)
 {
     struct value value;
     *list = (struct question_list){0};
     enum status status = read_file(list, path, &value, error);
-    if (status == STATUS_OK && (value.kind != VALUE_ARRAY || !value.array.n_items))
-        status = refuse_kind(path, "--questions", "a list of questions", &value, error);
-    if (status == STATUS_OK && value.array.n_items > QUESTIONS_MAX)
-        status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: more than %d questions", path,
-                           QUESTIONS_MAX);
-    if (status == STATUS_OK) {
-        list->items = arena_allocate_array(&list->arena, value.array.n_items, sizeof *list->items);
-        status = list->items ? STATUS_OK : refuse_memory(path, error);
-    }
-    for (size_t i = 0; status == STATUS_OK && i < value.array.n_items; i++, list->n++)
-        status = read_question(list, path, &value.array.items[i], error);
+    if (status == STATUS_OK)
+        status = take_questions(list, path, &value, error);
     if (status != STATUS_OK)
         question_list_finish(list);
+    return status;
+}
+
+enum status question_list_copy(struct question_list *list, const char *source, const struct value *questions,
+                               struct error *error)
+{
+    struct value copy;
+    *list = (struct question_list){0};
+    enum status status = value_copy(questions, &list->arena, &copy)
+                             ? take_questions(list, source, &copy, error)
+                             : refuse_memory(source, error);
+    if (status != STATUS_OK)
+        question_list_finish(list);
+    return status;
+}
+
+enum status question_list_read_value(const char *path, struct arena *arena, struct value *questions,
+                                     struct error *error)
+{
+    struct question_list list = {0};
+    struct value value;
+    enum status status = read_file(&list, path, &value, error);
+    if (status == STATUS_OK && !value_copy(&value, arena, questions))
+        status = refuse_memory(path, error);
+    question_list_finish(&list);
     return status;
 }
 

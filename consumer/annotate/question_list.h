@@ -33,4 +33,10 @@ struct question_list {
 // A file whose name ends in .json is JSON, any other YAML. STATUS_REFUSE: it can't be read; it is not a list of
 // questions; a name is missing or occurs twice; a question has two constraints.
 enum status question_list_read(struct question_list *list, const char *path, struct error *error) WARN_UNUSED;
+// The same of a list that is decoded, which is copied. `source` names it in errors.
+enum status question_list_copy(struct question_list *list, const char *source, const struct value *questions,
+                               struct error *error) WARN_UNUSED;
+// Only decodes the file, into the arena.
+enum status question_list_read_value(const char *path, struct arena *arena, struct value *questions,
+                                     struct error *error) WARN_UNUSED;
 void question_list_finish(struct question_list *list);

@@ -2,6 +2,7 @@
 // submits, works and collects in one process, with an embedded queue beside the output
 // (consumer/annotate/annotate.h).
 #include "consumer/annotate/annotate.h"
+#include "consumer/certificate/certificate_write.h"
 #include "consumer/table/table_choice.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/files/input.h"
@@ -9,8 +10,7 @@
 #include "consumer/command/files/own_output.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/closing.h"
-#include "consumer/worker/progress_line.h"
-#include "consumer/worker/service.h"
+#include "consumer/worker/runtime.h"
 #include "consumer/worker/text_cut.h"
 #include "schemas/base/file.h"
 #include "store/outputs.h"
@@ -80,31 +80,9 @@ static enum status check_answers(const struct settings *settings, struct error *
                                       : settings->annotate.output.into ? "-o OUT.db"
                                                                        : "-o OUT",
                                       error);
-    bool is_scored =
-        settings->annotate.scores.rerank || settings->annotate.scores.classify; // annotate_open_scores
-    if (!is_scored && settings->annotate.prompt.file && settings->annotate.prompt.messages)
-        return refuse_options(error, "--prompt or --messages, not both");
-    if (!is_scored && !settings->annotate.prompt.file && !settings->annotate.prompt.messages)
-        return refuse_options(error, "give --prompt FILE.jinja, or --messages FILE.jsonl.jinja");
-    if (is_scored && settings->annotate.questions)
-        return refuse_options(error, "--questions asks chats, not --rerank or --classify");
-    if (settings->annotate.prompt.truncate && settings->annotate.prompt.messages)
-        return refuse_options(error, "--truncate-prompt needs --prompt: of --messages no part is the row");
-    if (settings->annotate.prompt.truncate && !settings->model.path)
-        return refuse_options(error, "--truncate-prompt counts tokens: give --model too");
-    if (settings->embed.truncate && !settings->annotate.prompt.truncate)
-        return refuse_options(error, "--truncate needs --truncate-prompt N");
-    if (!is_scored && settings->annotate.prompt.messages && settings->annotate.prompt.system)
-        return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
-    if (settings->annotate.schema && settings->grammar.choices)
-        return refuse_options(error, "--schema or --choice, not both");
-    if (settings->annotate.questions && settings->annotate.prompt.messages)
-        return refuse_options(error, "--questions needs --prompt, which each question follows");
-    if (settings->annotate.questions && (settings->annotate.schema || settings->grammar.choices))
-        return refuse_options(error, "--questions, or --schema or --choice: each question has its own");
-    if (!is_scored && settings->annotate.output.probabilities && !settings->grammar.choices &&
-        !settings->annotate.questions && !settings->annotate.schema)
-        return refuse_options(error, "--probabilities needs --choice or --schema");
+    enum status status = annotate_check_questions(settings, error);
+    if (status != STATUS_OK)
+        return status;
     const char *evaluated = settings->annotate.evaluation.gold          ? "--gold"
                             : settings->annotate.evaluation.group       ? "--by"
                             : settings->annotate.evaluation.differences ? "--differences"
@@ -192,6 +170,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--errors", settings->output.errors, true},
                                     {"--differences", settings->annotate.evaluation.differences, true},
                                     {"--statistics", settings->annotate.evaluation.statistics, true},
+                                    {"--certificate", settings->annotate.output.certificate, true},
                                     {"the store", annotate->store_path, true, true},
                                     {"--log", settings->log.file, true},
                                     {"--trace-steps", settings->engine.trace_steps, true}};
@@ -214,156 +193,6 @@ static enum status check_files(const struct annotate *annotate, struct error *er
         status = file_check_uses(pair, 2, error);
     }
     return status;
-}
-
-static enum status cut_row(void *context, struct buffer *text, struct error *error)
-{
-    return text_cut_apply(context, text, error);
-}
-
-static enum status allocate_row(struct annotate *annotate, struct error *error)
-{
-    struct annotate_row *row = &annotate->row;
-    size_t n = annotate->n_questions;
-    row->n_jobs = n * (size_t)annotate->n_votes;
-    annotate->prompts = calloc(n, sizeof *annotate->prompts);
-    annotate->answers = calloc(n, sizeof *annotate->answers);
-    row->records = calloc(n, sizeof *row->records);
-    row->seeds = calloc(n, sizeof *row->seeds);
-    row->votes = calloc(row->n_jobs, sizeof(struct job *));
-    row->ids = calloc(row->n_jobs, sizeof *row->ids);
-    return annotate->prompts && annotate->answers && row->records && row->seeds && row->votes && row->ids
-               ? STATUS_OK
-               : error_memory(error, STATUS_REFUSE, "sheaf annotate");
-}
-
-// Without --questions the row has one question, without a name.
-static enum status open_questions(struct annotate *annotate, struct error *error)
-{
-    const char *path = annotate->settings->annotate.questions;
-    enum status status = path ? question_list_read(&annotate->questions, path, error) : STATUS_OK;
-    if (status != STATUS_OK)
-        return status;
-    annotate->n_questions = path ? annotate->questions.n : 1;
-    return allocate_row(annotate, error);
-}
-
-static struct row_prompt_options prompt_options(const struct annotate *annotate, const char *max_tokens)
-{
-    const struct settings *settings = annotate->settings;
-    return (struct row_prompt_options){
-        .prompt = settings->annotate.prompt.file,
-        .system = settings->annotate.prompt.system,
-        .messages = settings->annotate.prompt.messages,
-        .parameters = settings->annotate.prompt.parameters,
-        .schema = settings->annotate.schema,
-        .choices = annotate->scores.task == TASK_GENERATE ? settings->grammar.choices : NULL,
-        .given = {{"max_tokens", "max-tokens", settings->sampling.max_tokens_default ? max_tokens : NULL},
-                  {"temperature", "temperature", settings->sampling.temperature},
-                  {"top_p", "top-p", settings->sampling.top_p},
-                  {"top_k", "top-k", settings->sampling.top_k},
-                  {"min_p", "min-p", settings->sampling.min_p},
-                  {"presence_penalty", "presence-penalty", settings->sampling.presence_penalty},
-                  {"frequency_penalty", "frequency-penalty", settings->sampling.frequency_penalty},
-                  {"repetition_penalty", "repetition-penalty", settings->sampling.repetition_penalty},
-                  {"thinking_token_budget", "thinking-token-budget",
-                   settings->sampling.thinking_token_budget},
-                  {"reasoning_effort", "reasoning-effort", settings->sampling.reasoning_effort, true}},
-        .needs_seeds = annotate->n_votes > 1,
-        .has_objects = annotate->source.format == TABLE_JSONL,
-        .has_lists = annotate->source.format == TABLE_PARQUET,
-        .scores_choices = settings->annotate.output.probabilities,
-        .scores = &annotate->scores};
-}
-
-static enum status open_cut(struct annotate *annotate, struct error *error)
-{
-    const struct settings *settings = annotate->settings;
-    int64_t n_tokens = settings->annotate.prompt.truncate;
-    if (!n_tokens)
-        return STATUS_OK;
-    enum status status = text_cut_open(&annotate->cut, settings, n_tokens, settings->embed.truncate, error);
-    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++) {
-        annotate->prompts[i].cut = cut_row;
-        annotate->prompts[i].cut_context = annotate->cut;
-    }
-    return status;
-}
-
-static enum status open_prompts(struct annotate *annotate, struct error *error)
-{
-    char max_tokens[INTEGER_TEXT_BYTES];
-    snprintf(max_tokens, sizeof max_tokens, "%lld",
-             (long long)annotate->settings->sampling.max_tokens_default);
-    struct row_prompt_options options = prompt_options(annotate, max_tokens);
-    enum status status = open_questions(annotate, error);
-    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++) {
-        struct row_prompt *prompt = &annotate->prompts[i];
-        options.question = annotate->questions.n ? &annotate->questions.items[i] : NULL;
-        status = row_prompt_open(prompt, &options, table_reader_columns(annotate->reader), error);
-        if (status == STATUS_OK && annotate->n_votes > 1 && !prompt->seeding.is_added)
-            status = refuse_options(error, "--votes with temperature 0: all votes would be equal");
-        if (status == STATUS_OK && i > 0)
-            row_columns_add(&annotate->prompts[0].read, &prompt->read,
-                            table_reader_columns(annotate->reader)->n);
-    }
-    bool has_choice = annotate->scores.task != TASK_GENERATE;
-    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
-        has_choice |= annotate->prompts[i].choices.n > 0;
-    if (status == STATUS_OK && !has_choice && annotate->settings->annotate.output.probabilities)
-        return refuse_options(error,
-                              "--probabilities needs a question with choice, or with a schema of one enum");
-    return status == STATUS_OK ? open_cut(annotate, error) : status;
-}
-
-static enum status open_answer(struct annotate *annotate, size_t question, struct error *error)
-{
-    const struct settings *settings = annotate->settings;
-    const struct row_prompt *prompt = &annotate->prompts[question];
-    struct row_answer *answer = &annotate->answers[question];
-    struct job *job;
-    enum status status = row_prompt_make_job(prompt, &job, error);
-    bool is_constrained = status == STATUS_OK && job->request.constraint.kind != CONSTRAINT_NONE;
-    annotate->knows_thoughts |= status == STATUS_OK && job->request.sampling.thinking_token_budget >= 0;
-    bool has_logprobs = status == STATUS_OK && job->request.sampling.logprobs && !job->request.hides_logprobs;
-    job_destroy(job);
-    if (status != STATUS_OK)
-        return status;
-    const struct row_scores *scores = &annotate->scores;
-    bool classifies = scores->task == TASK_CLASSIFY, reranks = scores->task == TASK_RERANK;
-    const struct value *schema = prompt->schema.kind == VALUE_OBJECT ? &prompt->schema : NULL;
-    size_t n_choices = classifies ? scores->n_labels : prompt->choices.n;
-    const struct row_answer_options options = {
-        .prefix = settings->annotate.output.prefix,
-        .name = prompt->asked ? prompt->asked->name : (struct text){0},
-        .schema = reranks ? &scores->schema : schema,
-        .choices = classifies ? scores->labels : prompt->choices.items,
-        .n_choices = n_choices,
-        .enum_choices = prompt->enum_choices.columns ? &prompt->enum_choices : NULL,
-        .is_constrained = is_constrained,
-        .n_votes = annotate->n_votes,
-        .probabilities = classifies || (settings->annotate.output.probabilities && n_choices),
-        .thoughts = settings->annotate.output.thoughts,
-        .logprobs = has_logprobs};
-    status = row_answer_open(answer, &options, table_reader_columns(annotate->reader), error);
-    if (status == STATUS_OK && annotate->n_votes > 1 && answer->properties.n && !answer->n_voted)
-        log_write(LOG_WARNING,
-                  "--votes: no property of the schema%s%s is voted on, for none has few values (enum, "
-                  "boolean, a small range of integers): the most frequent whole answer is taken",
-                  prompt->asked ? " of " : "", prompt->asked ? prompt->asked->source : "");
-    return status;
-}
-
-static enum status open_answers(struct annotate *annotate, struct error *error)
-{
-    enum status status = STATUS_OK;
-    for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
-        status = open_answer(annotate, i, error);
-    return status == STATUS_OK
-               ? answer_columns_open(&annotate->columns, annotate->answers, annotate->n_questions,
-                                     annotate->settings->annotate.output.figures,
-                                     table_reader_columns(annotate->reader), error)
-               : status;
 }
 
 static enum status check_text(struct annotate *annotate, struct error *error)
@@ -390,7 +219,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = table_open_chosen(&annotate->reader, &annotate->source, &settings->annotate, error);
     if (status == STATUS_OK)
-        status = open_prompts(annotate, error);
+        status = annotate_open_prompts(annotate, table_reader_columns(annotate->reader), error);
     if (status == STATUS_OK && !settings->annotate.input.skip_bad_rows)
         status = check_text(annotate, error);
     if (status == STATUS_OK)
@@ -398,7 +227,7 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     if (status == STATUS_OK)
         status = annotate_check_constraint(annotate, error);
     if (status == STATUS_OK)
-        status = open_answers(annotate, error);
+        status = annotate_open_answers(annotate, table_reader_columns(annotate->reader), error);
     bool is_planned = settings->annotate.estimate.wanted && settings->annotate.output.is_split;
     if (status == STATUS_OK && !is_planned)
         status = annotate_find_outputs(annotate, error);
@@ -426,27 +255,10 @@ static enum status open_all(struct annotate *annotate, struct error *error)
     return status;
 }
 
-static void close_questions(struct annotate *annotate)
-{
-    for (size_t i = 0; annotate->row.ids && i < annotate->n_questions; i++) {
-        row_prompt_close(&annotate->prompts[i]);
-        row_answer_close(&annotate->answers[i]);
-        buffer_finish(&annotate->row.records[i]);
-    }
-    answer_columns_close(&annotate->columns);
-    question_list_finish(&annotate->questions);
-    free(annotate->prompts);
-    free(annotate->answers);
-    free(annotate->row.records);
-    free(annotate->row.seeds);
-    free(annotate->row.votes);
-    free(annotate->row.ids);
-}
-
 static void close_all(struct annotate *annotate)
 {
     table_reader_close(annotate->reader);
-    close_questions(annotate);
+    annotate_close_questions(annotate);
     for (size_t i = 0; i < annotate->n_outputs; i++)
         free(annotate->outputs[i]);
     free(annotate->outputs);
@@ -466,66 +278,6 @@ static void close_all(struct annotate *annotate)
 
 // ---- the work ----
 
-// Each record contains all parameters, so the worker applies no defaults of its own.
-static struct settings worker_settings(const struct annotate *annotate)
-{
-    static char names[][16] = {[TASK_CLASSIFY] = "classify", [TASK_RERANK] = "rerank"};
-    struct settings settings = *annotate->settings;
-    if (annotate->scores.task != TASK_GENERATE)
-        settings.worker.task = names[annotate->scores.task];
-    settings.sampling.max_tokens_default = 0;
-    settings.sampling.temperature = settings.sampling.top_p = settings.sampling.top_k = NULL;
-    settings.sampling.min_p = settings.sampling.presence_penalty = NULL;
-    settings.sampling.frequency_penalty = settings.sampling.repetition_penalty = NULL;
-    settings.sampling.thinking_token_budget = settings.sampling.reasoning_effort = NULL;
-    return settings;
-}
-
-// Counts the requests of the table, not of the dataset, which may contain requests of another prompt.
-static enum status count_finished(const struct annotate *annotate, struct progress_line *line,
-                                  struct error *error)
-{
-    line->n_total = annotate->jobs.n;
-    return store_count_rows(annotate->store, annotate->dataset, &annotate->jobs, &line->n_before, error);
-}
-
-static enum status run_worker(struct annotate *annotate, struct error *error)
-{
-    struct settings settings = worker_settings(annotate);
-    struct progress_line line = {.dataset = annotate->dataset,
-                                 .message_ms = settings.worker.progress_s * 1000,
-                                 .watch = annotate_watch_thoughts,
-                                 .watch_context = annotate};
-    int64_t n_reopened;
-    enum status status = STATUS_OK;
-    if (settings.worker.retry_failed)
-        status = store_retry_failed(annotate->store, annotate->dataset, &n_reopened, error);
-    if (status == STATUS_OK)
-        status = count_finished(annotate, &line, error);
-    if (status != STATUS_OK || !line.n_total)
-        return status;
-    log_write(LOG_INFO, "%lld row%s: %lld different request%s new, %lld of all %lld requests are answered",
-              (long long)annotate->rows.n, annotate->rows.n == 1 ? "" : "s",
-              (long long)annotate->rows.n_added, annotate->rows.n_added == 1 ? " is" : "s are",
-              (long long)line.n_before, (long long)line.n_total);
-    struct service service = {
-        .store = annotate->store, .dataset = annotate->dataset, .requests_differ = true, .line = &line};
-    struct worker_progress progress = {0};
-    status = service_run(&service, &settings, &progress, error);
-    annotate->counts = progress_line_counts(&line, &progress);
-    if (status != STATUS_OK || !progress.was_stopped)
-        return status;
-    status = count_finished(annotate, &line, error);
-    if (status == STATUS_OK && line.n_before < line.n_total)
-        return error_set(error, STATUS_RETRY, ERROR_STORE,
-                         annotate->temporary_folder
-                             ? "stopped: %lld of %lld requests are answered (--store FILE keeps them)"
-                             : "stopped: %lld of %lld requests are answered and kept in %s; the same command"
-                               " continues from here",
-                         (long long)line.n_before, (long long)line.n_total, annotate->store_path);
-    return status;
-}
-
 // Writes the table as it is after the run was stopped, whose error stays the command's.
 static enum status write_part(struct annotate *annotate, struct error *error)
 {
@@ -541,10 +293,47 @@ static enum status write_part(struct annotate *annotate, struct error *error)
     return error->status;
 }
 
-static enum status annotate_table(struct annotate *annotate, struct error *error)
+// ---- the certificate ----
+
+static enum status open_certificate(struct annotate *annotate, struct certificate *certificate,
+                                    struct error *error)
+{
+    const char *path = annotate->settings->annotate.output.certificate;
+    struct output_file file = {0};
+    if (!path)
+        return STATUS_OK;
+    enum status status = certificate_begin(certificate, annotate, error);
+    if (status == STATUS_OK)
+        status = own_output_check(annotate->store, annotate->dataset, path, NULL,
+                                  annotate->settings->output.overwrite, error);
+    if (status == STATUS_OK)
+        status = output_file_open(&file, path, error); // without output_file_complete it is removed
+    output_file_close(&file);
+    return status;
+}
+
+// A row without an answer is certified as well.
+static enum status collect(struct annotate *annotate, struct certificate *certificate, struct error *error)
+{
+    struct error fault;
+    enum status status = annotate_collect(annotate, error);
+    bool is_written = status == STATUS_OK || (status == STATUS_REJECT && error->code == ERROR_JOBS_FAILED);
+    if (!annotate->settings->annotate.output.certificate || !is_written ||
+        certificate_write(certificate, annotate, &fault) == STATUS_OK)
+        return status;
+    if (status != STATUS_OK)
+        log_write(LOG_WARNING, "%s", error->text);
+    *error = fault;
+    return fault.status;
+}
+
+static enum status annotate_table(struct annotate *annotate, struct certificate *certificate,
+                                  struct error *error)
 {
     bool is_sample = annotate->settings->annotate.estimate.n_rows > 0;
     enum status status = open_all(annotate, error);
+    if (status == STATUS_OK)
+        status = open_certificate(annotate, certificate, error);
     if (status == STATUS_OK && annotate->settings->annotate.estimate.wanted)
         return annotate_estimate(annotate, error);
     if (status == STATUS_OK && is_sample)
@@ -555,11 +344,11 @@ static enum status annotate_table(struct annotate *annotate, struct error *error
         annotate_warn_of_thoughts(annotate, 1); // of a sample before this run
     if (status == STATUS_OK)
         status = annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error)
-                                                   : run_worker(annotate, error);
+                                                   : annotate_work(annotate, error);
     if (status != STATUS_OK)
         return is_sample ? status : write_part(annotate, error);
     annotate_warn_of_thoughts(annotate, 1);
-    return is_sample ? annotate_report_sample(annotate, error) : annotate_collect(annotate, error);
+    return is_sample ? annotate_report_sample(annotate, error) : collect(annotate, certificate, error);
 }
 
 // The positionals without the model. With --brokers no model is needed, so a last one with the ending of a table
@@ -584,15 +373,17 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                            .skips_bad_rows = settings->annotate.input.skip_bad_rows},
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
+    struct certificate certificate = {0};
     enum status status = check_answers(settings, error);
     if (status == STATUS_OK)
         status = input_check_dataset(annotate.dataset, error);
     if (status == STATUS_OK)
-        status = annotate_table(&annotate, error);
+        status = annotate_table(&annotate, &certificate, error);
     struct closing closing = {0};
     closing_begin(&closing, "the store", closing_reason(status, error, false));
     store_close(annotate.store);
     closing_end(&closing);
+    certificate_finish(&certificate);
     close_all(&annotate);
     return status;
 }

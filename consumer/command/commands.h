@@ -28,4 +28,5 @@ enum status command_embed(const struct settings *settings, struct error *error) 
 enum status command_classify(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_rerank(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_quantize(const struct settings *settings, struct error *error) WARN_UNUSED;
+enum status command_verify(const struct settings *settings, struct error *error) WARN_UNUSED;
 enum status command_bench(const struct settings *settings, struct error *error) WARN_UNUSED;

@@ -1,6 +1,7 @@
 // sheaf: the process. Parses the command line, runs one command, reports its outcome. Exit status: 0 done, 1
 // failed, 2 wrong usage, 3 done but some jobs failed.
 #include "consumer/command/commands.h"
+#include "consumer/command/files/parent_pipe.h"
 #include "consumer/observe/log.h"
 #include "consumer/options/option_help.h"
 #include "consumer/options/option_table.h"
@@ -35,7 +36,7 @@ static const struct {
     {"classify", command_classify}, {"rerank", command_rerank},
     {"lag", command_lag, true},     {"perplexity", command_perplexity},
     {"serve", command_serve, true}, {"backup", command_backup},
-    {"redrive", command_redrive},
+    {"redrive", command_redrive},   {"verify", command_verify},
 };
 
 // A supervisor may stop a service at once: that is no failure.
@@ -144,6 +145,7 @@ static int start_process(int argc, char **argv)
         option_help_print(settings.line.command, settings.line.help_all);
     } else {
         options_find_unknown_variables(environ, warn_of_variable);
+        parent_pipe_watch((int)settings.line.parent_fd);
         exit_status = run_command(&settings);
     }
     settings_finish(&settings);

@@ -13,6 +13,21 @@
 
 // ---- main publishes ----
 
+static void note_unfinished(void *context, struct text dataset, int64_t n)
+{
+    dataset_tally_set_unfinished(context, dataset, n);
+}
+
+// Reads the unfinished jobs of the embedded queue. A fault of the store leaves them unknown.
+static void look_at_queue(struct exporter *exporter)
+{
+    struct error error;
+    struct dataset_tally *datasets = &exporter->metrics.datasets;
+    dataset_tally_forget_unfinished(datasets);
+    if (!exporter->view.group && exporter->view.store)
+        (void)!store_unfinished(exporter->view.store, DATASET_TALLY_MAX, note_unfinished, datasets, &error);
+}
+
 static void look_at_transport(struct exporter *exporter)
 {
     struct metrics_view *view = &exporter->view;
@@ -21,6 +36,7 @@ static void look_at_transport(struct exporter *exporter)
     view->partitions = exporter->partitions;
     view->n_partitions = n < EXPORTER_PARTITIONS_MAX ? n : EXPORTER_PARTITIONS_MAX;
     view->kafka = view->group ? kafka_transport_figures(exporter->transport) : NULL;
+    look_at_queue(exporter);
     exporter->looked_ms = clock_ms();
 }
 

@@ -45,6 +45,7 @@ void metrics_received(struct metrics *metrics, const struct job *job)
         metrics->jobs.oldest_s = job->source.received_s;
     metrics->jobs.n_in_flight++;
     ++*age_of(metrics, job);
+    dataset_tally_received(&metrics->datasets, job);
 }
 
 void metrics_job_left(struct metrics *metrics, const struct job *job, bool published)
@@ -55,6 +56,7 @@ void metrics_job_left(struct metrics *metrics, const struct job *job, bool publi
     while (metrics->jobs.oldest_s < now_s &&
            metrics->n_by_age[metrics->jobs.oldest_s % METRICS_AGE_S_MAX] == 0)
         metrics->jobs.oldest_s++;
+    dataset_tally_left(&metrics->datasets, job, published);
     if (!published)
         return;
     metrics->jobs.n_by_status[job->result.status]++;
@@ -108,6 +110,7 @@ enum kind { COUNTER, GAUGE, HISTOGRAM };
 enum name {
     JOBS_TOTAL,
     JOBS_INFLIGHT,
+    JOBS_HELD,
     OLDEST_UNFINISHED,
     DEAD_LETTERS,
     DUPLICATES,
@@ -115,6 +118,11 @@ enum name {
     SPANS_DROPPED,
     ERRORS,
     CONSTRAINED,
+    DATASET_JOBS,
+    DATASET_DEAD,
+    DATASET_TOKENS,
+    DATASET_INFLIGHT,
+    DATASET_UNFINISHED,
     TOKENS,
     FORCED_TOKENS,
     DRAFT_TOKENS,
@@ -166,6 +174,20 @@ static const struct {
 } names[N_NAMES] = {
     [JOBS_TOTAL] = {"sheaf_jobs_total", COUNTER, "Jobs published, by status."},
     [JOBS_INFLIGHT] = {"sheaf_jobs_inflight", GAUGE, "Jobs received and not yet published or released."},
+    [JOBS_HELD] = {"sheaf_jobs_held", GAUGE,
+                   "Jobs in flight that wait because their dataset is at its --dataset-limit."},
+    [DATASET_JOBS] =
+        {"sheaf_dataset_jobs_total", COUNTER,
+         "Jobs published, by dataset and status. Of many datasets the unused ones are added up in "
+         "others=\"1\"."},
+    [DATASET_DEAD] = {"sheaf_dataset_dead_letters_total", COUNTER, "Dead letters, by dataset."},
+    [DATASET_TOKENS] = {"sheaf_dataset_tokens_total", COUNTER,
+                        "Tokens computed of prompts and answers, by dataset."},
+    [DATASET_INFLIGHT] = {"sheaf_dataset_jobs_inflight", GAUGE,
+                          "Jobs received and not yet published or released, by dataset."},
+    [DATASET_UNFINISHED] =
+        {"sheaf_dataset_jobs_unfinished", GAUGE,
+         "Jobs in the embedded queue, by dataset, those in flight at any worker included."},
     [OLDEST_UNFINISHED] = {"sheaf_oldest_unfinished_seconds", GAUGE,
                            "Age of the oldest job in flight since it was received."},
     [DEAD_LETTERS] = {"sheaf_dead_letters_total", COUNTER,
@@ -313,6 +335,7 @@ static void add_jobs(const struct metrics *metrics, struct buffer *out)
         add_sample(out, JOBS_TOTAL, "status", result_status_name((enum result_status)status),
                    (double)metrics->jobs.n_by_status[status]);
     add_one(out, JOBS_INFLIGHT, (double)metrics->jobs.n_in_flight);
+    add_one(out, JOBS_HELD, (double)metrics->jobs.n_held);
     add_one(out, OLDEST_UNFINISHED, (double)oldest_age(metrics));
     add_one(out, DEAD_LETTERS, (double)metrics->jobs.n_dead_letters);
     add_one(out, DUPLICATES, (double)metrics->jobs.n_duplicates);
@@ -324,6 +347,48 @@ static void add_jobs(const struct metrics *metrics, struct buffer *out)
         if (metrics->jobs.n_by_code[code])
             add_sample(out, ERRORS, "code", error_code_name((enum error_code)code),
                        (double)metrics->jobs.n_by_code[code]);
+}
+
+static void add_dataset_sample(struct buffer *out, enum name name, const struct dataset_entry *entry,
+                               const char *status, int64_t value)
+{
+    buffer_add_format(out, "%s{", names[name].name);
+    if (entry)
+        add_label_value(out, "dataset", (struct text){entry->name, entry->name_size});
+    else
+        buffer_add_string(out, "others=\"1\"");
+    if (status)
+        buffer_add_format(out, ",status=\"%s\"", status);
+    buffer_add_format(out, "} %" PRId64 "\n", value);
+}
+
+static void add_dataset_counts(struct buffer *out, enum name name, const struct dataset_entry *entry,
+                               const struct dataset_counts *counts)
+{
+    const int64_t by_status[] = {[RESULT_DONE] = counts->n_done,
+                                 [RESULT_FAILED] = counts->n_failed,
+                                 [RESULT_CANCELLED] = counts->n_cancelled};
+    const int64_t values[] = {[DATASET_DEAD - DATASET_DEAD] = counts->n_dead,
+                              [DATASET_TOKENS - DATASET_DEAD] = counts->n_tokens,
+                              [DATASET_INFLIGHT - DATASET_DEAD] = counts->n_in_flight,
+                              [DATASET_UNFINISHED - DATASET_DEAD] = counts->unfinished};
+    if (name == DATASET_JOBS)
+        for (int status = RESULT_DONE; status <= RESULT_CANCELLED; status++)
+            add_dataset_sample(out, name, entry, result_status_name((enum result_status)status),
+                               by_status[status]);
+    else if (name != DATASET_UNFINISHED || (entry && counts->unfinished >= 0))
+        add_dataset_sample(out, name, entry, NULL, values[name - DATASET_DEAD]);
+}
+
+static void add_datasets(const struct dataset_tally *tally, struct buffer *out)
+{
+    for (int name = DATASET_JOBS; name <= DATASET_UNFINISHED; name++) {
+        begin_metric(out, (enum name)name);
+        for (int i = 0; i < tally->n_entries; i++)
+            add_dataset_counts(out, (enum name)name, &tally->entries[i], &tally->entries[i].counts);
+        if (tally->n_entries == DATASET_TALLY_MAX)
+            add_dataset_counts(out, (enum name)name, NULL, &tally->others);
+    }
 }
 
 static void add_engine(const struct metrics *metrics, struct buffer *out)
@@ -475,6 +540,7 @@ bool metrics_is_ready(const struct metrics *metrics)
 void metrics_write(const struct metrics *metrics, const struct metrics_view *view, struct buffer *out)
 {
     add_jobs(metrics, out);
+    add_datasets(&metrics->datasets, out);
     add_engine(metrics, out);
     add_prefixes(&metrics->prefixes, out);
     begin_metric(out, COMMIT_SECONDS);

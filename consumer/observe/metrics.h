@@ -4,6 +4,7 @@
 // Thread: main.
 #pragma once
 
+#include "consumer/observe/dataset_tally.h"
 #include "consumer/observe/label_tally.h"
 #include "consumer/observe/recent.h"
 #include "consumer/queue/kafka.h"
@@ -30,6 +31,7 @@ struct metrics {
         int64_t n_dead_letters, n_duplicates, n_repeated, n_spans_dropped;
         int64_t n_constrained; // published jobs with a constraint
         int64_t n_in_flight;
+        int64_t n_held;   // of these: held back by the limit of their dataset
         int64_t oldest_s; // arrival time of the oldest unfinished job; 0: none yet
     } jobs;
     struct {
@@ -47,6 +49,7 @@ struct metrics {
     struct prefix_report prefixes;
     struct recent recent;
     struct label_tally labels;
+    struct dataset_tally datasets;
     struct {
         char trouble[ERROR_TEXT_BYTES]; // error that is being retried; "": none
         const char *waiting;            // why the transport delivers nothing now; NULL or "": it delivers

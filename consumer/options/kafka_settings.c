@@ -113,6 +113,7 @@ enum status kafka_settings_init(struct kafka_settings *kafka, const struct kafka
                               .group.member_name = options->group.member_name,
                               .worker = kafka->worker,
                               .pass_headers = options->pass_headers,
+                              .reply_topics = options->reply_topics,
                               .properties = kafka->properties,
                               .n_properties = (size_t)options->n_properties,
                               .topics.create = options->topics.create,

@@ -19,22 +19,23 @@ static const struct {
          " encoding skip-lines no-header no-quotes skip-empty input-format seed "
          "truncate-prompt reorder same-draws cases spaces bos eos now dimensions prompt-name max-length truncate vector-type answers instruct normalize no-normalize plain-text add-special-tokens "},
     [GROUP_OUTPUT] =
-        {" errors json watch force overwrite into probabilities evaluate gold by differences statistics figures thoughts estimate partial price-in price-out split ",
+        {" errors json watch force overwrite into probabilities evaluate gold by differences statistics figures thoughts estimate partial price-in price-out split certificate ",
          " prefix output-format repeat "},
     [GROUP_QUEUE] =
         {" exit-when-idle retry-failed force-new retain listen token no-work ",
-         " no-reuse unique-jobs require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
+         " no-reuse unique-jobs dataset-weight dataset-limit require-arithmetic crash-limit dead-share model-failures until-end rebuild file-size "},
     [GROUP_KAFKA] =
         {" jobs results dead control group create-topics where property ",
-         " member-name dynamic-member group-protocol membership-timeout partitions pass-headers refuse-deleted"
+         " member-name dynamic-member group-protocol membership-timeout partitions pass-headers reply-topics refuse-deleted"
          " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
-        {" backend threads gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
+        {" backend threads gpu gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
          "quantize ",
-         " gpu-device placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
+         " placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma tiles gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test task "},
-    [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ", " progress log log-json "},
+    [GROUP_MESSAGES] = {" metrics metrics-token metrics-content quiet verbose ",
+                        " progress log log-json parent-fd "},
 };
 
 const char *option_group_name(enum option_group group)

@@ -518,6 +518,7 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
                                              .model_failures = MODEL_FAILURES_DEFAULT,
                                              .retain_s = -1,
                                              .progress_s = PROGRESS_S_DEFAULT},
+                                  .verify = {.seed = -1},
                                   .bench = {.prompt = 128, .generate = 32, .repeat = 3}};
     const struct command *command = argc > 0 ? option_table_find_command(argv[0]) : NULL;
     if (!command && argc > 0)

@@ -25,7 +25,8 @@ struct command_line {
     const char *positionals[OPTIONS_POSITIONALS_MAX]; // in the order of the command's usage
     int n_positionals;
     bool help, help_all;
-    char *config; // file of options
+    int64_t parent_fd; // 0: none
+    char *config;      // file of options
 };
 
 // Files that a command writes, and how.
@@ -39,6 +40,7 @@ struct kafka_options {
     char *properties[OPTIONS_PROPERTIES_MAX]; // -X key=value, for librdkafka
     int n_properties;
     char *pass_headers; // names, separated by commas
+    char *reply_topics; // likewise
     bool ignore_offset_map, refuse_deleted, skip_unreadable;
     struct {
         char *jobs, *results, *dead, *control;
@@ -75,7 +77,7 @@ struct engine_options {
     struct {
         int64_t device;
         uint64_t memory_bytes;
-        char *placement;
+        char *placement, *tiles;
         bool no_graphs, no_overlap, no_carveout, no_wgmma, sync;
     } gpu;
 };
@@ -95,7 +97,8 @@ struct worker_options {
     int64_t progress_s;            // interval of progress lines; 0: none
     int64_t crash_limit, dead_share, model_failures;
     char *require_arithmetic;
-    char *task; // "auto" or a name of schemas/task.h
+    char *task;                               // "auto" or a name of schemas/task.h
+    char **dataset_weights, **dataset_limits; // NAME=NUMBER (share_settings.h), NULL-terminated
     bool force_new, retry_failed, no_reuse, unique_jobs, cached_tokens, same_draws;
     bool metrics_content;
 };
@@ -169,7 +172,7 @@ struct annotate_options {
         bool no_header, no_quotes, skip_bad_rows, skip_empty;
     } input;
     struct {
-        char *format, *into, *prefix, *thoughts;
+        char *format, *into, *prefix, *thoughts, *certificate;
         bool figures, probabilities, is_split, partial;
     } output;
     struct {
@@ -189,6 +192,12 @@ struct annotate_options {
     char *schema, *questions;
     int64_t votes;
     bool reorder;
+};
+
+// Options of sheaf verify; its certificate is annotate.output.certificate.
+struct verify_options {
+    int64_t n_rows; // 0: the default
+    int64_t seed;   // of the choice of rows; -1: not given
 };
 
 struct log_options {
@@ -217,6 +226,7 @@ struct settings {
     struct score_options score;
     struct tool_options tool;
     struct annotate_options annotate;
+    struct verify_options verify;
     struct log_options log;
 };
 

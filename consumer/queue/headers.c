@@ -151,6 +151,12 @@ struct job_identity headers_identity(const struct header *headers, int32_t n_hea
     return identity;
 }
 
+struct text headers_reply_topic(const struct header *headers, int32_t n_headers)
+{
+    struct text topic = headers_find(headers, n_headers, "reply-topic");
+    return topic.size ? topic : headers_find(headers, n_headers, "kafka_replyTopic");
+}
+
 // ---- headers that a result repeats ----
 
 // Trace contexts of W3C and Zipkin, and what request-reply clients, Spring's among them, correlate by.

@@ -48,6 +48,8 @@ void headers_of_dead_letter(struct record_headers *headers, const struct job *jo
                             int64_t now_us);
 // Returns the value of the job's first header with that name; empty: none.
 struct text headers_find(const struct header *headers, int32_t n_headers, const char *name);
+// The topic that a job's result is to go to, by Spring's header or a plain one; empty: the worker's.
+struct text headers_reply_topic(const struct header *headers, int32_t n_headers);
 // The identity that a submitter wrote into the headers. Invalid numbers count as not given.
 struct job_identity headers_identity(const struct header *headers, int32_t n_headers);
 // True if it is a result of a job of this topic, or has no source topic.

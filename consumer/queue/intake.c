@@ -16,6 +16,7 @@ static bool copy_headers(struct job *job, const struct record *record)
     source->redriven = record->redriven;
     source->has_more_headers = record->has_more_headers;
     if (!job_set_text(job, &source->topic, record->topic) ||
+        !job_set_text(job, &source->reply_topic, record->reply_topic) ||
         (record->key.data && !job_set_text(job, &source->key, record->key)))
         return false;
     source->headers = arena_allocate_array(&job->arena, (size_t)record->n_headers, sizeof *source->headers);
@@ -98,6 +99,9 @@ struct job *intake_job(const struct record *record, const struct result_names *n
         status = task_check(names->task, job, &error);
     if (status == STATUS_OK)
         status = model_names_check(&names->answers_to, job, &error);
+    if (status == STATUS_OK && record->refused.size)
+        status = error_set(&error, STATUS_REJECT, ERROR_INVALID_FIELD, "%.*s", (int)record->refused.size,
+                           record->refused.data);
     bool complete = copy_headers(job, record) && set_identity(job, record) &&
                     job_set_text(job, &job->result.model, names->model) &&
                     job_set_text(job, &job->result.system_fingerprint, names->system_fingerprint);

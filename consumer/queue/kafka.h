@@ -50,9 +50,11 @@ struct kafka_config {
     const char *brokers; // HOST:PORT[,HOST:PORT...]
     struct kafka_topic_names topics;
     struct kafka_group_config group;
-    const char *directory;                   // folder of the worker's slot (slot.h): the store's
-    const char *worker;                      // this worker's name, for the headers of results
-    const char *pass_headers;                // `also` of headers_pass (headers.h)
+    const char *directory;    // folder of the worker's slot (slot.h): the store's
+    const char *worker;       // this worker's name, for the headers of results
+    const char *pass_headers; // `also` of headers_pass (headers.h)
+    const char *reply_topics; // topics that a job's header may name, separated by commas; NULL: such headers
+                              // have no effect
     const struct kafka_property *properties; // for all clients, overriding our settings
     size_t n_properties;
     bool refuse_deleted;  // if records were deleted before they were read, end instead of warning

@@ -38,8 +38,10 @@ struct record {
     int64_t redriven;       // how often it was sent again as a dead letter
     struct text cut;        // the reason if the value is only the beginning of what was submitted; else empty
     struct text unreadable; // reason, if this empty record replaces records that cannot be read; else empty
-    int32_t attempts;       // number of earlier starts; on Kafka the number of crashes
-    int32_t crashes;        // crashes of workers that may have been computing it
+    struct text reply_topic; // of its result; empty: the worker's
+    struct text refused;     // why the worker computes no job with these headers; empty: it does
+    int32_t attempts;        // number of earlier starts; on Kafka the number of crashes
+    int32_t crashes;         // crashes of workers that may have been computing it
 };
 
 // Callbacks of poll.

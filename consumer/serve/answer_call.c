@@ -2,6 +2,7 @@
 
 #include "consumer/serve/answer_body.h"
 #include "consumer/serve/answer_stream.h"
+#include "schemas/base/clock.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +10,12 @@
 
 // A stream's status line is sent with its first event; a fault that is found sooner has its own status.
 enum { STREAM_BEGIN_MS = 5000 };
+// A worker's own answer, that the deadline has passed, may take this long.
+enum { DEADLINE_GRACE_S = 5 };
 
 struct asked {
     bool is_chat, streams, include_usage;
+    int64_t limit_s; // over Kafka: how long a result is awaited
 };
 
 // False: the reply says why.
@@ -69,6 +73,9 @@ static void write_record(const struct call *call, const char *name, const struct
     }
     if (!value_get(object, "priority"))
         buffer_add_format(record, "\"priority\":%d,", JOB_PRIORITY_MAX);
+    if (call->serve->answers && !value_get(object, "deadline"))
+        buffer_add_format(record, "\"deadline\":%lld,",
+                          (long long)(clock_wall_us() / 1000000 + ANSWER_TOPICS_LIMIT_S));
     if (!record->failed && record->data[record->size - 1] == ',')
         record->size--;
     buffer_add_string(record, "}}");
@@ -135,7 +142,8 @@ static bool check_workers(struct call *call)
 {
     struct error error;
     int64_t n_alive = 0;
-    if (call->serve->config.has_worker)
+    if (call->serve->config.has_worker ||
+        call->serve->answers) // over Kafka nobody knows them: the deadline ends it
         return true;
     enum status status = store_models(serve_lock(call->serve), ignore_model, NULL, &n_alive, &error);
     serve_unlock(call->serve);
@@ -150,6 +158,12 @@ static void refuse_end(struct call *call, enum pending_end end, const struct err
 {
     if (end == PENDING_FAULT)
         reply_fault(&call->reply, error);
+    else if (end == PENDING_EXPIRED)
+        reply_error(&call->reply, 504, "deadline_exceeded", NULL,
+                    "No worker answered before the request's deadline.");
+    else if (end == PENDING_GONE)
+        reply_error(&call->reply, 400, "client_closed", NULL,
+                    "The client closed its connection while it waited.");
     else
         reply_error(&call->reply, 503, "stopping", NULL, "The server is stopping.");
 }
@@ -195,6 +209,9 @@ static void submit_and_reply(struct call *call, const struct asked *asked, const
     struct error error;
     struct pending_answer pending = {.serve = call->serve,
                                      .socket = call->socket,
+                                     .until_ms = call->serve->answers
+                                                     ? clock_ms() + (asked->limit_s + DEADLINE_GRACE_S) * 1000
+                                                     : 0,
                                      .is_streamed = asked->streams && call->serve->config.has_worker};
     snprintf(pending.id, sizeof pending.id, "%s", id);
     if (pending_answer_submit(&pending, records->texts, records->n, &error) == STATUS_OK)
@@ -204,17 +221,21 @@ static void submit_and_reply(struct call *call, const struct asked *asked, const
     pending_answer_finish(&pending);
 }
 
+static int64_t limit_of(const struct value *object)
+{
+    const struct value *deadline = value_get(object, "deadline");
+    int64_t at_s, now_s = clock_wall_us() / 1000000;
+    if (!deadline || !value_whole_number(deadline, &at_s) || at_s - now_s > ANSWER_TOPICS_LIMIT_S)
+        return ANSWER_TOPICS_LIMIT_S;
+    return at_s > now_s ? at_s - now_s : 0;
+}
+
 static void answer_object(struct call *call, const struct value *object, const struct asked *asked,
                           struct records *records)
 {
     char id[SERVE_ID_BYTES];
     if (!serve_new_id(id, "", 24)) {
         reply_error(&call->reply, 500, NULL, NULL, "no random bytes for an id");
-        return;
-    }
-    if (call->serve->topics) {
-        reply_error(&call->reply, 501, "not_supported", NULL,
-                    "Over Kafka only files and batches are served.");
         return;
     }
     bool is_good = write_records(call, id, object, records);
@@ -232,8 +253,10 @@ void answer_call(struct call *call)
     struct records *records = calloc(1, sizeof *records);
     if (!records)
         reply_error(&call->reply, 503, "out_of_memory", NULL, "reading the request: out of memory");
-    else if (call_read_object(call, &arena, &object) && read_stream(call, &object, &asked))
+    else if (call_read_object(call, &arena, &object) && read_stream(call, &object, &asked)) {
+        asked.limit_s = limit_of(&object);
         answer_object(call, &object, &asked, records);
+    }
     if (records)
         buffer_finish(&records->bytes);
     free(records);

@@ -82,7 +82,7 @@ static void begin_body(struct buffer *out, const struct value *first)
     const char *hyphen = text.size ? memrchr(text.data, '-', text.size) : NULL;
     buffer_add_string(out, "{\"id\":");
     json_encode_string((struct text){text.data, hyphen ? (size_t)(hyphen - text.data) : text.size}, out);
-    static const char *const keys[] = {"object", "created", "model", "system_fingerprint"};
+    static const char *const keys[] = {"object", "created", "model", "system_fingerprint", "metadata"};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const struct value *value = value_get(first, keys[i]);
         if (!value)

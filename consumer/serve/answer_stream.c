@@ -18,11 +18,17 @@ struct answer_stream {
 // The end of a wait that brought no answer.
 static const char *reason_of(enum pending_end end)
 {
-    return end == PENDING_CLOSING
-               ? "{\"error\":{\"message\":\"The server is stopping.\",\"type\":\"server_error\",\"param\":null,"
-                 "\"code\":\"stopping\"}}"
-               : "{\"error\":{\"message\":\"The store can't be read.\",\"type\":\"server_error\",\"param\":null,"
-                 "\"code\":\"store_error\"}}";
+    switch (end) {
+    case PENDING_CLOSING:
+        return "{\"error\":{\"message\":\"The server is stopping.\",\"type\":\"server_error\",\"param\":null,"
+               "\"code\":\"stopping\"}}";
+    case PENDING_EXPIRED:
+        return "{\"error\":{\"message\":\"No worker answered before the request's deadline.\",\"type\":"
+               "\"server_error\",\"param\":null,\"code\":\"deadline_exceeded\"}}";
+    default:
+        return "{\"error\":{\"message\":\"The answer can't be read.\",\"type\":\"server_error\",\"param\":null,"
+               "\"code\":\"store_error\"}}";
+    }
 }
 
 static void write_end(struct answer_stream *stream)

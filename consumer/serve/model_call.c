@@ -1,5 +1,7 @@
 #include "consumer/serve/model_call.h"
 
+#include "consumer/options/options.h"
+
 struct listing {
     struct buffer *out;
     struct text wanted; // size 0: all
@@ -17,6 +19,14 @@ static void add_model(void *context, struct text model, int64_t started_at_us)
                       (long long)(started_at_us / 1000000));
 }
 
+// Over Kafka no store has the workers' names: --model-name gives them.
+static void add_given_models(struct call *call, struct listing *listing)
+{
+    const struct settings *settings = call->serve->config.kafka;
+    for (char **name = settings ? settings->model.names : NULL; name && *name; name++)
+        add_model(listing, text_from_string(*name), call->serve->started_at_us);
+}
+
 // False: the reply says why.
 static bool list_models(struct call *call, struct listing *listing)
 {
@@ -26,6 +36,8 @@ static bool list_models(struct call *call, struct listing *listing)
     serve_unlock(call->serve);
     if (status != STATUS_OK)
         reply_fault(&call->reply, &error);
+    else
+        add_given_models(call, listing);
     return status == STATUS_OK;
 }
 

@@ -5,15 +5,26 @@
 #include "consumer/serve/answer_merge.h"
 #include "schemas/base/clock.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 enum { NAME_BYTES = SERVE_ID_BYTES + 8 };
+
+static enum status send_to_topics(struct pending_answer *pending, const struct text *records, size_t n,
+                                  struct error *error)
+{
+    enum status status =
+        answer_topics_send(pending->serve->answers, &pending->asked, pending->id, records, n, error);
+    pending->is_submitted = status == STATUS_OK;
+    return status;
+}
 
 enum status pending_answer_submit(struct pending_answer *pending, const struct text *records, size_t n,
                                   struct error *error)
 {
+    if (pending->serve->answers)
+        return send_to_topics(pending, records, n, error);
     struct submission *submissions = calloc(n, sizeof *submissions);
     char(*names)[NAME_BYTES] = calloc(n, sizeof *names);
     enum status status = STATUS_OK;
@@ -66,25 +77,28 @@ static enum status look_for_answer(struct pending_answer *pending, struct answer
     if (status == STATUS_OK && *is_answered)
         status = store_dataset_delete(store, dataset, false, error);
     serve_unlock(pending->serve);
-    if (status == STATUS_OK && *is_answered)
-        pending->is_submitted = false;
     return status;
 }
 
 static enum status look(struct pending_answer *pending, bool *is_answered, struct error *error)
 {
     struct answer_merge merge = {0};
-    enum status status = look_for_answer(pending, &merge, is_answered, error);
+    enum status status = pending->serve->answers ? answer_topics_take(pending->serve->answers, pending->asked,
+                                                                      &merge, is_answered, error)
+                                                 : look_for_answer(pending, &merge, is_answered, error);
+    if (status == STATUS_OK && *is_answered)
+        pending->is_submitted = false;
     if (status == STATUS_OK && *is_answered && !answer_merge_write(&merge, &pending->body, &pending->status))
         status = error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "the answer can't be written");
     answer_merge_finish(&merge);
     return status;
 }
 
+// Also if bytes that it sent after its request are unread.
 static bool client_is_gone(const struct pending_answer *pending)
 {
-    char byte;
-    return recv(pending->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    struct pollfd client = {pending->socket, POLLRDHUP, 0};
+    return poll(&client, 1, 0) > 0;
 }
 
 // True: the feed has text.
@@ -106,7 +120,7 @@ enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_m
         if (pending->feed && !is_closing && answer_feed_wait(pending->feed, seen, 0))
             return PENDING_TEXT;
         enum status status = look(pending, &is_answered, error);
-        if (status != STATUS_OK && status != STATUS_RETRY)
+        if (status != STATUS_OK && (status != STATUS_RETRY || pending->serve->answers))
             return PENDING_FAULT;
         if (status == STATUS_OK && is_answered)
             return PENDING_ANSWERED;
@@ -114,6 +128,8 @@ enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_m
             return PENDING_GONE;
         if (is_closing)
             return PENDING_CLOSING;
+        if (pending->until_ms && clock_ms() >= pending->until_ms)
+            return PENDING_EXPIRED;
         int64_t left_ms = limit_ms < 0 ? SERVE_LOOK_MS : began_ms + limit_ms - clock_ms();
         if (left_ms <= 0)
             return PENDING_LATE;
@@ -124,9 +140,12 @@ enum pending_end pending_answer_wait(struct pending_answer *pending, int limit_m
 
 void pending_answer_finish(struct pending_answer *pending)
 {
-    if (pending->is_submitted)
+    if (pending->is_submitted && !pending->serve->answers)
         request_removal_add(pending->serve, pending->dataset);
     pending->is_submitted = false;
+    if (pending->asked)
+        answer_topics_forget(pending->serve->answers, pending->asked);
+    pending->asked = NULL;
     answer_feed_close(pending->feed);
     pending->feed = NULL;
     buffer_finish(&pending->body);

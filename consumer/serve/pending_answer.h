@@ -1,6 +1,7 @@
 // A submitted request whose answer is awaited. Thread: the connection's.
 #pragma once
 
+#include "consumer/serve/answer_topics.h"
 #include "consumer/serve/call.h"
 
 struct pending_answer {
@@ -8,11 +9,13 @@ struct pending_answer {
     struct answer_feed *feed; // owned; NULL: the answer arrives whole
     char id[SERVE_ID_BYTES];  // the job's
     char dataset[SERVE_ID_BYTES];
-    int socket;         // the client's
-    bool is_streamed;   // its text is sent while it is computed, if this process computes it
-    bool is_submitted;  // the dataset exists
-    struct buffer body; // of the response, when there is one
-    int status;         // HTTP's, with `body`
+    int socket;                 // the client's
+    bool is_streamed;           // its text is sent while it is computed, if this process computes it
+    bool is_submitted;          // the dataset exists, or the jobs were sent; its answer was not read
+    struct topic_answer *asked; // owned; over Kafka, else NULL
+    int64_t until_ms;           // monotonic clock: when no result is awaited any more; 0: always
+    struct buffer body;         // of the response, when there is one
+    int status;                 // HTTP's, with `body`
 };
 
 enum pending_end {
@@ -21,6 +24,7 @@ enum pending_end {
     PENDING_GONE,    // the client has closed its connection
     PENDING_CLOSING, // the server stops
     PENDING_LATE,    // limit_ms has passed
+    PENDING_EXPIRED, // until_ms has passed
     PENDING_FAULT    // of the store
 };
 

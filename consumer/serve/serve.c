@@ -1,10 +1,12 @@
 #include "consumer/serve/serve.h"
 
+#include "consumer/serve/answer_topics.h"
 #include "consumer/serve/batch_keeper.h"
 #include "consumer/serve/batch_topics.h"
 #include "consumer/serve/request_removal.h"
 #include "consumer/serve/serve_folder.h"
 #include "consumer/serve/serve_http.h"
+#include "schemas/base/clock.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -34,6 +36,8 @@ static enum status start_threads(struct serve *serve, struct error *error)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     enum status status = batch_keeper_start(&serve->keeper, serve, error);
+    if (status == STATUS_OK && serve->config.kafka)
+        status = answer_topics_open(&serve->answers, serve, serve->config.kafka, error);
     if (status == STATUS_OK) {
         status = serve_http_open(&serve->http, serve, serve->file, error);
         serve->file = -1;
@@ -48,6 +52,7 @@ enum status serve_open(struct serve **serve, const struct serve_config *config, 
     if (!s)
         return error_memory(error, STATUS_REFUSE, "sheaf serve");
     s->config = *config;
+    s->started_at_us = clock_wall_us();
     s->file = s->lock_file = -1;
     serve_state_init(s);
     enum status status = open_address(s, error);
@@ -88,6 +93,7 @@ void serve_close(struct serve *serve)
         return;
     serve_announce_close(serve);
     serve_http_close(serve->http);
+    answer_topics_close(serve->answers);
     batch_keeper_stop(serve->keeper);
     batch_topics_close(serve->topics);
     if (serve->file >= 0)

@@ -14,8 +14,8 @@ enum {
     HEADER_BYTES_MAX = 32768, // of a connection's memory: the request's head and the response's
     FORM_BYTES = 65536,       // read at a time from a form
     EVENT_BYTES = 16384,      // sent at a time from a stream
-    // So much of an upload beyond its limit is read and dropped, so that the client reads the refusal; then
-    // the connection is closed.
+    // So much of a refused body, or of a body beyond its limit, is read and dropped, so that the client reads
+    // the refusal; then the connection is closed.
     DROPPED_BYTES_MAX = 64 << 20,
     // At the end: requests that were read completely are answered at once, as serve->is_closing is set; others
     // are given up.
@@ -32,6 +32,7 @@ struct exchange {
     struct call call;
     struct MHD_PostProcessor *form; // NULL: the body is no form
     bool is_refused;                // the reply is written: the body is read and dropped
+    uint64_t n_dropped;             // bytes of it
 };
 
 // ---- requests ----
@@ -116,20 +117,32 @@ static struct exchange *begin_exchange(struct serve *serve, struct MHD_Connectio
     return exchange;
 }
 
+static void refuse_form(struct upload *upload, const char *why)
+{
+    if (upload->fault.status == STATUS_OK)
+        (void)error_set(&upload->fault, STATUS_REJECT, ERROR_INVALID_ENCODING, "the form %s", why);
+}
+
 // False: the connection is closed.
 static bool take_body(struct exchange *exchange, const char *bytes, size_t size)
 {
     struct call *call = &exchange->call;
-    if (exchange->is_refused)
-        return true;
-    if (!call->upload) {
+    struct upload *upload = call->upload;
+    if (!exchange->is_refused && !upload)
         buffer_add(&call->body, bytes, size);
-        return true;
-    }
-    if (MHD_post_process(exchange->form, bytes, size) != MHD_YES && call->upload->fault.status == STATUS_OK)
-        (void)error_set(&call->upload->fault, STATUS_REJECT, ERROR_INVALID_ENCODING,
-                        "the form can't be read");
-    return call->upload->n_bytes <= call->upload->n_bytes_max + DROPPED_BYTES_MAX;
+    else if (!exchange->is_refused && MHD_post_process(exchange->form, bytes, size) != MHD_YES)
+        refuse_form(upload, "can't be read");
+    if (exchange->is_refused || call->body.failed || (upload && upload_is_refused(upload)))
+        exchange->n_dropped += size;
+    return exchange->n_dropped <= DROPPED_BYTES_MAX;
+}
+
+// The last field is complete only now.
+static void close_form(struct exchange *exchange)
+{
+    if (exchange->form && MHD_destroy_post_processor(exchange->form) != MHD_YES && !exchange->is_refused)
+        refuse_form(exchange->call.upload, "ends before its last boundary");
+    exchange->form = NULL;
 }
 
 // ---- replies ----
@@ -206,9 +219,7 @@ static enum MHD_Result handle_request(void *context, struct MHD_Connection *conn
         *n_bytes = 0;
         return goes_on ? MHD_YES : MHD_NO;
     }
-    if (exchange->form) // the last field is complete only now
-        MHD_destroy_post_processor(exchange->form);
-    exchange->form = NULL;
+    close_form(exchange);
     if (!exchange->is_refused)
         serve_route_answer(&exchange->call);
     return queue_reply(exchange, connection);

@@ -1,6 +1,7 @@
 #include "consumer/serve/serve_route.h"
 
 #include "consumer/serve/answer_call.h"
+#include "consumer/serve/answer_topics.h"
 #include "consumer/serve/batch_call.h"
 #include "consumer/serve/file_call.h"
 #include "consumer/serve/model_call.h"
@@ -78,6 +79,10 @@ static void answer_probe(struct call *call)
         buffer_add_string(&call->reply.body, "closing\n");
     } else if (call->serve->config.has_worker) {
         probe_worker(call);
+    } else if (call->serve->answers && strcmp(call->path, "/readyz") == 0 &&
+               !answer_topics_are_ready(call->serve->answers)) {
+        call->reply.status = 503;
+        buffer_add_string(&call->reply.body, "waiting for the results topic\n");
     } else {
         buffer_add_string(&call->reply.body, "ok\n");
     }

@@ -52,6 +52,7 @@ struct serve {
     struct serve_config config;
     struct bound_address address;
     struct serve_tokens tokens;
+    int64_t started_at_us;
     int file; // the listening socket until serve_http has it; -1
     struct serve_http *http;
 
@@ -59,7 +60,8 @@ struct serve {
     char name[17]; // of this server: 16 hexadecimal digits
     int lock_file; // locked while this process lives: FOLDER/server-NAME; -1
     struct batch_keeper *keeper;
-    struct batch_topics *topics; // NULL: the embedded queue
+    struct batch_topics *topics;   // NULL: the embedded queue
+    struct answer_topics *answers; // NULL too
 
     pthread_mutex_t store_lock;
     struct store *store;

@@ -29,8 +29,15 @@ static void add_field(char field[UPLOAD_FIELD_BYTES], struct text bytes)
     field[length + size] = '\0';
 }
 
+bool upload_is_refused(const struct upload *upload)
+{
+    return upload->is_too_large || upload->fault.status != STATUS_OK;
+}
+
 static void add_bytes(struct upload *upload, const char *filename, struct text bytes, bool is_first)
 {
+    if (is_first && upload->file.file && upload->fault.status == STATUS_OK)
+        (void)error_set(&upload->fault, STATUS_REJECT, ERROR_INVALID_FIELD, "file: given twice in the form");
     if (is_first && !upload->file.file) {
         snprintf(upload->filename, sizeof upload->filename, "%s", filename && *filename ? filename : "file");
         utf8_make_printable(upload->filename);
@@ -38,7 +45,7 @@ static void add_bytes(struct upload *upload, const char *filename, struct text b
     }
     upload->n_bytes += bytes.size;
     upload->is_too_large = upload->is_too_large || upload->n_bytes > upload->n_bytes_max;
-    if (upload->fault.status != STATUS_OK || upload->is_too_large || !upload->file.file)
+    if (upload_is_refused(upload) || !upload->file.file)
         return;
     if (fwrite(bytes.data, 1, bytes.size, upload->file.file) != bytes.size)
         (void)error_set(&upload->fault, errno == ENOSPC ? STATUS_RETRY : STATUS_REFUSE, ERROR_FILE,

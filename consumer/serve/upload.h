@@ -16,7 +16,7 @@ struct upload {
     char filename[UPLOAD_NAME_BYTES];
     char purpose[UPLOAD_FIELD_BYTES], anchor[UPLOAD_FIELD_BYTES], seconds[UPLOAD_FIELD_BYTES];
     bool is_too_large;
-    struct error fault; // of writing; status STATUS_OK: none
+    struct error fault; // of the form or of writing; status STATUS_OK: none
 };
 
 // NULL: out of memory.
@@ -24,6 +24,8 @@ struct upload *upload_create(const struct serve *serve);
 // The next bytes of a field of the form. `filename` NULL: not given; is_first: the field's first bytes.
 void upload_add(struct upload *upload, const char *field, const char *filename, struct text bytes,
                 bool is_first);
+// Whether it will not be stored whatever follows.
+bool upload_is_refused(const struct upload *upload);
 // Without upload_complete the file is removed.
 enum status upload_complete(struct upload *upload, struct error *error) WARN_UNUSED;
 void upload_destroy(struct upload *upload);

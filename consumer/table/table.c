@@ -22,15 +22,21 @@ enum table_format table_format_of(const char *path)
     return TABLE_UNKNOWN;
 }
 
+static const char *const format_names[] = {[TABLE_CSV] = "csv",
+                                           [TABLE_TSV] = "tsv",
+                                           [TABLE_JSONL] = "jsonl",
+                                           [TABLE_PARQUET] = "parquet",
+                                           [TABLE_SQLITE] = "sqlite"};
+
+const char *table_format_name(enum table_format format)
+{
+    return format_names[format];
+}
+
 bool table_format_parse(const char *name, enum table_format *format)
 {
-    static const char *const names[] = {[TABLE_CSV] = "csv",
-                                        [TABLE_TSV] = "tsv",
-                                        [TABLE_JSONL] = "jsonl",
-                                        [TABLE_PARQUET] = "parquet",
-                                        [TABLE_SQLITE] = "sqlite"};
     for (int i = TABLE_CSV; i <= TABLE_SQLITE; i++)
-        if (strcmp(name, names[i]) == 0) {
+        if (strcmp(name, format_names[i]) == 0) {
             *format = (enum table_format)i;
             return true;
         }

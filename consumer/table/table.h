@@ -56,5 +56,7 @@ struct table_source {
 enum table_format table_format_of(const char *path);
 // Parses "csv", "tsv", "jsonl", "parquet" or "sqlite". False: another name.
 bool table_format_parse(const char *name, enum table_format *format);
+// "csv" and so on. Not of TABLE_UNKNOWN.
+const char *table_format_name(enum table_format format);
 // The number of the column of that name; columns->n: there is none.
 size_t table_columns_find(const struct table_columns *columns, struct text name);

@@ -1,6 +1,48 @@
 #include "consumer/worker/gate.h"
 
+#include "schemas/base/hash.h"
+
 #include <assert.h>
+
+// ---- limits of datasets ----
+
+static uint64_t hash_dataset(const struct job *job)
+{
+    return hash_bytes(job->dataset.data, job->dataset.size, 1);
+}
+
+static struct gate_dataset *find_dataset(struct gate *gate, uint64_t name)
+{
+    for (int32_t i = 0; i < gate->n_datasets; i++)
+        if (gate->datasets[i].name == name)
+            return &gate->datasets[i];
+    return NULL;
+}
+
+// Counts a job that may pass. False: its dataset is at its limit.
+static bool count_in(struct gate *gate, const struct job *job)
+{
+    if (!gate->limits)
+        return true;
+    uint64_t name = hash_dataset(job);
+    struct gate_dataset *dataset = find_dataset(gate, name);
+    int64_t n_max = dataset_share_of(gate->limits, job->dataset).n_in_flight_max;
+    if (dataset ? n_max > 0 && dataset->n_jobs >= n_max : gate->n_datasets == GATE_DATASETS_MAX)
+        return false;
+    if (!dataset) {
+        dataset = &gate->datasets[gate->n_datasets++];
+        *dataset = (struct gate_dataset){.name = name};
+    }
+    dataset->n_jobs++;
+    return true;
+}
+
+static void count_out(struct gate *gate, const struct job *job)
+{
+    struct gate_dataset *dataset = gate->limits ? find_dataset(gate, hash_dataset(job)) : NULL;
+    if (dataset && --dataset->n_jobs == 0)
+        *dataset = gate->datasets[--gate->n_datasets];
+}
 
 static struct job_list *list_for(struct gate *gate, const struct job *job)
 {
@@ -20,13 +62,39 @@ static void insert_by_crashes(struct job_list *list, struct job *job)
     *list = earlier;
 }
 
-void gate_add(struct gate *gate, struct job *job)
+static void add_counted(struct gate *gate, struct job *job)
 {
     struct job_list *list = list_for(gate, job);
     if (list == &gate->alone)
         insert_by_crashes(list, job);
     else
         job_list_append(list, job);
+}
+
+void gate_add(struct gate *gate, struct job *job)
+{
+    if (count_in(gate, job))
+        add_counted(gate, job);
+    else
+        job_list_append(&gate->held, job);
+}
+
+// A job of this dataset has left the engine: lets the first held job pass that the limits allow now.
+static void pass_held(struct gate *gate, uint64_t name, bool was_full)
+{
+    struct job *before = NULL;
+    for (struct job **at = &gate->held.first; *at; before = *at, at = &before->next) {
+        struct job *job = *at;
+        if ((!was_full && hash_dataset(job) != name) || !count_in(gate, job))
+            continue;
+        *at = job->next;
+        if (gate->held.last == job)
+            gate->held.last = before;
+        gate->held.n_jobs--;
+        job->next = NULL;
+        add_counted(gate, job);
+        return;
+    }
 }
 
 static size_t choose_group(const struct job_list *list, size_t n_max, struct job **group)
@@ -76,6 +144,10 @@ void gate_left(struct gate *gate, const struct job *job)
     assert(gate->n_engine > 0);
     gate->n_engine--;
     gate->n_few_engine -= job->source.crashes > 0 && job->source.crashes < GATE_ALONE_CRASHES;
+    bool was_full = gate->n_datasets == GATE_DATASETS_MAX;
+    count_out(gate, job);
+    if (gate->held.n_jobs)
+        pass_held(gate, hash_dataset(job), was_full);
 }
 
 void gate_remove(struct gate *gate, const struct job *job)
@@ -88,8 +160,12 @@ void gate_empty(struct gate *gate, struct job_list *list)
 {
     struct job_list *lists[] = {&gate->many, &gate->few, &gate->alone};
     for (int i = 0; i < 3; i++)
-        for (struct job *job; (job = job_list_take(lists[i]));)
+        for (struct job *job; (job = job_list_take(lists[i]));) {
+            count_out(gate, job);
             job_list_append(list, job);
+        }
+    for (struct job *job; (job = job_list_take(&gate->held));)
+        job_list_append(list, job);
 }
 
 void gate_release(struct gate *gate, const struct partition_ids *ids, struct job_list *list)

@@ -2,23 +2,38 @@
 // once. A suspect is a job that may have crashed a worker. Suspects of one crash pass a few at a time. A
 // suspect of more crashes passes alone, when the engine is empty and all finished jobs are committed; no
 // other job passes until it is committed.
+//
+// With limits of jobs in flight, a job whose dataset has as many jobs here and in the engine is held back
+// until one of them has left the engine.
 // Thread: main.
 #pragma once
 
 #include "batching/batcher.h"
 #include "consumer/queue/transport.h"
+#include "schemas/dataset_share.h"
 
 enum {
-    GATE_FEW = 64,          // suspects computed at a time
-    GATE_ALONE_CRASHES = 2, // a job of this many crashes is computed alone
+    GATE_FEW = 64,            // suspects computed at a time
+    GATE_ALONE_CRASHES = 2,   // a job of this many crashes is computed alone
+    GATE_DATASETS_MAX = 1024, // with limits: datasets in the engine; jobs of further ones are held back
+};
+
+// Jobs of one dataset that wait to pass or are in the engine.
+struct gate_dataset {
+    uint64_t name; // hash
+    int64_t n_jobs;
 };
 
 // A zeroed struct is valid and empty.
 struct gate {
-    struct job_list many, few, alone; // waiting
-    int32_t n_engine;                 // jobs in the engine
-    int32_t n_few_engine;             // suspects of one crash in the engine
-    const struct job *alone_engine;   // computed alone, until it is committed; NULL: none
+    struct job_list many, few, alone;    // waiting
+    int32_t n_engine;                    // jobs in the engine
+    int32_t n_few_engine;                // suspects of one crash in the engine
+    const struct job *alone_engine;      // computed alone, until it is committed; NULL: none
+    const struct dataset_shares *limits; // NULL: there are none, and no job is held back
+    struct job_list held;
+    struct gate_dataset datasets[GATE_DATASETS_MAX]; // [n_datasets], with limits
+    int32_t n_datasets;
 };
 
 void gate_add(struct gate *gate, struct job *job);

@@ -239,6 +239,22 @@ static bool parse_level(const char *name, enum cpu_level *level)
     return strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0 || strcmp(name, "cpu") == 0;
 }
 
+static enum status parse_tiles(const char *text, enum gpu_tiles *tiles, struct error *error)
+{
+    *tiles = GPU_TILES_AUTO;
+    if (text && strcmp(text, "measured") != 0 && strcmp(text, "by-rows") != 0)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--tiles: expected measured or by-rows, got \"%s\"", text);
+    if (text)
+        *tiles = strcmp(text, "measured") == 0 ? GPU_TILES_MEASURED : GPU_TILES_BY_ROWS;
+    return STATUS_OK;
+}
+
+static void say_tiles(const char *text)
+{
+    log_write(LOG_INFO, "%s", text);
+}
+
 static enum status open_gpu(struct runtime *runtime, const struct settings *settings, struct error *error)
 {
     struct gpu_options options = {.index = (int)settings->engine.gpu.device,
@@ -248,8 +264,12 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
                                   .no_overlap = settings->engine.gpu.no_overlap,
                                   .no_carveout = settings->engine.gpu.no_carveout,
                                   .no_wgmma = settings->engine.gpu.no_wgmma,
+                                  .say = say_tiles,
                                   .pool = runtime->device.pool};
-    enum status status = gpu_backend_create(&runtime->device.backend, &options, error);
+    enum status status = parse_tiles(settings->engine.gpu.tiles, &options.tiles, error);
+    if (status != STATUS_OK)
+        return status;
+    status = gpu_backend_create(&runtime->device.backend, &options, error);
     if (status != STATUS_OK)
         return status;
     runtime->device.on_gpu = true;
@@ -259,7 +279,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
         return status;
     char device[128];
     gpu_backend_describe(runtime->device.backend, device, sizeof device);
-    log_write(LOG_INFO, "GPU: %s", device);
+    log_write(LOG_INFO, "GPU %s", device);
     return STATUS_OK;
 }
 
@@ -315,7 +335,10 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
 {
     const char *name = backend_name(&settings->engine);
     enum cpu_level level;
+    enum gpu_tiles tiles;
     enum status status = parse_backend(&settings->engine, &level, error);
+    if (status == STATUS_OK)
+        status = parse_tiles(settings->engine.gpu.tiles, &tiles, error);
     if (status == STATUS_OK)
         status = check_activation_bits(&settings->engine, false, error);
     if (status == STATUS_OK)
@@ -625,6 +648,7 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
                                        runtime->plan.page_bytes / (uint64_t)runtime->plan.batch.n_pages,
                                    .max_tokens_default = (int32_t)runtime->defaults.max_tokens}},
         .limits = runtime->plan.batch,
+        .shares = &runtime->shares,
         .n_drafts_fixed = drafts.n_fixed};
     return batcher_create(&runtime->batcher, &config, error);
 }

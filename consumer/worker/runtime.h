@@ -31,7 +31,8 @@ struct runtime {
     struct runtime_template chat;
     struct runtime_template tools; // for jobs with tools; equal to `chat` if the model has no other
     struct runtime_device device;
-    struct trace *trace; // NULL: none
+    struct trace *trace;          // NULL: none
+    struct dataset_shares shares; // set by the caller before the batcher is created
     struct check_cpu check;
     struct forward *forward;             // NULL with test_executor
     struct session session;              // runs the steps of `forward`

@@ -95,10 +95,13 @@ static enum status open_kafka(struct transport **transport, struct kafka_setting
 
 static enum status open_transport(struct transport **transport, struct kafka_settings *kafka,
                                   const struct service *service, const struct kafka_options *options,
-                                  struct start_watch *watch, struct error *error)
+                                  const struct dataset_shares *shares, struct start_watch *watch,
+                                  struct error *error)
 {
-    if (!options->brokers)
+    if (!options->brokers) {
+        store_set_shares(service->store, shares);
         return local_transport_open(transport, service->store, service->dataset, error);
+    }
     enum status status = kafka_settings_init(kafka, options, service->late->path, error);
     if (status != STATUS_OK)
         return status;
@@ -197,6 +200,7 @@ static struct worker_config configure_worker(const struct service *service, cons
         .records.retain_s = settings_retain_s(settings),
         .records.retains_answers = settings->worker.retain_s <= 0,
         .limits.idle_s = service->exit_when_idle_s,
+        .limits.datasets = dataset_shares_have_limits(&runtime->shares) ? &runtime->shares : NULL,
         .limits.crashes = (int32_t)settings->worker.crash_limit,
         .limits.model_failures = (int32_t)settings->worker.model_failures,
         .limits.dead_percent = settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
@@ -252,7 +256,8 @@ enum status service_run(const struct service *service, const struct settings *se
     if (status == STATUS_OK)
         status = start_worker(service, settings, runtime, error);
     if (status == STATUS_OK)
-        status = open_transport(&transport, &kafka, service, &settings->kafka, &watch, error);
+        status =
+            open_transport(&transport, &kafka, service, &settings->kafka, &runtime->shares, &watch, error);
     status = end_start(&watch, status, error);
     progress->was_stopped = !transport;
     if (status == STATUS_OK && transport)
@@ -288,6 +293,8 @@ enum status service_run(const struct service *service, const struct settings *se
     begin_close(&closing, exporter, closing_reason(status, error, progress->was_stopped));
     if (transport)
         transport->impl->close(transport);
+    if (service->store)
+        store_set_shares(service->store, NULL);
     kafka_settings_finish(&kafka);
     closing_at(&closing, "the last spans");
     spans_close(spans);

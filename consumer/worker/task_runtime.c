@@ -1,6 +1,7 @@
 #include "consumer/worker/task_runtime.h"
 
 #include "consumer/observe/log.h"
+#include "consumer/options/share_settings.h"
 #include "consumer/worker/arithmetic.h"
 #include "consumer/worker/embedding_prompts.h"
 #include "consumer/worker/required_arithmetic.h"
@@ -173,6 +174,8 @@ enum status task_runtime_open(struct task_runtime *tasks, const struct settings 
 {
     *tasks = (struct task_runtime){0};
     enum status status = runtime_begin(&tasks->runtime, settings, path, error);
+    if (status == STATUS_OK)
+        status = share_settings_read(&tasks->runtime.shares, &settings->worker, error);
     if (status == STATUS_OK)
         status = choose_task(tasks, &settings->worker, error);
     if (status != STATUS_OK)

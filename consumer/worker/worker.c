@@ -299,10 +299,13 @@ static void lose_partitions(void *context, const int32_t *partitions, size_t n_p
 static enum status receive_records(struct worker *worker, struct error *error)
 {
     struct transport *transport = worker->config->transport;
-    int32_t n_in_flight = worker->jobs.n_in_flight - (int32_t)worker->trial.held.n_jobs;
+    int32_t n_held = (int32_t)worker->gate.held.n_jobs; // they wait for their dataset, not for the engine
+    int32_t n_in_flight = worker->jobs.n_in_flight - (int32_t)worker->trial.held.n_jobs - n_held;
     int32_t room = worker->ahead.limit - (n_in_flight - worker->duplicates.n_followers);
     if (room > worker->config->n_jobs_max - n_in_flight) // followers fill memory, but no batch
         room = worker->config->n_jobs_max - n_in_flight;
+    if (room > WORKER_HELD_JOBS_MAX - n_held)
+        room = WORKER_HELD_JOBS_MAX - n_held;
     int64_t bytes_max =
         worker->config->limits.job_bytes_max ? worker->config->limits.job_bytes_max : WORKER_JOB_BYTES_MAX;
     int64_t room_bytes = bytes_max - worker->jobs.n_bytes;
@@ -471,6 +474,7 @@ enum status worker_run(const struct worker_config *config, struct worker_progres
     worker.commits.jobs_max = worker_commit_jobs_max(&worker);
     worker.commits.linger_ms = WORKER_COMMIT_LINGER_MS;
     worker.trial.limit = config->limits.model_failures;
+    worker.gate.limits = config->limits.datasets;
     ahead_init(&worker.ahead, config->n_batch, config->n_jobs_max);
     *progress = (struct worker_progress){0};
     worker.commits.group = calloc((size_t)config->n_jobs_max, sizeof(struct job *));

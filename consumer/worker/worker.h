@@ -73,6 +73,7 @@ struct worker_config {
         int32_t model_failures;
         // percentage of a producer's records that are no jobs, above which they are quarantined; 0: no limit
         int32_t dead_percent;
+        const struct dataset_shares *datasets; // limits of jobs in flight; NULL: none
     } limits;
     struct {
         // signalfd: the first signal leaves (finishes running jobs), the second aborts; -1: none
@@ -105,6 +106,9 @@ enum {
     // Memory limit of the jobs that a worker holds: claimed ahead, in the window or waiting for their commit.
     // The last job taken may exceed it, so that a job of any size is taken eventually. Answers do not count.
     WORKER_JOB_BYTES_MAX = 256 << 20,
+    // Jobs that are read although their dataset is at its limit of jobs in flight, so that later ones
+    // are found: as many offsets as the offset map of one partition covers.
+    WORKER_HELD_JOBS_MAX = 16384,
     // Maximum memory per byte of a record, reached by an array of short numbers. It limits the bytes of one
     // poll, because a job's memory is known only after decoding.
     WORKER_RECORD_MEMORY = 16,

@@ -170,6 +170,7 @@ void worker_figures_publish(struct worker *worker)
     const struct worker_config *config = worker->config;
     if (!config->exporter.publish || clock_ms() - worker->figures.published_ms < WORKER_BEAT_MS)
         return;
+    config->metrics->jobs.n_held = (int64_t)worker->gate.held.n_jobs;
     if (config->spans)
         config->metrics->jobs.n_spans_dropped = spans_dropped(config->spans);
     config->exporter.publish(config->exporter.context);

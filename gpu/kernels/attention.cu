@@ -23,7 +23,7 @@ static __global__ void __launch_bounds__(MERGE_THREADS)
         return;
     for (int32_t i = 0; i < sequence.n_rows; i++) {
         int64_t row = sequence.first_row + i;
-        int32_t position = sequence.position + i, last = position / SEGMENT;
+        int32_t position = sequence.position + i, last = last_seen(call, sequence, position) / SEGMENT;
         for (int32_t d = (int32_t)threadIdx.x; d < dim; d += MERGE_THREADS) {
             struct query_state state = {-INFINITY, 0.0f};
             float total[1] = {0.0f};

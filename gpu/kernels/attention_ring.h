@@ -60,7 +60,8 @@ struct tile_span {
 static __device__ __forceinline__ tile_span span_of(const struct attention_launch &call,
                                                     const tile_place &place)
 {
-    tile_span span = {0, 0, first_seen(call, place.position_least), place.position_most + 1, false};
+    tile_span span = {0, 0, first_seen(call, place.position_least),
+                      last_seen(call, place.sequence, place.position_most) + 1, false};
     span.first = span.begin / SEGMENT;
     span.last = (span.end - 1) / SEGMENT;
     return span;
@@ -368,8 +369,8 @@ static __device__ __forceinline__ bool merge_arrived(const struct attention_argu
         int64_t part = place.sequence.first_part + divide_by(place.first_query + query, place.group_magic);
         struct query_state state = {-INFINITY, 0.0f};
         float totals[2] = {0.0f, 0.0f};
-        merge_parts<2>(arguments, part, head, 0, query_position(call, place, query) / SEGMENT, d, state,
-                       totals);
+        int32_t last = last_seen(call, place.sequence, query_position(call, place, query));
+        merge_parts<2>(arguments, part, head, 0, last / SEGMENT, d, state, totals);
         merge_factors factors = merge_sink(call, head, state);
         float *out = call.out + query_row(place, query) * call.strides.out + (int64_t)head * dim;
 #pragma unroll

@@ -124,6 +124,17 @@ static __device__ __forceinline__ int32_t first_seen(const struct attention_laun
                                                                       : 0;
 }
 
+// The last position that a query at `position` sees.
+static __device__ __forceinline__ int32_t last_seen(const struct attention_launch &call,
+                                                    const struct attention_sequence &sequence,
+                                                    int32_t position)
+{
+    if (sequence.n_text == 0)
+        return position;
+    int32_t window = call.scoring.window, last = sequence.n_text - 1;
+    return window > 0 && position + window - 1 < last ? position + window - 1 : last;
+}
+
 // Address of the keys and values of 16 positions, the first of which is 16 * `block`.
 static __device__ __forceinline__ const unsigned char *find_block(const struct attention_launch &call,
                                                                   const tile_place &place,
@@ -308,7 +319,16 @@ static __device__ __forceinline__ void adjust_scores(const struct attention_laun
     if (slope != 0.0f)
 #pragma unroll
         for (int i = 0; i < SEGMENT / 32; i++)
-            items[i] = fmaf(slope, (float)(distance + i * 32), items[i]);
+            items[i] = fmaf(slope, -fabsf((float)(distance + i * 32)), items[i]);
+}
+
+// The head's relative bias at distance 0; NULL: none.
+static __device__ __forceinline__ const float *relative_biases(const struct attention_launch &call,
+                                                               int32_t head)
+{
+    return call.scoring.relative_bias ? call.scoring.relative_bias + (int64_t)head * call.scoring.n_relative +
+                                            call.scoring.relative_center
+                                      : NULL;
 }
 
 // Converts the scores of n queries, `query`, `query` + `step` and so on, to weights, and merges their states.
@@ -326,20 +346,24 @@ weigh_queries_of(const struct attention_launch &call, const tile_place &place, i
     for (int j = 0; j < n; j++) {
         int32_t index = query + j * step;
         bool there = index < place.n_queries;
-        int32_t position = there ? query_position(call, place, index) : -1, from = first_seen(call, position);
+        int32_t position = there ? query_position(call, place, index) : -1, from = first_seen(call, position),
+                last = there ? last_seen(call, place.sequence, position) : -1;
         float slope =
             there ? bias_slope(query_head(place, index), call.n_heads, call.scoring.alibi_bias_max) : 0.0f;
         const float *scores = memory.scores + index * SCORE_STRIDE + lane;
         int32_t at = segment * SEGMENT + lane;
         largest[j] = -INFINITY;
-        seen[j] = position >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
+        seen[j] = last >= segment * SEGMENT && from < (segment + 1) * SEGMENT;
 #pragma unroll
         for (int i = 0; i < SEGMENT / 32; i++)
             items[j][i] = scores[i * 32]; // undefined where no position is visible; masked below
         adjust_scores(call, slope, at - position, items[j]);
+        const float *biases = there ? relative_biases(call, query_head(place, index)) : NULL;
 #pragma unroll
         for (int i = 0; i < SEGMENT / 32; i++) {
-            bool visible = at + i * 32 >= from && at + i * 32 <= position;
+            bool visible = at + i * 32 >= from && at + i * 32 <= last;
+            if (biases && visible)
+                items[j][i] += biases[at + i * 32 - position];
             items[j][i] = visible ? items[j][i] * log2_e() : -INFINITY;
             largest[j] = items[j][i] > largest[j] ? items[j][i] : largest[j];
         }

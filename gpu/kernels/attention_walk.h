@@ -222,7 +222,8 @@ static __device__ __forceinline__ void attend_tile(const struct attention_argume
     const struct attention_launch &call = arguments.call;
     const page_shape pages = page_shape_of<shape::type>(call.pages);
     const tile_memory memory(shape::n_strips, pages.key_steps);
-    int32_t begin = first_seen(call, place.position_least), end = place.position_most + 1;
+    int32_t begin = first_seen(call, place.position_least),
+            end = last_seen(call, place.sequence, place.position_most) + 1;
     int32_t first = begin / SEGMENT, last = (end - 1) / SEGMENT;
     bool alone = place.only_segment >= 0;
     if (alone) {

@@ -177,6 +177,29 @@ struct product_device {
     struct product_partials partials;
 };
 
+// Tiles of wgmma, named outputs x rows. Every tile gives the same bytes (above). Which is fastest depends on the device,
+// the matrix and the number of rows; gpu/tile_choice.h measures it.
+enum wgmma_tile {
+    WGMMA_BY_ROWS, // not measured: 64 outputs, of more than 128 rows 128
+    WGMMA_64X32,
+    WGMMA_256X32,
+    WGMMA_64X64,
+    WGMMA_256X64,
+    WGMMA_256X96,
+    WGMMA_64X128,
+    WGMMA_128X128,
+    WGMMA_192X128,
+    WGMMA_TILE_COUNT
+};
+
+// How a GEMM's outputs and rows are divided among blocks. Only wgmma has a choice.
+struct product_tiling {
+    enum wgmma_tile tile;
+    bool divided; // two blocks compute a tile
+};
+
+enum { PRODUCT_TILINGS_MAX = 8 };
+
 // GEMMs of the same x with weights of one type.
 struct product_launch {
     enum tensor_type type; // the type of all tiles
@@ -199,6 +222,7 @@ struct product_launch {
     struct product_heads heads;
     // The operand made of the gated results. Row i is the result of row i of x.
     struct next_operand next;
+    struct product_tiling tiling;
     struct product_device device;
 };
 
@@ -288,6 +312,9 @@ static inline uint64_t product_partial_bytes(int32_t n_multiprocessors, int32_t 
            PRODUCT_PARTIAL_TILE_BYTES;
 }
 
+// Lists the tilings that the GEMM may be launched with, the first of which WGMMA_BY_ROWS means. Returns their number; 0:
+// there is no choice. A pair of types (launch_products) ignores the tiling.
+int32_t product_tilings(const struct product_launch *product, struct product_tiling out[PRODUCT_TILINGS_MAX]);
 void launch_product(void *stream, const struct product_launch *product);
 // GEMMs of the same x that differ only in type, parts and form of the operand. Two of them become one launch
 // if there is a kernel for both types: Q6_K with Q4_K or Q5_K, for up to 16 rows or by wgmma.

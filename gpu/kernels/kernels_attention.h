@@ -20,7 +20,7 @@
 // The arithmetic of a query (one head of one row), the same in every kernel, batch and prefill chunking:
 //   query     q times scale, as the sum of two binary16 (22 bits)
 //   scores    s[j] = q . k[j] over the visible positions j, in fragments of 16 dimensions in order, the
-//             upper binary16's product before the lower's; then soft cap, linear bias, times log2 e
+//             upper binary16's product before the lower's; then soft cap, linear bias, relative bias, times log2 e
 //   segments  split-KV segments of ATTENTION_SEGMENT positions; in each segment with a visible position:
 //             m = max s[j]
 //             p[j] = binary16 of 2^(s[j] - m)
@@ -81,6 +81,8 @@ struct attention_sequence {
     int32_t first_part; // small sequences: index of the first row in the scratch
     int32_t n_shared;   // number of leading segments that shared tiles compute
     int32_t n_runs;     // runs that have segments of it (attention_assign); 0 or 1: it is not cut
+    int32_t n_text; // bidirectional attention: positions of the text, which all of its rows see; 0: causal
+    int32_t state_in, state_out; // slots of recurrent states (gpu/kernels/kernels_recurrent.h)
 };
 
 // Queries of several sequences that share all pages of a segment. The segment ends before the positions of
@@ -131,6 +133,10 @@ struct attention_masking {
     int32_t window;       // 0: all
     float alibi_bias_max; // 0: none
     const float *sinks;   // [n_heads] or NULL
+    // Added to the score of a query and a key: item [head][center + distance], the distance being the key's position
+    // minus the query's. NULL: none.
+    const float *relative_bias; // [n_heads, n_relative]
+    int32_t n_relative, relative_center;
 };
 
 struct attention_partials {

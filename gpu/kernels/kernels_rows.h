@@ -26,10 +26,17 @@ struct device_table {
 };
 
 bool launch_embed_knows(int32_t type);
-// out[r] = scale * table[tokens[r]] (+ positions_table[positions[r]] if it has rows)
-void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols,
-                  struct device_table table, const int32_t *tokens, float scale,
-                  struct device_table positions_table, const int32_t *positions);
+
+// out[r] = scale * table[tokens[r]], plus the rows of the tables that have rows. `types` NULL: all types are 0.
+struct embed_launch {
+    struct device_matrix out;
+    int32_t n_rows, n_cols;
+    struct device_table table, positions_table, types_table;
+    const int32_t *tokens, *positions, *types;
+    float scale;
+};
+
+void launch_embed(void *stream, const struct embed_launch *embed);
 
 struct norm_launch {
     struct device_matrix out, in;
@@ -76,9 +83,12 @@ void launch_gather(void *stream, struct device_matrix out, struct device_matrix 
 // Copies n columns for each of n_heads heads: out[r][h * out_step + i] = in[r][h * in_step + i].
 void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_step, struct device_matrix in,
                          int32_t in_step, int32_t n_heads, int32_t n, int32_t n_rows);
-// x[r] *= sigmoid(gate[r][0])
+// x *= y, item by item
+void launch_multiply(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows,
+                     int32_t n_cols);
+// part i of n_gates equal parts of x[r] *= sigmoid(gate[r][i])
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
-                      int32_t n_cols);
+                      int32_t n_cols, int32_t n_gates);
 
 // Expert routing. Pair p = row * n_used + rank. `experts` and `weights` [n_rows * n_used]; `order` [n_rows *
 // n_used]: the pairs sorted by expert, then by p; `first` [n_experts + 1]: each expert's first index in

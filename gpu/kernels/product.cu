@@ -63,6 +63,32 @@ void launch_product(void *stream, const struct product_launch *product)
     }
 }
 
+int32_t product_tilings(const struct product_launch *product, struct product_tiling out[PRODUCT_TILINGS_MAX])
+{
+    check_product(product);
+    if (!product->x.swizzled || product->x.n_rows == 0)
+        return 0;
+    const struct product_plan plan = make_plan(product);
+    switch (product->type) {
+    case TENSOR_F16:
+        return product_tilings_of<TENSOR_F16>(&plan, out);
+    case TENSOR_BF16:
+        return product_tilings_of<TENSOR_BF16>(&plan, out);
+    case TENSOR_Q8_0:
+        return product_tilings_of<TENSOR_Q8_0>(&plan, out);
+    case TENSOR_Q4_0:
+        return product_tilings_of<TENSOR_Q4_0>(&plan, out);
+    case TENSOR_Q4_K:
+        return product_tilings_of<TENSOR_Q4_K>(&plan, out);
+    case TENSOR_Q5_K:
+        return product_tilings_of<TENSOR_Q5_K>(&plan, out);
+    case TENSOR_Q6_K:
+        return product_tilings_of<TENSOR_Q6_K>(&plan, out);
+    default:
+        return 0;
+    }
+}
+
 // Launches two types together. In the mixtures Q4_K_M and Q5_K_M the key and value weights of a layer may
 // have different types. False: no such kernel exists.
 static bool launch_pair(void *stream, const struct product_launch *product, const struct product_launch *q6_k)

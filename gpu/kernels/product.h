@@ -168,7 +168,9 @@ static __device__ __forceinline__ void put_gated(const struct product_plan &plan
         *find_result(plan, gate, output, row) = result;
 }
 
-// Launches the GEMM kernels of one type. product_type.cu is compiled for each type.
+// Launches the GEMM kernels of one type, and lists their tilings. product_type.cu is compiled for each type.
+template <enum tensor_type type>
+int32_t product_tilings_of(const struct product_plan *plan, struct product_tiling out[PRODUCT_TILINGS_MAX]);
 template <enum tensor_type type> void launch_product_of(void *stream, const struct product_plan *plan);
 // Launches a GEMM together with a GEMM of Q6_K weights. False: no such kernel exists.
 template <enum tensor_type type>

@@ -4,18 +4,14 @@
 #include "gpu/kernels/gemm_wgmma.h"
 #include "gpu/kernels/skinny_launch.h"
 
+#include <assert.h>
+
 enum {
     SMALL_ROWS = 32,         // up to this number of rows, tiles are 32 x 32
     MIDDLE_ROWS = 96,        // up to this number 64 x 64; beyond 128 x 128, or 128 x 64 in small memory
     WGMMA_ROWS_FEW = 32,     // with wgmma, tiles have 32 rows up to this number of rows
-    WGMMA_ROWS_TILE = 64,    // up to this number, one tile of 64 rows
-    WGMMA_ROWS_BETWEEN = 96, // up to this number, one tile of 96 rows, if it is wide
-    WGMMA_ROWS_MIDDLE = 128, // up to this number, two tiles of 64 rows; beyond, tiles of 128 rows
-    WGMMA_STAGES_WIDE = 3,   // minimum number of stages of x in the ring of a wide tile
-    // Multiply-adds per byte from the second-level cache, per multiprocessor of compute capability 9.0. A
-    // multiprocessor does 2,048 per cycle and gets 25 bytes per cycle, its share of the cache's 5.5 TB/s
-    // (assumed).
-    PRODUCTS_A_BYTE = 2048 / 25,
+    WGMMA_ROWS_MIDDLE = 128, // up to this number, tiles of 64 rows; beyond, tiles of 128 rows
+    WGMMA_STAGES_LEAST = 3,  // minimum number of stages of x in the ring of a tile
 };
 
 template <class shape> static void launch_tiled(void *stream, const struct product_plan *plan)
@@ -52,37 +48,19 @@ template <class shape> static int32_t output_tiles(const struct product_plan &pl
     return (plan.first_panel[plan.call.n_parts] + shape::n_panels - 1) / shape::n_panels;
 }
 
-// True if the tiles leave at least half of the multiprocessors without a block.
-template <class shape> static bool are_few(const struct product_plan &plan)
-{
-    int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows);
-    return n_tiles <= product_partial_tiles(plan.call.device.n_multiprocessors);
-}
-
 // Divides each tile between two blocks. The first block gets whole rounds of chunks, at least half of all
-// chunks. .n_tiles is 0 if tiles are not divided.
+// chunks. .n_tiles is 0 if tiles cannot be divided: there is nothing to divide, or no memory for so many sums.
 template <class shape> static struct wgmma_division divide_tiles(const struct product_plan &plan)
 {
     const struct product_partials &partials = plan.call.device.partials;
     int32_t n_chunks = (plan.n_groups + SPLIT_K_GROUPS - 1) / SPLIT_K_GROUPS, round = shape::over_chunks;
     int32_t n_first = ((n_chunks + 1) / 2 + round - 1) / round * round, n_tiles = output_tiles<shape>(plan);
     uint64_t n_all = (uint64_t)n_tiles * row_tiles_max(plan.call, shape::n_rows);
-    if (!shape::is_divisible || !partials.sums || n_first >= n_chunks || !are_few<shape>(plan) ||
+    if (!shape::is_divisible || !partials.sums || n_first >= n_chunks ||
+        n_all > (uint64_t)product_partial_tiles(plan.call.device.n_multiprocessors) ||
         n_all * (uint64_t)(1 + n_chunks - n_first) * shape::total_bytes > partials.size_bytes)
         return {};
     return {n_tiles, n_first, n_chunks, partials};
-}
-
-// Estimated time of all tiles for one group of inputs, in units of the time in which a multiprocessor
-// receives one byte from the second-level cache. A tile needs the time for loading its weights and x, or for
-// multiplying, whichever is longer.
-template <class shape> static int64_t tiles_time(const struct product_plan &plan)
-{
-    int64_t n_tiles = (int64_t)output_tiles<shape>(plan) * row_tiles_max(plan.call, shape::n_rows),
-            n_at_once = plan.call.device.n_multiprocessors > 0 ? plan.call.device.n_multiprocessors : 1;
-    int64_t given = shape::tile_stage_bytes / shape::format.n_groups + 2 * shape::x_stage_bytes,
-            passed = (int64_t)shape::n_panels * TILE_OUTPUTS * shape::n_rows * GROUP_INPUTS / PRODUCTS_A_BYTE;
-    return (n_tiles + n_at_once - 1) / n_at_once * (given > passed ? given : passed);
 }
 
 template <class shape> static struct launch_shape wgmma_blocks(const struct product_plan &plan, int32_t n)
@@ -94,39 +72,92 @@ template <class shape> static struct launch_shape wgmma_blocks(const struct prod
 
 template <class shape> static void launch_wgmma(void *stream, const struct product_plan *plan)
 {
-    const struct wgmma_division division = divide_tiles<shape>(*plan);
+    const struct wgmma_division division =
+        plan->call.tiling.divided ? divide_tiles<shape>(*plan) : wgmma_division{};
     int32_t n_blocks = division.n_tiles > 0 ? 2 * division.n_tiles : output_tiles<shape>(*plan);
     launch_overlapped<gemm_wgmma<shape>>(wgmma_blocks<shape>(*plan, n_blocks), stream, *plan, division);
 }
 
-// Each tile reads x of all its rows. Wide tiles (more outputs) read x less often, but there are fewer of
-// them, which may leave multiprocessors idle. Selects wide tiles if their estimated time is less and their
-// ring has room.
-template <class wide, class narrow> static void launch_wider(void *stream, const struct product_plan *plan)
+template <class shape_> struct shape_tag {
+    typedef shape_ shape;
+};
+
+// Calls `function` with the shape of a tile. Wide tiles of 16-bit types do not exist: their ring has no room.
+template <enum tensor_type type, class F> static void with_shape(enum wgmma_tile tile, F function)
 {
-    if constexpr (wide::n_x_stages >= WGMMA_STAGES_WIDE)
-        if (tiles_time<wide>(*plan) < tiles_time<narrow>(*plan)) {
-            launch_wgmma<wide>(stream, plan);
-            return;
-        }
-    launch_wgmma<narrow>(stream, plan);
+    constexpr bool has_wide = wgmma_shape<type, 128, 3, 1>::n_x_stages >= WGMMA_STAGES_LEAST,
+                   has_between = wgmma_shape<type, 96, 4, 1>::n_x_stages >= WGMMA_STAGES_LEAST,
+                   has_64 = wgmma_shape<type, 64, 4, 1>::n_x_stages >= WGMMA_STAGES_LEAST,
+                   has_32 = wgmma_shape<type, 32, 4, 1>::n_x_stages >= WGMMA_STAGES_LEAST;
+    if (tile == WGMMA_64X32)
+        function(shape_tag<wgmma_shape<type, 32, 1, 4>>{});
+    if (tile == WGMMA_64X64)
+        function(shape_tag<wgmma_shape<type, 64, 1, 4>>{});
+    if (tile == WGMMA_64X128)
+        function(shape_tag<wgmma_shape<type, 128, 1, 2>>{});
+    if (tile == WGMMA_128X128)
+        function(shape_tag<wgmma_shape<type, 128, 2, 1>>{});
+    if constexpr (has_32)
+        if (tile == WGMMA_256X32)
+            function(shape_tag<wgmma_shape<type, 32, 4, 1>>{});
+    if constexpr (has_64)
+        if (tile == WGMMA_256X64)
+            function(shape_tag<wgmma_shape<type, 64, 4, 1>>{});
+    if constexpr (has_between)
+        if (tile == WGMMA_256X96)
+            function(shape_tag<wgmma_shape<type, 96, 4, 1>>{});
+    if constexpr (has_wide)
+        if (tile == WGMMA_192X128)
+            function(shape_tag<wgmma_shape<type, 128, 3, 1>>{});
+}
+
+static enum wgmma_tile tile_by_rows(int32_t n_rows)
+{
+    return n_rows <= WGMMA_ROWS_FEW ? WGMMA_64X32 : n_rows <= WGMMA_ROWS_MIDDLE ? WGMMA_64X64 : WGMMA_128X128;
+}
+
+// True if tiles of that many rows waste less than half of their products, or are the largest.
+static bool suits_rows(int32_t tile_rows, int32_t n_rows)
+{
+    return tile_rows == 32   ? n_rows <= 32
+           : tile_rows == 64 ? n_rows > 32 && n_rows <= 128
+           : tile_rows == 96 ? n_rows > 64 && n_rows <= 96
+                             : n_rows > 96;
+}
+
+template <enum tensor_type type>
+int32_t product_tilings_of(const struct product_plan *plan, struct product_tiling out[PRODUCT_TILINGS_MAX])
+{
+    int32_t n = 0, n_rows = plan->call.x.n_rows;
+    enum wgmma_tile first = tile_by_rows(n_rows);
+    for (int i = 0; i < WGMMA_TILE_COUNT; i++) {
+        enum wgmma_tile tile = i == 0 ? first : (enum wgmma_tile)i;
+        if (i > 0 && tile == first)
+            continue;
+        with_shape<type>(tile, [&](auto tag) {
+            typedef typename decltype(tag)::shape shape;
+            if (!suits_rows(shape::n_rows, n_rows))
+                return;
+            if (divide_tiles<shape>(*plan).n_tiles > 0)
+                out[n++] = {tile, true};
+            out[n++] = {tile, false};
+        });
+    }
+    return n;
 }
 
 template <enum tensor_type type> static void launch_wgmma_of(void *stream, const struct product_plan *plan)
 {
-    constexpr bool has_between = wgmma_shape<type, 96, 4, 1>::n_x_stages >= WGMMA_STAGES_WIDE;
-    int32_t n_rows = plan->call.x.n_rows;
-    if (n_rows <= WGMMA_ROWS_FEW)
-        launch_wider<wgmma_shape<type, 32, 4, 1>, wgmma_shape<type, 32, 1, 4>>(stream, plan);
-    else if (n_rows > WGMMA_ROWS_TILE && n_rows <= WGMMA_ROWS_BETWEEN)
-        launch_wider<wgmma_shape<type, has_between ? 96 : 64, 4, 1>, wgmma_shape<type, 64, 1, 4>>(stream,
-                                                                                                  plan);
-    else if (n_rows <= WGMMA_ROWS_MIDDLE)
-        launch_wider<wgmma_shape<type, 64, 4, 1>, wgmma_shape<type, 64, 1, 4>>(stream, plan);
-    else if (are_few<wgmma_shape<type, 128, 2, 1>>(*plan))
-        launch_wgmma<wgmma_shape<type, 128, 1, 2>>(stream, plan);
-    else
-        launch_wider<wgmma_shape<type, 128, 3, 1>, wgmma_shape<type, 128, 2, 1>>(stream, plan);
+    struct product_plan tiled = *plan;
+    if (tiled.call.tiling.tile == WGMMA_BY_ROWS)
+        tiled.call.tiling = {tile_by_rows(plan->call.x.n_rows), true};
+    bool launched = false;
+    with_shape<type>(tiled.call.tiling.tile, [&](auto tag) {
+        launch_wgmma<typename decltype(tag)::shape>(stream, &tiled);
+        launched = true;
+    });
+    assert(launched); // product_tilings lists what exists
+    (void)launched;
 }
 
 template <class shape, class other_shape>
@@ -188,6 +219,8 @@ bool launch_product_pair_of(void *stream, const struct product_plan *plan, const
     return false;
 }
 
+template int32_t product_tilings_of<TILE_TYPE>(const struct product_plan *plan,
+                                               struct product_tiling out[PRODUCT_TILINGS_MAX]);
 template void launch_product_of<TILE_TYPE>(void *stream, const struct product_plan *plan);
 template bool launch_product_pair_of<TILE_TYPE>(void *stream, const struct product_plan *plan,
                                                 const struct product_plan *q6_k);

@@ -108,18 +108,18 @@ bool launch_embed_knows(int32_t type)
            type == TENSOR_Q4_0 || type == TENSOR_Q4_K || type == TENSOR_Q5_K || type == TENSOR_Q6_K;
 }
 
-static __global__ void embed_rows(struct device_matrix out, int n_cols, struct device_table table,
-                                  const int32_t *tokens, float scale, struct device_table positions_table,
-                                  const int32_t *positions)
+static __global__ void embed_rows(const struct embed_launch call)
 {
     launch_next();
     launch_wait();
     int64_t row = (int)blockIdx.x;
-    for (int col = first_col(); col < n_cols; col += col_step()) {
-        float item = read_item(table, tokens[row], col) * scale;
-        if (positions_table.rows)
-            item += read_item(positions_table, positions[row], col);
-        out.items[row * out.stride + col] = item;
+    for (int col = first_col(); col < call.n_cols; col += col_step()) {
+        float item = read_item(call.table, call.tokens[row], col) * call.scale;
+        if (call.positions_table.rows)
+            item += read_item(call.positions_table, call.positions[row], col);
+        if (call.types_table.rows)
+            item += read_item(call.types_table, call.types ? call.types[row] : 0, col);
+        call.out.items[row * call.out.stride + col] = item;
     }
 }
 
@@ -218,6 +218,15 @@ static __global__ void scale_cap(struct device_matrix x, int n_cols, float scale
     }
 }
 
+static __global__ void multiply_rows(struct device_matrix x, struct device_matrix y, int n_cols)
+{
+    launch_next();
+    launch_wait();
+    int64_t row = (int)blockIdx.x;
+    for (int col = first_col(); col < n_cols; col += col_step())
+        x.items[row * x.stride + col] *= y.items[row * y.stride + col];
+}
+
 static __global__ void gather_rows(struct device_matrix out, struct device_matrix in, const int32_t *rows,
                                    int n_cols)
 {
@@ -239,14 +248,14 @@ static __global__ void copy_columns(struct device_matrix out, int out_step, stru
             in.items[row * in.stride + i / n * in_step + i % n];
 }
 
-static __global__ void gate_rows(struct device_matrix x, struct device_matrix gate, int n_cols)
+static __global__ void gate_rows(struct device_matrix x, struct device_matrix gate, int n_cols, int part_cols)
 {
     launch_next();
     launch_wait();
     int64_t row = (int)blockIdx.x;
-    float factor = 1.0f / (1.0f + device_exp(-gate.items[row * gate.stride]));
     for (int col = first_col(); col < n_cols; col += col_step())
-        x.items[row * x.stride + col] *= factor;
+        x.items[row * x.stride + col] *=
+            1.0f / (1.0f + device_exp(-gate.items[row * gate.stride + col / part_cols]));
 }
 
 // ---- mixture of experts ----
@@ -522,12 +531,9 @@ static struct launch_shape row_shape(int32_t n_rows, int64_t n_cols)
             0};
 }
 
-void launch_embed(void *stream, struct device_matrix out, int32_t n_rows, int32_t n_cols,
-                  struct device_table table, const int32_t *tokens, float scale,
-                  struct device_table positions_table, const int32_t *positions)
+void launch_embed(void *stream, const struct embed_launch *embed)
 {
-    launch_overlapped<embed_rows>(row_shape(n_rows, n_cols), stream, out, n_cols, table, tokens, scale,
-                                  positions_table, positions);
+    launch_overlapped<embed_rows>(row_shape(embed->n_rows, embed->n_cols), stream, *embed);
 }
 
 void launch_rope(void *stream, const struct rope_launch *rope)
@@ -565,6 +571,12 @@ void launch_add(void *stream, struct device_matrix x, struct device_matrix y, in
     launch_overlapped<add_rows>(row_shape(n_rows, n_cols), stream, x, y, n_cols, scale);
 }
 
+void launch_multiply(void *stream, struct device_matrix x, struct device_matrix y, int32_t n_rows,
+                     int32_t n_cols)
+{
+    launch_overlapped<multiply_rows>(row_shape(n_rows, n_cols), stream, x, y, n_cols);
+}
+
 void launch_scale(void *stream, struct device_matrix x, int32_t n_rows, int32_t n_cols, float scale,
                   float cap)
 {
@@ -585,9 +597,9 @@ void launch_copy_columns(void *stream, struct device_matrix out, int32_t out_ste
 }
 
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
-                      int32_t n_cols)
+                      int32_t n_cols, int32_t n_gates)
 {
-    launch_overlapped<gate_rows>(row_shape(n_rows, n_cols), stream, x, gate, n_cols);
+    launch_overlapped<gate_rows>(row_shape(n_rows, n_cols), stream, x, gate, n_cols, n_cols / n_gates);
 }
 
 void launch_route(void *stream, const struct route_launch *route)

@@ -3,6 +3,7 @@ OpenAI's published schemas require, and a line that lacks a part of it does not.
 import copy
 import json
 import os
+import re
 
 import tiny_model
 from session import case, error_of
@@ -69,7 +70,7 @@ def fits(root, rule, item):
     if "$ref" in rule:
         return fits(root, root["$defs"][rule["$ref"].removeprefix("#/$defs/")], item)
     unknown = set(rule) - {"$schema", "$defs", "title", "description", "type", "required", "additionalProperties", "properties", "anyOf",
-                           "items", "minItems", "minLength", "minimum", "maximum", "const", "enum"}
+                           "items", "minItems", "minLength", "minimum", "maximum", "const", "enum", "pattern"}
     assert not unknown, unknown
     if "anyOf" in rule and not any(fits(root, other, item) for other in rule["anyOf"]):
         return False
@@ -85,7 +86,7 @@ def fits(root, rule, item):
     if isinstance(item, list):
         return len(item) >= rule.get("minItems", 0) and all(fits(root, rule.get("items", {}), value) for value in item)
     if isinstance(item, str):
-        return len(item) >= rule.get("minLength", 0)
+        return len(item) >= rule.get("minLength", 0) and bool(re.search(rule.get("pattern", ""), item))
     if is_of(item, "number"):
         return rule.get("minimum", item) <= item <= rule.get("maximum", item)
     return True

@@ -308,9 +308,9 @@ SCHEMAS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.a
 
 
 def write_old_store(test, name, version):
-    """A store as sheaf wrote it before version 16: 20 jobs, of which 12 have an answer."""
+    """A store of an older version, whose records have no frames: 20 jobs, of which 12 have an answer."""
     database = sqlite3.connect(test.path(name))
-    for file in ("store.sql", "store_15.sql")[:version - 13]:
+    for file in ("store.sql", "store_15.sql")[:min(version, 15) - 13]:
         with open(os.path.join(SCHEMAS, file), encoding="utf-8") as text:
             database.executescript(text.read())
     for i in range(20):
@@ -328,6 +328,9 @@ def write_old_store(test, name, version):
         else:
             database.execute("INSERT INTO queue (job) VALUES (?)", (i + 1,))
     database.execute("INSERT INTO datasets (dataset, submitted_at_us, complete, n_submitted, n_done) VALUES ('d', 1, 1, 20, 12)")
+    if version == 16:
+        with open(os.path.join(SCHEMAS, "store_16.sql"), encoding="utf-8") as text:
+            database.executescript(text.read())
     database.execute(f"PRAGMA user_version = {version}")
     database.commit()
     database.close()
@@ -335,12 +338,13 @@ def write_old_store(test, name, version):
 
 @case
 def a_store_of_an_older_version_keeps_its_answers_and_goes_on(test):
-    for version in (14, 15):
+    for version in (14, 15, 16):
         name = f"{version}.db"
         write_old_store(test, name, version)
         before = test.query("SELECT * FROM jobs", name), test.query("SELECT job, record FROM records", name), test.query("SELECT job, record FROM results", name)
         test.run("status", "--store", name)  # changes it
-        assert test.query("PRAGMA user_version", name) == [(16,)]
+        assert test.query("PRAGMA user_version", name) == [(17,)]
+        assert test.query("SELECT DISTINCT dataset_number, count(*) FROM queue", name) == test.query("SELECT number, 8 FROM datasets", name)
         assert before == (test.query("SELECT * FROM jobs", name), test.query("SELECT job, record FROM records", name),
                           test.query("SELECT job, record FROM results", name))
         test.run("work", "--model", test.model, "--store", name, "--exit-when-idle", "0", "--engine-test", "instant")

@@ -8,7 +8,7 @@ from session import case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "ops/RUNBOOK.md", "ops/FAULTS.md", "store/QUERIES.md", "consumer/worker/README.md",
-             "consumer/command/README.md", "consumer/serve/README.md", "consumer/python/README.md", "consumer/queue/kafka/README.md", "consumer/annotate/README.md", "consumer/evaluate/README.md", "batching/README.md", "engine/grammar/README.md")
+             "consumer/command/README.md", "consumer/serve/README.md", "consumer/python/README.md", "consumer/queue/kafka/README.md", "consumer/annotate/README.md", "consumer/evaluate/README.md", "consumer/certificate/README.md", "batching/README.md", "engine/grammar/README.md")
 
 
 def text_of_file(path):
@@ -98,7 +98,8 @@ def each_file_that_a_document_points_at_is_there(test):
 # Stores of this version exist: its schema stays, and another version needs a migration (store/database.c).
 RELEASED_STORE = (14, "929963dd26c62098")
 STORE_VERSION_15 = "cf5d3dcfc2c7f98b"
-STORE_VERSION_16 = (16, "299c5193bde59c14")
+STORE_VERSION_16 = "299c5193bde59c14"
+STORE_VERSION_17 = (17, "d7a3167516a00018")
 
 
 @case
@@ -111,4 +112,5 @@ def the_schema_of_a_released_store_version_is_not_changed(test):
         return int(re.search(rf"\b{name} = (\d+)", text_of_file("store/store.h")).group(1))
     assert (version_of("STORE_VERSION_RELEASED"), digest_of("schemas/store.sql")) == RELEASED_STORE
     assert digest_of("schemas/store_15.sql") == STORE_VERSION_15
-    assert (version_of("STORE_VERSION"), digest_of("schemas/store_16.sql")) == STORE_VERSION_16
+    assert digest_of("schemas/store_16.sql") == STORE_VERSION_16
+    assert (version_of("STORE_VERSION"), digest_of("schemas/store_17.sql")) == STORE_VERSION_17

@@ -241,3 +241,19 @@ def a_job_past_its_deadline_is_late_though_its_answer_is_known(test):
     test.run("collect", "--dataset", "late", "-o", "out.jsonl")
     assert [(error_of(answer) or {}).get("code") for answer in test.answers()] == ["deadline_exceeded", None]
     assert duplicates(test, "sheaf.db") == 1
+
+
+@case
+def metadata_comes_back_with_each_of_equal_requests_and_changes_no_answer(test):
+    jobs = [{"custom_id": str(i), "prompt": "the winter", "max_tokens": 6, "seed": 1, **({"metadata": {"row": i, "of": [i]}} if i else {})} for i in range(3)]
+    jobs += [{"custom_id": "bad", "prompt": "the", "temperature": -1, "metadata": {"a": "b"}}, {"custom_id": "list", "prompt": "the", "metadata": [1]}]
+    test.write("in.jsonl", jobs)
+    test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--store", "sheaf.db", status=3)
+    answers = {answer["custom_id"]: answer["response"]["body"] for answer in test.answers()}
+    assert [answers[str(i)].get("metadata") for i in range(3)] == [None, {"row": 1, "of": [1]}, {"row": 2, "of": [2]}], answers
+    assert len({answers[str(i)]["choices"][0]["text"] for i in range(3)}) == 1 and duplicates(test, "sheaf.db") == 2
+    assert answers["list"]["error"]["param"] == "metadata" and answers["bad"]["error"]["param"] == "temperature", answers
+    jobs[1]["metadata"] = {"row": 11}
+    test.write("in.jsonl", jobs[:3])
+    test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--store", "sheaf.db")
+    assert test.answers()[1]["response"]["body"]["metadata"] == {"row": 11}, test.answers()

@@ -11,6 +11,7 @@ import signal
 import subprocess
 
 import constraints
+import recurrent
 import tools
 from session import DONE, Skip, case, error_of, is_wide, text_of, varied_jobs
 
@@ -121,11 +122,61 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
 
 
 @case
+def recurrent_states_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
+    """Branches of a prefix tree at any token, in full batches, planned ahead or not, with sequences preempted."""
+    folder = recurrent.write(test)
+    jobs = [{**job, "max_tokens": 6 if is_wide() else 3} for job in recurrent.tree_of_jobs()[0][:10 if is_wide() else 6]]
+    answers = {}
+    for name, chosen, options in (("alone", jobs[1::3], ["--max-batch", "1"]), ("together", jobs, ["--max-batch", "8"]),
+                                  ("not ahead", jobs, ["--max-batch", "5", "--max-rows", "19", "--no-ahead", "--no-graphs"]),
+                                  ("few pages", jobs, ["--max-batch", "8", "--kv-memory", "100K"])):
+        answers[name] = {}
+        for batch in ([[job] for job in chosen] if name == "alone" else [chosen]):
+            test.write("in.jsonl", batch)
+            output = f"{name}-{len(answers[name])}.jsonl"
+            finished = test.run("run", "in.jsonl", "-o", output, "--model", folder, "--backend", "cuda", *options, status=None)
+            if "built without CUDA" in finished.err or "looking for devices" in finished.err:
+                raise Skip("there is no GPU")
+            assert finished.status == 0, finished
+            for answer in test.answers(output):
+                answers[name][answer["custom_id"]] = answer["response"]["body"]["choices"]
+    together = answers.pop("together")
+    assert all(other[key] == together[key] for other in answers.values() for key in other), answers
+    prefill, saved = test.query("SELECT sum(prefill_tokens), sum(tokens_saved) FROM workers", "together-0.jsonl.db")[0]
+    assert saved > prefill, (prefill, saved)
+
+
+@case
 def submit_work_and_collect_give_the_answers_of_run(test):
     expected = reference(test)
     test.run("submit", "in.jsonl", "--dataset", "run")
     err = test.run("work", "--model", test.model, "--backend", "cuda", "--exit-when-idle", "0").err
-    assert "GPU: " in err and " on cuda" in err, err
+    assert "GPU 0, " in err and " on cuda:0 " in err, err
+    test.run("collect", "--dataset", "run", "-o", "out.jsonl")
+    assert test.comparable() == expected
+
+
+@case
+def a_worker_on_each_of_two_gpus_shares_the_jobs_of_one_store(test):
+    expected = reference(test)
+    refused = test.run("work", "--model", test.model, "--backend", "cuda", "--gpu", "2", "--exit-when-idle", "0", status=None)
+    if "built without CUDA" in refused.err or "looking for devices" in refused.err:
+        raise Skip("there is no GPU")
+    if "there are 2" not in refused.err:
+        raise Skip(f"not two GPUs: {refused.err}")
+    assert refused.status != 0, refused
+    options = ["--model", test.model, "--backend", "cuda", "--max-batch", "1", "--window", "1"]
+    workers = [test.start("work", *options, "--gpu", str(gpu)) for gpu in (0, 1)]
+    test.wait_until("both workers are ready", lambda: os.path.exists(test.path("sheaf.db")) and
+                    test.query("SELECT count(*) FROM workers") == [(2,)])
+    test.run("submit", "in.jsonl", "--dataset", "run")
+    test.wait_until("all jobs are done", lambda: test.query("SELECT count(*) FROM results") == [(N_JOBS,)])
+    for gpu, worker in enumerate(workers):
+        worker.send_signal(signal.SIGTERM)
+        err = test.wait(worker).err
+        assert f"GPU {gpu}, " in err and f" on cuda:{gpu} " in err, err
+    named = test.query("SELECT backend, prefill_tokens FROM workers ORDER BY backend")
+    assert [name.split(" ")[0] for name, _ in named] == ["cuda:0", "cuda:1"] and all(tokens > 0 for _, tokens in named), named
     test.run("collect", "--dataset", "run", "-o", "out.jsonl")
     assert test.comparable() == expected
 

@@ -793,6 +793,31 @@ def a_table_is_annotated_over_the_topics_with_the_bytes_of_the_embedded_queue(te
 
 
 @case
+def a_table_of_the_topics_has_the_certificate_of_the_embedded_queue(test):
+    topics = Topics(test)
+    rows = [{"id": i, "text": f"{text_of(i, 5)} {i % 20}"} for i in range(40)]
+    test.write("in.jsonl", rows[:30])
+    options = ["in.jsonl", "--prompt", "Is {{ text }} warm?", "--max-tokens", "6", "--temperature", "0.8", "--certificate"]
+    test.run("annotate", *options, "reference.json", "--model", test.model, "-o", "reference.jsonl")
+    worker = topics.work("--store", "worker.db")
+    test.run("annotate", *options, "out.json", "-o", "out.jsonl", *topics.options)
+    assert test.read("out.json") == test.read("reference.json") and test.read("out.jsonl") == test.read("reference.jsonl")
+    done = test.run("verify", "out.jsonl", "--certificate", "out.json", "--model", test.model)
+    assert "30 of 30 rows computed again are equal" in done.out, done.out
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+    worker = topics.work("--store", "worker.db", "--kv-type", "q8_0")
+    test.write("in.jsonl", rows)
+    done = test.run("annotate", *options, "out.json", "-o", "out.jsonl", *topics.options, status=1)
+    assert "no certificate out.json: row 31 was computed with another arithmetic" in done.err and "kv-type=q8_0" in done.err, done.err
+    assert len(test.answers()) == 40 and test.read("out.json") == test.read("reference.json")
+    refused = test.run("verify", "out.jsonl", "--certificate", "out.json", status=1)
+    assert "rows were added: expected 30, got 40; the first that differs is row 31" in refused.err, refused.err
+    worker.send_signal(signal.SIGTERM)
+    assert test.wait(worker).status == 0
+
+
+@case
 def an_annotation_over_the_topics_that_is_killed_goes_on_and_submits_no_job_twice(test):
     topics = Topics(test)
     test.write("in.csv", ["text", *(f"{text_of(i, 4)} {i}" for i in range(300))])

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import types
 
 import kafka
@@ -47,6 +48,14 @@ def refusal(kind, function):
     raise AssertionError(f"no {kind.__name__}")
 
 
+def is_running(lives, test):
+    """Whether the process computes: one that has ended and was not waited for does not."""
+    if not lives():
+        return False
+    with open(f"/proc/{int(test.read('pid'))}/stat", encoding="utf-8") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+
+
 def watched(test):
     """A program that writes its process id to the file pid and becomes sheaf; and a function that says whether it lives."""
     path = test.path("watched")
@@ -54,7 +63,8 @@ def watched(test):
     os.chmod(path, 0o755)
 
     def lives():
-        return test.exists("pid") and os.path.exists(f"/proc/{int(test.read('pid'))}")
+        number = test.read("pid").strip() if test.exists("pid") else b""  # the shell makes the file before it writes
+        return bool(number) and os.path.exists(f"/proc/{int(number)}")
     return path, lives
 
 
@@ -124,6 +134,8 @@ def a_data_frame_comes_back_in_its_kind_with_its_own_columns_as_they_were(test):
         assert labelled[frame.columns].equals(frame) and list(labelled["sentiment"]) == expected and list(labelled.index) == list(frame.index)
         vectors = sheaf.embed(frame, column="review", model=test.model, program=test.sheaf)
         assert vectors["embedding"][104] == list(sheaf.embed([rows[4]["review"]], model=test.model, program=test.sheaf))[0]
+        nothing = sheaf.annotate(frame[:0], **demo(test))
+        assert list(nothing.columns) == list(labelled.columns) and len(nothing) == 0, nothing
         refusal(ValueError, lambda: sheaf.annotate(frame, skip_empty=True, **demo(test)))
         refusal(ValueError, lambda: sheaf.annotate(pandas.concat([frame, frame], axis=1), **demo(test)))
         kinds += 1
@@ -133,6 +145,7 @@ def a_data_frame_comes_back_in_its_kind_with_its_own_columns_as_they_were(test):
         labelled = sheaf.annotate(frame, **demo(test))
         assert isinstance(labelled, polars.DataFrame) and labelled[frame.columns].equals(frame) and labelled["sentiment"].to_list() == expected
         assert labelled["sheaf_error"].null_count() == 15
+        assert sheaf.annotate(frame[:0], **demo(test)).columns == labelled.columns
         kinds += 1
     if not kinds:
         raise Skip("neither pandas nor polars is installed")
@@ -192,6 +205,7 @@ def each_exit_status_has_its_exception(test):
     assert pickle.loads(pickle.dumps(error)).signal == signal.SIGKILL
     for options in ({"log": "f"}, {"quiet": True}, {"output_format": "csv"}):
         refusal(TypeError, lambda: sheaf.annotate(rows, prompt="{{ n }}", **options, **known))
+    refusal(ValueError, lambda: list(sheaf.annotate(rows, prompt="x", choice=[], **known)))
     refusal(TypeError, lambda: list(sheaf.annotate(["no mapping"], prompt="x", **known)))
     refusal(TypeError, lambda: list(sheaf.annotate([{"n": object()}], prompt="x", **known)))
 
@@ -275,6 +289,74 @@ def an_interrupt_ends_the_program_too(test):
         assert out.splitlines()[-1] == "interrupted" and process.returncode == 0 and not lives(), out
     finally:
         process.kill()
+
+
+KILLED = """
+import sys, threading
+sys.path.insert(0, {module!r})
+import sheaf
+
+def endless():
+    yield "the winter"
+    yield "the sea"
+    print("started", flush=True)
+    sys.stdin.read()
+
+{call}
+"""
+
+
+@case
+def a_killed_parent_ends_the_program_and_its_input_counts_as_broken_off(test):
+    program, lives = watched(test)
+    known = f"model={test.model!r}, program={program!r}, max_batch=1, engine_test='fixed:200', max_tokens=30"
+    calls = {"jobs": "client = sheaf.Client(store='jobs.db', program={program!r}); client.submit(endless(), 'd')",
+             "run": f"list(sheaf.run(['the'] * 50, store='run.db', progress=lambda _: print('started', flush=True), {known}))",
+             "out": f"sheaf.run(endless(), output='out.jsonl', store='out.db', {known})"}
+    for name, call in calls.items():
+        text = KILLED.format(module=str(MODULE), call=call.replace("{program!r}", repr(program)))
+        process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=test.folder)
+        try:
+            assert process.stdout.readline() == "started\n" and lives(), name
+        finally:
+            process.kill()
+            process.communicate(timeout=120)
+        test.wait_until("the program's end", lambda: not lives())
+        os.remove(test.path("pid"))
+    assert not test.exists("jobs.db") or test.query("SELECT count(*) FROM jobs", "jobs.db") == [(0,)], "a part of the input was queued"
+    assert not test.exists("out.db") or test.query("SELECT count(*) FROM jobs", "out.db") == [(0,)]
+    assert test.query("SELECT count(*) FROM jobs", "run.db") == [(50,)]
+
+
+@case
+def a_program_that_ended_before_its_input_has_its_own_exception(test):
+    program, lives = watched(test)
+
+    def late():
+        test.wait_until("its end", lambda: test.exists("pid") and test.read("pid") and not is_running(lives, test))
+        yield from ()
+    error = refusal(sheaf.UsageError, lambda: list(sheaf.run(late(), model=test.model, program=program, moonlight=3)))
+    assert "--moonlight" in str(error), error
+
+
+@case
+def the_thread_that_started_a_program_may_end_before_it(test):
+    program, lives = watched(test)
+    results, first = sheaf.embed(["the winter"] * 20000, model=test.model, program=program), []
+    thread = threading.Thread(target=lambda: first.append(next(results)))
+    thread.start()
+    thread.join()
+    assert len(first) == 1 and lives()
+    assert len(list(results)) == 19999 and results.outcome.done == 20000
+
+
+@case
+def a_descriptor_that_is_no_pipe_is_named_and_nothing_is_watched(test):
+    test.write("in.jsonl", ["the winter"])
+    with open(test.path("in.jsonl"), "rb") as file:
+        done = subprocess.run([test.sheaf, "embed", test.model, "--parent-fd", str(file.fileno())], input=b"the sea\n", capture_output=True,
+                              pass_fds=(file.fileno(),), check=True)
+    assert b"no pipe" in done.stderr and len(done.stdout.splitlines()) == 1, done
 
 
 @case

@@ -10,9 +10,10 @@ import socket
 import sqlite3
 import time
 
+import served_schema
 import tiny_model
 from classify import head_folder
-from clients import THINKS
+from clients import THINKS, without_one
 from session import DEADLINE_S, case, is_wide, varied_jobs
 
 SEED = int(os.environ.get("SHEAF_TEST_SEED", "20240607"))
@@ -70,8 +71,10 @@ class Server:
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             content = response.read()
-            is_json = response.headers["Content-Type"] == "application/json"
-            return response.status, json.loads(content) if is_json else content
+            kind = response.headers["Content-Type"]
+            content = json.loads(content) if kind == "application/json" else content
+            served_schema.check(method, path, response.status, kind, content)
+            return response.status, content
         finally:
             connection.close()
 
@@ -355,6 +358,40 @@ def an_upload_has_a_limit_and_its_form_must_be_complete(test):
 
 
 @case
+def a_form_without_its_end_or_with_two_files_is_refused(test):
+    purpose = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'.encode()
+    file = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n{"x" * 100}\r\n'.encode()
+    end, kind = f"--{BOUNDARY}--".encode(), {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}
+    with serving(test) as server:
+        for body, word in ((purpose + file, "last boundary"), (purpose + file[:-50], "last boundary"), (file + purpose + end[:-2], "last boundary"),
+                           (purpose + file + file + end, "twice")):
+            error = server.refuse(400, "POST", "/v1/files", body, kind)
+            assert word in error["message"], error
+        assert server.get("/v1/files")["data"] == []
+        for body in (purpose + file + end, file + purpose + end + b"\r\n"):
+            status, stored = server.ask("POST", "/v1/files", body, kind)
+            assert status == 200 and server.get(f"/v1/files/{stored['id']}/content") == b"x" * 100, stored
+        test.wait_until("whole files alone", lambda: len([n for n in os.listdir(test.path("sheaf.db-files")) if n.startswith("file-")]) == 2)
+
+
+@case
+def a_body_without_end_is_not_read_for_ever(test):
+    head = "POST /v1/{} HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunk = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+    with serving(test) as server:
+        for path, host in (("chat/completions", "localhost"), ("chat/completions", "attacker.example"), ("files", "attacker.example")):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
+                client.sendall(head.format(path, host).encode())
+                n_sent = 0
+                with contextlib.suppress(OSError):
+                    while n_sent < 1000:
+                        client.sendall(chunk)
+                        n_sent += 1
+                assert n_sent < 200, (path, host)
+        assert server.post("/v1/chat/completions", chat(1)["body"])["choices"]
+
+
+@case
 def an_upload_that_breaks_off_leaves_nothing(test):
     with serving(test) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
@@ -479,6 +516,29 @@ def two_servers_share_a_store(test):
     second.stop()
 
 
+# ---- schemas ----
+
+@case
+def an_object_that_lacks_a_member_or_has_another_does_not_fit_the_schema(test):
+    with serving(test) as server:
+        file = server.upload([chat(1)])
+        done = server.wait_for(server.create(file, metadata={"a": "b"}))
+        bad = server.upload(["{"])
+        stream = server.ask("POST", "/v1/chat/completions", {**chat(1)["body"], "stream": True})[1]
+        found = {"file": server.get(f"/v1/files/{file}"), "file_page": server.get("/v1/files"), "batch": done, "batch_page": server.get("/v1/batches"),
+                 "model": server.get("/v1/models")["data"][0], "model_list": server.get("/v1/models"), "file_deleted": server.ask("DELETE", f"/v1/files/{file}")[1],
+                 "error": server.ask("POST", "/v1/batches", {"input_file_id": bad, "endpoint": "/v1/completions", "completion_window": "24h"})[1],
+                 "chat_chunk": served_schema.chunks_of(stream)[0]}
+    optional = {"a", "system_fingerprint", "role", "content", "refusal"}
+    for kind, item in found.items():
+        assert served_schema.is_kind(kind, item) and not served_schema.is_kind(kind, {**item, "extra": 1}), (kind, item)
+        names = set()
+        for name, less in without_one(item):
+            assert served_schema.is_kind(kind, less) == (name in optional or (kind, name) == ("error", "errors")), (kind, name, less)
+            names.add(name)
+        assert len(names) > 2, (kind, names)
+
+
 # ---- completions ----
 
 @case
@@ -497,6 +557,9 @@ def a_completion_is_answered_and_its_stream_has_the_same_text(test):
             assert len(texts) == len(plain["choices"]) and usage == plain["usage"], (usage, plain)
             without = server.ask("POST", path, {**body, "stream": True})[1]
             assert texts_of(without)[1] is None and b'"usage"' not in without
+            assert "metadata" not in plain and server.post(path, {**body, "metadata": {"tenant": "a"}})["metadata"] == {"tenant": "a"}
+        both = server.post("/v1/completions", {"model": "tiny", "prompt": ["the", "a"], "metadata": {"tenant": "a"}})
+        assert both["metadata"] == {"tenant": "a"} and len(both["choices"]) == 2, both
         assert test.query("SELECT count(*) FROM datasets") == [(0,)]  # read and deleted
 
 
@@ -694,6 +757,14 @@ def a_client_that_goes_takes_its_request_with_it(test):
             client.sendall(head + body)
             test.wait_until("its job", lambda: test.query("SELECT count(*) FROM jobs") == [(1,)])
         test.wait_until("no job", lambda: test.query("SELECT count(*) FROM datasets") == [(0,)], deadline_s=min(DEADLINE_S, 60))
+        for ends in (lambda client: client.sendall(b"GET /v1/models HTTP/1.1\r\n"), lambda client: client.shutdown(socket.SHUT_WR)):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
+                client.sendall(head + body)
+                test.wait_until("its job", lambda: test.query("SELECT count(*) FROM jobs") == [(1,)])
+                ends(client)  # bytes after the request; half of the connection
+                if "shutdown" in ends.__code__.co_names:
+                    assert b"client_closed" in client.recv(65536)
+            test.wait_until("no job", lambda: test.query("SELECT count(*) FROM datasets") == [(0,)], deadline_s=min(DEADLINE_S, 60))
         # a killed server's requests are removed by the next one
         with socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S) as client:
             client.sendall(head + body)

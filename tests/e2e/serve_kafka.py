@@ -1,9 +1,14 @@
 """sheaf serve --brokers: batches over a real broker."""
-import signal
+import concurrent.futures
+import contextlib
+import json
+import socket
+import time
 
 import kafka
-from serve import Server, answers_of, by_id, chat
-from session import case
+import tiny_model
+from serve import Server, answers_of, by_id, chat, texts_of
+from session import DEADLINE_S, case
 
 finish = kafka.finish
 COUNTER = []
@@ -21,7 +26,7 @@ def start(test, *options):
 
 
 def stop(test, process):
-    process.send_signal(signal.SIGTERM)
+    process.terminate()
     assert test.wait(process).status == 0
 
 
@@ -43,7 +48,6 @@ def a_batch_over_kafka_survives_kills_of_its_server_and_is_answered_once(test):
     assert batch["status"] == "completed" and batch["request_counts"] == {"total": 61, "completed": 60, "failed": 1}, batch
     lines = server.lines(batch["output_file_id"]) + server.lines(batch["error_file_id"])
     assert answers_of(lines) == answers_of(test.answers("out.jsonl")) and len(by_id(lines)) == 61
-    assert server.refuse(501, "POST", "/v1/chat/completions", chat(1)["body"])["code"] == "not_supported"
     stop(test, worker)
     assert server.stop().status == 0
 
@@ -63,3 +67,92 @@ def a_batch_over_kafka_is_cancelled_and_a_second_server_takes_over(test):
     assert len(by_id(lines)) == 100 and any(line["error"] for line in lines)
     stop(test, worker)
     assert second.stop().status == 0
+
+
+# ---- completions ----
+
+@case
+def a_completion_over_kafka_is_the_answer_of_a_run_for_each_of_two_fronts(test):
+    first, topics = start(test)
+    second = Server(test, *first.options, "--store", "second.db", "--model-name", "tiny", "--model-name", "small")
+    jobs = [chat(i) for i in range(12)] + [chat(12, temperature="hot")]
+    test.write("in.jsonl", jobs)
+    test.run_file("in.jsonl", "out.jsonl")
+    expected = {line["custom_id"]: line["response"] for line in test.answers("out.jsonl")}
+    worker = test.start("work", "--model", test.model, "--store", "worker.db", *topics)
+    fronts = [first.ready(), second.ready()]
+    with concurrent.futures.ThreadPoolExecutor(len(jobs)) as pool:
+        answers = list(pool.map(lambda i: fronts[i % 2].ask("POST", "/v1/chat/completions", jobs[i]["body"]), range(len(jobs))))
+    for job, (status, body) in zip(jobs, answers):
+        response = expected[job["custom_id"]]
+        assert status == response["status_code"] and body.get("choices") == response["body"].get("choices"), (job, status, body)
+    assert [model["id"] for model in second.get("/v1/models")["data"]] == ["tiny", "small"] and first.get("/v1/models")["data"] == []
+    assert second.get("/v1/models/small")["id"] == "small"
+    body = {"model": "tiny", "prompt": ["the", "the winter", "a"], "max_tokens": 4, "temperature": 0, "metadata": {"a": "b"}}
+    whole = first.post("/v1/completions", body)
+    alone = [second.post("/v1/completions", {**body, "prompt": prompt})["choices"][0]["text"] for prompt in body["prompt"]]
+    assert [choice["text"] for choice in whole["choices"]] == alone and whole["metadata"] == {"a": "b"}, whole
+    texts, usage, _ = texts_of(second.ask("POST", "/v1/completions", {**body, "stream": True, "stream_options": {"include_usage": True}})[1])
+    assert [texts[i] for i in range(3)] == alone and usage == whole["usage"], (texts, usage)
+    second.kill()
+    second.start()
+    assert second.ready().post("/v1/chat/completions", jobs[0]["body"])["choices"] == expected["request-0"]["body"]["choices"]
+    stop(test, worker)
+    assert first.stop().status == second.stop().status == 0
+
+
+@case
+def embeddings_over_kafka_are_those_of_a_run(test):
+    tiny_model.write(test.model, more_keys={"llama.pooling_type": tiny_model.value(tiny_model.UINT32, 1)})
+    server, topics = start(test)
+    body = {"model": "tiny", "input": ["the water", "winter"]}
+    test.write("in.jsonl", [{"custom_id": "a", "method": "POST", "url": "/v1/embeddings", "body": body}])
+    test.run_file("in.jsonl", "out.jsonl")
+    worker = test.start("work", "--model", test.model, "--store", "worker.db", *topics)
+    assert server.ready().post("/v1/embeddings", body)["data"] == test.answers("out.jsonl")[0]["response"]["body"]["data"]
+    assert "start sheaf work with" in server.refuse(400, "POST", "/v1/chat/completions", chat(1)["body"])["message"]
+    stop(test, worker)
+    assert server.stop().status == 0
+
+
+@case
+def without_a_worker_a_completion_over_kafka_ends_at_its_deadline_and_one_of_a_gone_client_harms_none(test):
+    server, topics = start(test)
+    server.ready()
+    began = time.monotonic()
+    status, error = server.ask("POST", "/v1/chat/completions", {**chat(1)["body"], "deadline": int(time.time()) + 1})
+    assert status == 504 and error["error"]["code"] == "deadline_exceeded" and time.monotonic() - began < 60, error
+    body = json.dumps(chat(2)["body"]).encode()
+    with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S)) as client:
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        jobs = topics[topics.index("--jobs") + 1]
+        test.wait_until("its job", lambda: len(kafka.kcat("-C", "-t", jobs, "-o", "beginning", "-e", "-q", "-f", "%o\\n").splitlines()) == 2)
+    worker = test.start("work", "--model", test.model, "--store", "worker.db", *topics)
+    assert server.post("/v1/chat/completions", chat(3)["body"])["choices"]
+    body = {**chat(4, max_tokens=200, ignore_eos=True)["body"]}
+    stop(test, worker)
+    with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S)) as client:
+        body = json.dumps(body).encode()
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        test.wait_until("its job", lambda: len(kafka.kcat("-C", "-t", jobs, "-o", "beginning", "-e", "-q", "-f", "%o\\n").splitlines()) == 4)
+        assert server.stop().status == 0
+        assert b'"stopping"' in client.recv(65536)
+
+
+@case
+def a_broker_that_restarts_costs_at_most_the_completions_that_waited(test):
+    kafka.need_own_broker()
+    server, topics = start(test)
+    worker = test.start("work", "--model", test.model, "--store", "worker.db", *topics)
+    assert server.ready().post("/v1/chat/completions", chat(1)["body"])["choices"]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        waiting = [pool.submit(server.ask, "POST", "/v1/chat/completions", {**chat(i)["body"], "deadline": int(time.time()) + 120}) for i in range(2, 6)]
+        kafka.restart_broker()
+        assert {answer.result()[0] for answer in waiting} <= {200, 503, 504}, [answer.result() for answer in waiting]
+
+    def is_answered():
+        status, answer = server.ask("POST", "/v1/chat/completions", {**chat(9)["body"], "deadline": int(time.time()) + 30})
+        return status == 200 and answer["choices"]
+    test.wait_until("an answer", is_answered)
+    stop(test, worker)
+    assert server.stop().status == 0

@@ -2,7 +2,7 @@
 // Llama-3-8B x nine row counts, attention by batch x context. One CSV line each, written when it is known:
 //
 //   gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [TYPE...]
-//   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash
+//   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash,tile
 //
 // Launches are those of the program: in a graph, tiles of two blocks where it has them. `hash` is of y after one
 // launch with the first copy of the weights: y of the first row is the same bytes at any number of rows, so `hash`
@@ -96,7 +96,7 @@ static void print_line(const char *what, const char *type, int32_t n_inputs, int
                        int32_t n_rows, double us, double bytes, double operations, double rate)
 {
     print_times(what, type, n_inputs, n_outputs, n_rows, us, bytes, operations, rate);
-    printf(",\n");
+    printf(",,\n");
     fflush(stdout);
 }
 
@@ -186,7 +186,10 @@ static bool create_partials(struct product_partials *partials, int32_t n_inputs)
     return partials->sums && partials->arrivals;
 }
 
-static void bench_rows(struct products *products, uint64_t *first_row)
+static const char *const tile_names[WGMMA_TILE_COUNT] = {"",       "64x32",  "256x32",  "64x64",  "256x64",
+                                                         "256x96", "64x128", "128x128", "192x128"};
+
+static void bench_tiling(struct products *products, uint64_t *first_row)
 {
     const struct product_launch *call = &products->call;
     int32_t n_inputs = call->x.n_inputs, n_outputs = call->parts[0].n_outputs, n_rows = call->x.n_rows;
@@ -198,8 +201,22 @@ static void bench_rows(struct products *products, uint64_t *first_row)
     bool same = *first_row == 0 || hashes.first_row == *first_row;
     *first_row = hashes.first_row;
     n_different += !same;
-    printf(",%016" PRIx64 "%s\n", hashes.all, same ? "" : " differs");
+    printf(",%016" PRIx64 "%s,%s%s\n", hashes.all, same ? "" : " differs", tile_names[call->tiling.tile],
+           call->tiling.divided ? " divided" : "");
     fflush(stdout);
+}
+
+// A line for each compiled tiling, or one where there is no choice.
+static void bench_rows(struct products *products, uint64_t *first_row)
+{
+    struct product_tiling tilings[PRODUCT_TILINGS_MAX];
+    int32_t n = product_tilings(&products->call, tilings);
+    if (n == 0)
+        bench_tiling(products, first_row);
+    for (int32_t i = 0; i < n; i++) {
+        products->call.tiling = tilings[i];
+        bench_tiling(products, first_row);
+    }
 }
 
 static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_outputs, const int32_t *n_rows)
@@ -494,7 +511,7 @@ int main(int argc, char **argv)
         return printf("%s\n", error.text), 1;
     printf("# %s, %d multiprocessors%s\n", device_facts(device)->name,
            device_facts(device)->n_multiprocessors, tiny ? "; tiny sizes, times mean nothing" : "");
-    printf("what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash\n");
+    printf("what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash,tile\n");
     bench_products();
     bench_attentions();
     device_close(device);

@@ -33,7 +33,7 @@ fi
 pack=${PACK:-build-pack}/pack.tar.xz
 shared=${SHARED:-../shared}
 batch=${BATCH:-64} large=${LARGE:-256}
-programs=(probe golden sample rows products product_tiles product_gates product_experts pages attention forward hybrid bench faults)
+programs=(probe golden sample rows recurrent products product_tiles product_gates product_experts pages attention forward hybrid bench faults)
 products=(products product_tiles product_gates product_experts)
 file_bytes_max=$((16 << 20)) pack_bytes_max=50000000
 n_failed=0
@@ -221,6 +221,7 @@ check() {
     start golden 60 bash -euc golden
     start sample 60 "$(program sample)"
     start rows 30 "$(program rows)"
+    start recurrent 30 "$(program recurrent)"
     for name in "${products[@]}" pages; do
         start "$name" 90 "$(program "$name")"
     done
@@ -228,7 +229,7 @@ check() {
     start forward 120 "$(program forward)" ${dry:+'graph*'}
     start hybrid 60 "$(program hybrid)"
     finish
-    for name in sample rows "${products[@]}" pages attention; do
+    for name in sample rows recurrent "${products[@]}" pages attention; do
         [[ $dry ]] || ! command -v compute-sanitizer >/dev/null || passed "$name" ||
             start "again-$name" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "$(program "$name")"
     done
@@ -264,7 +265,7 @@ sanitize() {
     for tool in memcheck racecheck synccheck; do
         command=(compute-sanitizer --tool "$tool" --error-exitcode 1)
         [[ ! $dry ]] || command=(env)
-        for name in sample rows forward attention "${products[@]}"; do
+        for name in sample rows recurrent forward attention "${products[@]}"; do
             chosen=()
             [[ $name != forward ]] || chosen=('graph*')
             stage "$tool-$name" 140 "${command[@]}" "$(program "$name")" "${chosen[@]}"

@@ -74,6 +74,21 @@ static struct forward_subject subjects[] = {
     FAMILY("hunyuan-moe"),
     FAMILY("nemotron"),
     FAMILY("minicpm3"),
+    FAMILY("qwen3next"),
+    FAMILY("qwen35"),
+    FAMILY_ALIKE("qwen35moe"),
+    FAMILY("olmo_hybrid"),
+    FAMILY("kimi-linear"),
+    FAMILY("lfm2"),
+    FAMILY("lfm2moe"),
+    FAMILY("granitehybrid"),
+    FAMILY("falcon-h1"),
+    FAMILY("nemotron_h"),
+    FAMILY("nemotron_h_moe"),
+    FAMILY("jamba"),
+    FAMILY("mamba2"),
+    {"rows of several blocks of a convolution", {.family = "qwen35", .seed = 11, .n_layers = 4}, KV_F16, 150},
+    {"norms without weights of mamba", {.family = "mamba", .seed = 3, .larger = true}, KV_F16, 24},
     {"afmoe", {.family = "afmoe", .seed = 11, .n_layers = 5, .window = 9}, KV_F16, 24},
     TYPE(F32),
     TYPE(F16),
@@ -145,6 +160,7 @@ static void machine_open_with(struct machine *machine, const struct model *model
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * SEQUENCES_MAX,
+                                    .n_state_slots = 2 * SEQUENCES_MAX,
                                     // what a GPU's pages hold
                                     .kv_type = gpu ? subject->kv_type : KV_F32_OF_F16};
     *machine = (struct machine){0};
@@ -516,6 +532,25 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     model_close(model);
 }
 
+// Both in the eager step that measures and in the graph captured after it, for prompts and for decoding.
+static void measured_tiles_give_the_bytes_of_tiles_by_rows(void **state)
+{
+    static struct sample_result by_rows[SEQUENCES_MAX][DRAWN], measured[SEQUENCES_MAX][DRAWN];
+    struct model *model = open_model_of(&((const struct forward_subject *)*state)->recipe);
+    for (enum gpu_tiles tiles = GPU_TILES_MEASURED; tiles <= GPU_TILES_BY_ROWS; tiles++) {
+        struct machine machine;
+        machine_open_with(&machine, model, *state, &(struct gpu_options){.tiles = tiles});
+        generate(&machine, SEQUENCES_MAX, AHEAD, false, tiles == GPU_TILES_MEASURED ? measured : by_rows);
+        int64_t n = gpu_backend_counts(machine.backend).n_tilings;
+        // The prompts' rows: queries, keys and values; the output of attention; gate and up; down. Not the output matrix,
+        // which sees a row of each sequence.
+        assert_int_equal(n, tiles == GPU_TILES_MEASURED ? 4 : 0);
+        machine_close(&machine);
+    }
+    assert_memory_equal(measured, by_rows, sizeof by_rows);
+    model_close(model);
+}
+
 // On a device with little more than the model takes, a graph's memory could end the worker.
 static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state)
 {
@@ -550,7 +585,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
-    static struct CMUnitTest tests[N_SUBJECTS + 6];
+    static struct CMUnitTest tests[N_SUBJECTS + 9];
     bool is_wide = device_cases_are_wide();
     int n = 0;
     for (int i = 0; i < N_SUBJECTS; i += STRIDE)
@@ -565,13 +600,19 @@ int main(int argc, char **argv)
          KV_F16,
          24,
          .repeats = true},
+        {"captured, recurrent layers",
+         {.family = "qwen35", .seed = 11, .n_layers = 4},
+         KV_F16,
+         24,
+         .repeats = true},
+        {"captured, scans", {.family = "mamba2", .seed = 11}, KV_F16, 24, .repeats = true},
     };
+    enum { N_CAPTURED = sizeof captured / sizeof *captured };
     for (int i = 0; i < 2; i++)
         captured[i].recipe.n_layers = is_wide ? 2 : 1;
-    for (int i = 0; i < 2; i++)
-        tests[n + i] =
-            (struct CMUnitTest){i ? "graph, mixtral" : "graph, llama",
-                                a_graph_draws_what_launches_one_by_one_draw, NULL, NULL, &captured[i]};
+    for (int i = 0; i < N_CAPTURED; i++)
+        tests[n++] = (struct CMUnitTest){captured[i].name, a_graph_draws_what_launches_one_by_one_draw, NULL,
+                                         NULL, &captured[i]};
     static struct forward_subject shared[] = {
         {"shared",
          {.family = "llama", .type = TENSOR_F16, .seed = 11, .n_layers = 1, .n_ff = 128},
@@ -580,13 +621,15 @@ int main(int argc, char **argv)
         {"shared, bytes", {.family = "gemma2", .seed = 12, .n_layers = 2}, KV_Q8_0, 24},
     };
     for (int i = 0; i < 2; i++)
-        tests[n + 2 + i] =
+        tests[n++] =
             (struct CMUnitTest){i ? "a shared prefix, gemma2 with pages in bytes" : "a shared prefix, llama",
                                 a_shared_prefix_is_read_once_and_does_not_show, NULL, NULL, &shared[i]};
-    tests[n + 4] =
+    tests[n++] =
         (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one,
                             NULL, NULL, &captured[0]};
-    tests[n + 5] = (struct CMUnitTest){"sampling apart", sampling_submitted_apart_draws_what_whole_steps_draw,
-                                       NULL, NULL, &captured[0]};
-    return _cmocka_run_group_tests("tests", tests, (size_t)n + 6, NULL, NULL);
+    tests[n++] = (struct CMUnitTest){"measured tiles", measured_tiles_give_the_bytes_of_tiles_by_rows, NULL,
+                                     NULL, &captured[0]};
+    tests[n++] = (struct CMUnitTest){"sampling apart", sampling_submitted_apart_draws_what_whole_steps_draw,
+                                     NULL, NULL, &captured[0]};
+    return _cmocka_run_group_tests("tests", tests, (size_t)n, NULL, NULL);
 }

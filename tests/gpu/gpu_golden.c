@@ -332,8 +332,12 @@ static struct outcome compute_embedding(const struct golden_case *which, bool fa
                                                 (uint64_t)token * (uint64_t)row_bytes),
                                  row_bytes, which->type};
     struct device_matrix out = {on_device(NULL, (size_t)which->n_inputs * sizeof(float)), which->n_inputs};
-    launch_embed(device_stream(device), out, 1, which->n_inputs, table, on_device(&token, sizeof token), 1.0f,
-                 (struct device_table){0}, NULL);
+    launch_embed(device_stream(device), &(struct embed_launch){.out = out,
+                                                               .n_rows = 1,
+                                                               .n_cols = which->n_inputs,
+                                                               .table = table,
+                                                               .tokens = on_device(&token, sizeof token),
+                                                               .scale = 1.0f});
     free((void *)tensor.data);
     size_t size = (size_t)which->n_inputs * sizeof(float);
     return (struct outcome){from_device(out.items, size), size};

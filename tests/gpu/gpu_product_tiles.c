@@ -128,37 +128,62 @@ TEST(multiprocessors_without_a_block_change_no_bytes)
     device_free(device, arrivals);
 }
 
-// 250 outputs are one wide tile or four narrow ones, 183 one of 192: where there are as many tiles as blocks run
-// at once, wide ones are taken.
-TEST(wide_tiles_give_the_bytes_of_narrow_ones)
+// Each tile, undivided and, if there is memory for the sums, divided; together they are all there are. 16-bit types have
+// no wide ones of 192 outputs.
+TEST(every_tiling_gives_the_same_bytes)
 {
     static const enum tensor_type types[] = {TENSOR_Q4_0, TENSOR_Q4_K, TENSOR_Q5_K,
                                              TENSOR_Q6_K, TENSOR_Q8_0, TENSOR_BF16};
     static const struct {
-        int32_t n_rows, n_outputs;
-    } cases[] = {{17, 250}, {64, 250}, {70, 250}, {100, 250}, {130, 183}};
-    uint64_t seed = 20;
+        int32_t n_rows, n_outputs, n_inputs; // more than four chunks can be divided
+    } cases[] = {{17, 250, 2304}, {64, 250, 2304}, {70, 250, 1280}, {100, 250, 1280}, {130, 183, 1280}};
+    enum { N_MULTIPROCESSORS = 40 };
+    uint64_t seed = 20, bytes = product_partial_bytes(N_MULTIPROCESSORS, cases[0].n_inputs);
+    int32_t *arrivals = device_allocate(device, N_MULTIPROCESSORS * sizeof *arrivals);
+    float *sums = device_allocate(device, bytes);
+    unsigned seen = 0, divided = 0;
+    device_zero(device, arrivals, N_MULTIPROCESSORS * sizeof *arrivals);
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t i = t % 2; i < sizeof cases / sizeof *cases; i += 2) {
             if (!shapes_are_wide() && i != (t < 5 ? t : 1)) // each size once
                 continue;
-            int32_t n = cases[i].n_rows;
+            int32_t n = cases[i].n_rows, n_inputs = cases[i].n_inputs;
             struct product_problem problem =
-                problem_make(product_tensor(types[t], 2 * cases[i].n_outputs, 1280, FILL_RANDOM, &seed), n, 2,
-                             &seed);
-            struct product_launch wide = {.device.n_multiprocessors = 1},
-                                  narrow = {.device.n_multiprocessors = 1000};
+                problem_make(product_tensor(types[t], 2 * cases[i].n_outputs, n_inputs, FILL_RANDOM, &seed),
+                             n, 2, &seed);
+            struct product_launch launch = {.device = {.n_multiprocessors = N_MULTIPROCESSORS}},
+                                  listed = {.type = problem.type,
+                                            .n_parts = 1,
+                                            .parts = {{.n_outputs = cases[i].n_outputs}},
+                                            .x = {.n_rows = n, .n_inputs = n_inputs, .swizzled = true},
+                                            .device = {PRODUCT_SHARED_BYTES_WGMMA,
+                                                       N_MULTIPROCESSORS,
+                                                       {sums, arrivals, bytes}}};
+            struct product_tiling tilings[PRODUCT_TILINGS_MAX];
             emulate_reverse((t + i) % 2 == 1);
-            float *y = problem_compute(&problem, 0, n, NULL, wide),
-                  *expected = problem_compute(&problem, 0, n, NULL, narrow),
-                  *gated = compute_gated(&problem, n, wide, true),
-                  *expected_gated = compute_gated(&problem, n, narrow, true);
-            assert_same_rows(&problem, y, expected, n, 0);
-            assert_same_rows(&problem, gated, expected_gated, n, 0);
-            void *all[] = {y, expected, gated, expected_gated};
-            for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-                free(all[j]);
+            float *expected = problem_compute(&problem, 0, n, NULL, launch),
+                  *expected_gated = compute_gated(&problem, n, launch, true);
+            launch.device.partials = listed.device.partials;
+            int32_t n_tilings = product_tilings(&listed, tilings);
+            assert_in_range(n_tilings, 2, PRODUCT_TILINGS_MAX);
+            for (int32_t j = 0; j < n_tilings; j++) {
+                launch.tiling = tilings[j];
+                seen |= 1u << tilings[j].tile;
+                divided |= (unsigned)tilings[j].divided << tilings[j].tile;
+                float *y = problem_compute(&problem, 0, n, NULL, launch),
+                      *gated = compute_gated(&problem, n, launch, true);
+                assert_same_rows(&problem, y, expected, n, 0);
+                assert_same_rows(&problem, gated, expected_gated, n, 0);
+                free(y);
+                free(gated);
+            }
+            free(expected);
+            free(expected_gated);
             problem_free(&problem);
         }
     emulate_reverse(false);
+    device_free(device, arrivals);
+    device_free(device, sums);
+    assert_int_equal(seen, (1u << WGMMA_TILE_COUNT) - 2);
+    assert_int_equal(divided, 1u << WGMMA_64X32 | 1u << WGMMA_64X64);
 }

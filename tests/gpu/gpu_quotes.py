@@ -129,7 +129,7 @@ class Costs:
         self.gemm_wgmma(types, inputs, n_rows, sum(n_bytes(*one) for one in types.items()), times)
 
     def gemm_wgmma(self, types, inputs, n_rows, n_bytes, times):
-        """As launch_wgmma_of selects tiles (gpu/kernels/product_type.cu); weights of two types have narrow ones."""
+        """With the tiles that the counts make fastest (the program measures); weights of two types have narrow ones."""
         one_type = len(types) == 1
 
         def tiles(rows, outputs):

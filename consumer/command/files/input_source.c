@@ -1,5 +1,6 @@
 #include "consumer/command/files/input_source.h"
 
+#include "consumer/command/files/parent_pipe.h"
 #include "consumer/command/files/text_decoder.h"
 #include "schemas/base/file.h"
 
@@ -48,7 +49,7 @@ static bool write_all(int fd, const char *bytes, size_t n)
 }
 
 // Copies a stream into a temporary file, and replaces its descriptor by that file's.
-static enum status copy_source(struct input_source *source, struct error *error)
+static enum status copy_source(struct input_source *source, bool is_standard, struct error *error)
 {
     char bytes[COPY_BYTES];
     int copy = file_open_temporary(file_temporary_folder());
@@ -67,6 +68,11 @@ static enum status copy_source(struct input_source *source, struct error *error)
         fail_source(source, "reading: ", error);
         close(copy);
         return error->status;
+    }
+    if (is_standard && !parent_pipe_input_is_complete()) {
+        close(copy);
+        return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                         "%s: the process that writes it ended before its end", source->name);
     }
     close(source->fd);
     source->fd = copy;
@@ -211,7 +217,7 @@ enum status input_source_open_bytes(struct input_source *source, const char *pat
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: expected a file or a pipe, got a device",
                            source->name);
     else if (!S_ISREG(about.st_mode) || (own >= 0 && lseek(source->fd, 0, SEEK_CUR) != 0))
-        status = copy_source(source, error); // the rest of a partly read file
+        status = copy_source(source, own == STDIN_FILENO, error); // the rest of a partly read file
     if (status != STATUS_OK)
         input_source_close(source);
     return status;

@@ -115,8 +115,16 @@ class Child:
 
     def start(self):
         environment = {name: value for name, value in os.environ.items() if name != "SHEAF_PROGRAM"}
-        self.process = subprocess.Popen(self.arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                                        stdin=subprocess.DEVNULL if self.source is None else subprocess.PIPE)
+        inherited, self.alive = os.pipe()  # the program ends when this process does, also by SIGKILL, and knows that its input is not whole
+        try:
+            environment["SHEAF_PARENT_FD"] = str(inherited)
+            self.process = subprocess.Popen(self.arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                                            stdin=subprocess.DEVNULL if self.source is None else subprocess.PIPE, pass_fds=(inherited,))
+        except BaseException:
+            os.close(self.alive)
+            raise
+        finally:
+            os.close(inherited)
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
         self.selector.register(self.process.stderr, selectors.EVENT_READ)
@@ -146,6 +154,8 @@ class Child:
                 if len(chunk) >= CHUNK_BYTES:
                     break
             if not chunk:
+                with contextlib.suppress(BrokenPipeError):  # it has ended
+                    os.write(self.alive, b"e")
                 self.close_input()
                 return
             self.unsent = memoryview(chunk)
@@ -214,6 +224,7 @@ class Child:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
+            os.close(self.alive)
             self.selector.close()
             for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
                 if pipe:

@@ -1,5 +1,7 @@
 """annotate, run and embed: the commands that compute in one process."""
 import contextlib
+import csv
+import io
 import json
 import os
 import tempfile
@@ -32,13 +34,17 @@ def annotate(rows, *, model=None, prompt=None, messages=None, system=None, schem
         raise ValueError("skip_empty and skip_bad_rows leave rows out: filter the data frame before")
     source = None if is_path(rows) else encode_rows(frame.rows() if frame else rows)
     has_text = output is not None or options.get("sample") or options.get("estimate")
+    is_empty = frame is not None and len(frame.frame) == 0 and not has_text
+    line_format = "csv" if is_empty else "jsonl"
     arguments = ["annotate", os.fspath(rows) if source is None else "-", *option_arguments({"model": model, **options})]
+    if is_empty:
+        source = [csv_line(frame.columns)]
     if source is not None:
-        arguments.append("--input-format=jsonl")
+        arguments.append(f"--input-format={line_format}")
     if has_text and output is not None:
         arguments.append(f"--output={os.fspath(output)}")
     elif not has_text:
-        arguments += ["--output=-", "--output-format=jsonl"]
+        arguments += ["--output=-", f"--output-format={line_format}"]
     needs_store = not options.get("store") and (not has_text or (output is None and source is not None))
 
     def start(folder):
@@ -50,6 +56,9 @@ def annotate(rows, *, model=None, prompt=None, messages=None, system=None, schem
 
     if has_text:
         return run_child(start)
+    if is_empty:
+        names = next(csv.reader(io.StringIO(run_child(start).text)))
+        return frame.with_columns({name: [] for name in names if name not in frame.columns})
     results = Results(json_lines(start))
     return add_answers(frame, results) if frame else results
 
@@ -132,9 +141,17 @@ def schema_arguments(folder, schema):
     return [f"--schema={write_text(folder, 'schema.json', json.dumps(schema, ensure_ascii=False))}"]
 
 
+def csv_line(names):
+    line = io.StringIO()
+    csv.writer(line).writerow(names)
+    return line.getvalue().encode()
+
+
 def choice_arguments(choice):
     """Labels are fields of CSV."""
-    labels = [choice] if isinstance(choice, str) else choice or []
+    labels = [] if choice is None else [choice] if isinstance(choice, str) else list(choice)
+    if choice is not None and not labels:
+        raise ValueError("choice: expected at least one label")
     return ["--choice=" + '"{}"'.format(str(label).replace('"', '""')) for label in labels]
 
 

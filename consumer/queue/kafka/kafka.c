@@ -53,6 +53,7 @@ static void hand_over(struct kafka_transport *kafka, struct partition *partition
     struct record record = kafka_message_record(message, text_from_string(kafka->config->topics.jobs),
                                                 kafka->publishing.scratch.record_headers);
     record.crashes = record.attempts = suspects_crashes(&partition->suspects, message->offset);
+    kafka_reply_read(kafka, &record);
     kafka->intake.n_bytes += (int64_t)message->len;
     kafka->intake.events->receive(kafka->intake.events->context, &record);
 }

@@ -32,7 +32,7 @@ static enum status give_up(struct kafka_transport *kafka, struct job *job, struc
     (void)error_set(&refused, STATUS_REJECT, ERROR_RESULT_REFUSED,
                     "topic %s refused the job's record %d times: %s", refusals->topic, KAFKA_REFUSALS_MAX,
                     rd_kafka_err2str(refusals->code));
-    if (++refusals->n_given_up > KAFKA_GIVEN_UP_MAX)
+    if (!job->source.reply_topic.size && ++refusals->n_given_up > KAFKA_GIVEN_UP_MAX)
         return error_set(
             error, STATUS_REFUSE, ERROR_BROKER,
             "Kafka at %s: topic %s refused the results of %d jobs in a row, %d times each: %s; is it the"

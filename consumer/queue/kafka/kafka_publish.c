@@ -100,6 +100,7 @@ static void handle_delivery_report(rd_kafka_t *rk, const rd_kafka_message_t *mes
 {
     struct kafka_transport *kafka = ((struct kafka_handle *)opaque)->owner;
     (void)rk;
+    kafka->publishing.replies.is_stale = true; // its topic may have been deleted
     kafka_refusals_add(&kafka->publishing.refusals, message->_private, message->err,
                        message->rkt ? rd_kafka_topic_name(message->rkt) : "", message->partition);
 }
@@ -145,6 +146,7 @@ void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms)
         rd_kafka_topic_destroy(kafka->publishing.outputs.results);
     if (kafka->publishing.outputs.dead)
         rd_kafka_topic_destroy(kafka->publishing.outputs.dead);
+    kafka_reply_forget(kafka);
     kafka->publishing.outputs.results = kafka->publishing.outputs.dead = NULL;
     if (kafka->publishing.stuck && kafka_offsets_leave(kafka->publishing.stuck))
         kafka->clients.producer.rk = NULL; // the call's thread destroys it
@@ -155,7 +157,7 @@ void kafka_publish_close(struct kafka_transport *kafka, int64_t deadline_ms)
 // ---- records ----
 
 struct outgoing {
-    rd_kafka_topic_t *topic;
+    rd_kafka_topic_t *topic; // owned by the outputs, or by the reply topics
     const char *topic_name;
     size_t bytes_max;
     struct text key, value;       // data NULL: none
@@ -282,6 +284,13 @@ static enum status publish_result(struct kafka_transport *kafka, struct job *job
                               0,
                               &kafka->publishing.scratch.headers,
                               index};
+    const struct kafka_reply_topic *reply =
+        job->source.reply_topic.size ? kafka_reply_known(kafka, job) : NULL;
+    if (reply) {
+        record.topic = reply->handle;
+        record.topic_name = reply->name;
+        record.bytes_max = reply->bytes_max;
+    }
     struct error unreadable;
     if (is_bare(job))
         strip_record(&record, job);
@@ -387,13 +396,47 @@ enum status kafka_publish_check_topics(const struct kafka_transport *kafka, stru
     return STATUS_OK;
 }
 
+enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job, const struct error *refused,
+                                  struct error *error)
+{
+    job->source.reply_topic = (struct text){0};
+    if (job->source.record.data) // a dead letter already, which has the reason
+        return STATUS_OK;
+    buffer_clear(&kafka->publishing.scratch.value);
+    job_encode(job, job->source.encoding, &kafka->publishing.scratch.value);
+    if (kafka->publishing.scratch.value.failed ||
+        !job_set_text(job, &job->source.record,
+                      (struct text){kafka->publishing.scratch.value.data,
+                                    kafka->publishing.scratch.value.size})) {
+        kafka->publishing.scratch.value.failed = false;
+        return error_memory(error, STATUS_RETRY, "a dead letter");
+    }
+    job_fail(job, refused);
+    return STATUS_OK;
+}
+
+// A job whose reply topic can't be used is a dead letter, and its error result is on the results topic.
+static enum status check_reply(struct kafka_transport *kafka, struct job *job, int64_t deadline_ms,
+                               struct error *error)
+{
+    struct error refused;
+    enum status status = kafka_reply_check(kafka, job, deadline_ms, &refused);
+    if (status == STATUS_REJECT)
+        return kafka_publish_give_up(kafka, job, &refused, error);
+    if (status != STATUS_OK)
+        *error = refused;
+    return status;
+}
+
 enum status kafka_publish_job(struct kafka_transport *kafka, struct job *job, size_t index,
                               int64_t deadline_ms, struct error *error)
 {
     enum status status = STATUS_OK;
     if (job->source.is_repeated)
         return STATUS_OK;
-    if (is_dead_letter(job))
+    if (job->source.reply_topic.size)
+        status = check_reply(kafka, job, deadline_ms, error);
+    if (status == STATUS_OK && is_dead_letter(job))
         status = publish_dead_letter(kafka, job, index, deadline_ms, error);
     if (status == STATUS_OK && job->job_id.size > 0)
         status = publish_result(kafka, job, index, deadline_ms, error);
@@ -474,22 +517,4 @@ enum status kafka_publish_job_alone(struct kafka_transport *kafka, struct job *j
     if (status == STATUS_OK && kafka->publishing.refusals.code != RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE)
         job->source.is_doubted = false;
     return status;
-}
-
-enum status kafka_publish_give_up(struct kafka_transport *kafka, struct job *job, const struct error *refused,
-                                  struct error *error)
-{
-    if (job->source.record.data) // a dead letter already, which has the reason
-        return STATUS_OK;
-    buffer_clear(&kafka->publishing.scratch.value);
-    job_encode(job, job->source.encoding, &kafka->publishing.scratch.value);
-    if (kafka->publishing.scratch.value.failed ||
-        !job_set_text(job, &job->source.record,
-                      (struct text){kafka->publishing.scratch.value.data,
-                                    kafka->publishing.scratch.value.size})) {
-        kafka->publishing.scratch.value.failed = false;
-        return error_memory(error, STATUS_RETRY, "a dead letter");
-    }
-    job_fail(job, refused);
-    return STATUS_OK;
 }

@@ -8,6 +8,7 @@
 //   kafka_control.c      follows the control topic
 //   kafka_gaps.c         offsets that retention deleted
 //   kafka_refusals.c     delivery reports of refused records
+//   kafka_reply.c        topics that jobs name for their results
 //   kafka_publish.c      results and dead letters
 //   kafka_isolation.c    retries refused records alone
 //   kafka_calls.c        the calls of a transaction, and what their answers mean
@@ -243,7 +244,28 @@ struct kafka_throttling {
     bool are_limits_refused; // brokers refuse a longer transaction.timeout.ms
 };
 
+enum { KAFKA_TOPIC_NAME_BYTES = 250 }; // with its NUL
+
+// A topic that jobs named for their results.
+struct kafka_reply_topic {
+    char name[KAFKA_TOPIC_NAME_BYTES];
+    rd_kafka_topic_t *handle; // NULL: there is no such topic for this worker
+    size_t bytes_max;         // max.message.bytes
+    int64_t checked_ms;
+};
+
+enum { KAFKA_REPLY_TOPICS_MAX = 64 }; // known at a time; the one checked first is forgotten for another
+
+struct kafka_replies {
+    struct kafka_reply_topic topics[KAFKA_REPLY_TOPICS_MAX];
+    int n_topics;
+    bool is_stale;     // a record was not delivered: what is known is looked up again
+    bool has_warned;   // of a header without --reply-topics
+    char refusal[512]; // of the record that is being delivered
+};
+
 struct kafka_publishing {
+    struct kafka_replies replies;
     struct kafka_outputs outputs;
     struct kafka_refusals refusals;
     struct transaction transaction;
@@ -460,6 +482,18 @@ enum status kafka_hindrance_open(struct kafka_transport *kafka, struct error *er
 // Called in each poll. STATUS_RESTART: the jobs topic no longer exists, and some of it was delivered here.
 enum status kafka_hindrance_look(struct kafka_transport *kafka, struct error *error) WARN_UNUSED;
 const char *kafka_waiting(struct transport *transport);
+
+// ---- kafka_reply.c ----
+
+// Sets the record's reply_topic, or `refused`, from its headers. The texts are valid until the next call.
+void kafka_reply_read(struct kafka_transport *kafka, struct record *record);
+// Looks up the job's reply topic, unless it is known. STATUS_REJECT: there is none for this worker.
+enum status kafka_reply_check(struct kafka_transport *kafka, const struct job *job, int64_t deadline_ms,
+                              struct error *error) WARN_UNUSED;
+// The job's reply topic after kafka_reply_check, valid until its next call.
+const struct kafka_reply_topic *kafka_reply_known(const struct kafka_transport *kafka, const struct job *job);
+// Before the producer is closed.
+void kafka_reply_forget(struct kafka_transport *kafka);
 
 // ---- kafka_publish.c ----
 

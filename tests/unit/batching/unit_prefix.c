@@ -79,7 +79,7 @@ static void admit(struct waiting_sequence *waiting)
     struct prefix_found found = find(waiting);
     assert_false(found.blocked);
     prefix_use(&tree, node);
-    window_remove(&window, &waiting->sequence, true);
+    window_admit(&window, &waiting->sequence, 0);
     waiting->sequence.node = node;
     waiting->claim = prefix_claim(&tree, node, &waiting->sequence, &found, waiting->pages);
     waiting->sequence.cache.n_computed = found.n_computed;
@@ -193,7 +193,7 @@ TEST(deep_pages_go_before_their_parents_and_unwanted_ones_before_wanted_ones)
     assert_int_equal(find(comes_back).n_stored, 0 * PAGE);
     assert_int_equal(prefix_take_page(&tree), -1);
     assert_int_equal(tree.figures.n_evictions, 5);
-    window_remove(&window, &comes_back->sequence, false);
+    window_remove(&window, &comes_back->sequence);
     forget_sequence(comes_back);
     assert_int_equal(tree.n_nodes, 0);
 }
@@ -212,7 +212,7 @@ TEST(prompts_with_long_context_share_nothing_with_the_others)
     assert_true(window_add(&window, &lengthened->sequence));
     assert_int_equal(find(lengthened).n_stored, 0);
     assert_ptr_equal(window_next(&window), &lengthened->sequence);
-    window_remove(&window, &lengthened->sequence, false);
+    window_remove(&window, &lengthened->sequence);
     forget_sequence(lengthened);
     leave(normal);
 }
@@ -308,7 +308,7 @@ TEST(snapshots_are_at_the_branches_alone_and_a_sequence_starts_from_the_deepest)
     tree.states = &states;
     struct waiting_sequence *first = wait_for_tokens("aaabbbbcc"), *second = wait_for_tokens("aaabbbdd"),
                             *third = wait_for_tokens("aaaee"), *gone = wait_for_tokens("af");
-    window_remove(&window, &gone->sequence, false);
+    window_remove(&window, &gone->sequence);
     forget_sequence(gone);
     admit(first);
     struct prefix_node *leaf = first->sequence.node;
@@ -352,7 +352,7 @@ TEST(a_sequence_takes_the_slot_of_the_snapshot_that_saves_least)
     assert_int_equal(states.n_free, 0);
     struct prefix_node *deepest = first->sequence.node, *middle = deepest->parent, *upper = middle->parent;
     assert_int_equal(upper->n_starting, 1);
-    window_remove(&window, &branches[0]->sequence, false);
+    window_remove(&window, &branches[0]->sequence);
     assert_int_equal(upper->n_starting, 0); // both who wait below start from deeper ones
     (void)take_slot();
     assert_false(upper->snapshot.held);
@@ -367,7 +367,7 @@ TEST(a_sequence_takes_the_slot_of_the_snapshot_that_saves_least)
     assert_false(snapshot_slot_left(&tree));
     for (int i = 0; i < 3; i++) {
         if (i)
-            window_remove(&window, &branches[i]->sequence, false);
+            window_remove(&window, &branches[i]->sequence);
         forget_sequence(branches[i]);
     }
     compute_sequence(first);
@@ -390,7 +390,7 @@ TEST(a_snapshot_of_the_step_being_built_keeps_its_slot)
     assert_int_equal(take_slot(), -1); // the step writes it
     tree.step++;
     assert_true(take_slot() >= 0);
-    window_remove(&window, &second->sequence, false);
+    window_remove(&window, &second->sequence);
     forget_sequence(second);
     compute_sequence(first);
     leave(first);
@@ -515,7 +515,7 @@ static void try_to_admit(struct actor *actor)
                 hash_letters(actor->letters, found.n_computed));
     }
     prefix_use(&tree, node);
-    window_remove(&window, &waiting->sequence, true);
+    window_admit(&window, &waiting->sequence, 0);
     waiting->sequence.node = node;
     waiting->claim = prefix_claim(&tree, node, &waiting->sequence, &found, waiting->pages);
     waiting->sequence.cache.n_computed = found.n_computed;
@@ -562,7 +562,7 @@ static void end_actor(struct actor *actor)
             page_stack_give(&states, actor->slot);
         leave(actor->waiting);
     } else {
-        window_remove(&window, &actor->waiting->sequence, false);
+        window_remove(&window, &actor->waiting->sequence);
         forget_sequence(actor->waiting);
     }
     actor->waiting = NULL;
@@ -619,7 +619,7 @@ TEST(a_long_prompt_is_one_node_and_is_cut_where_another_parts_from_it)
     assert_ptr_equal(first->sequence.node->parent->parent, inner->sequence.node);
     struct waiting_sequence *all[] = {first, second, third, inner};
     for (int i = 0; i < 4; i++) {
-        window_remove(&window, &all[i]->sequence, false);
+        window_remove(&window, &all[i]->sequence);
         forget_sequence(all[i]);
     }
     assert_int_equal(tree.n_nodes, 0);
@@ -653,8 +653,8 @@ TEST(a_table_that_grows_loses_no_prefix)
     }
     assert_int_equal(tree.n_nodes, N);
     for (int32_t i = 0; i < N; i++) {
-        window_remove(&window, &first[i]->sequence, false);
-        window_remove(&window, &second[i]->sequence, false);
+        window_remove(&window, &first[i]->sequence);
+        window_remove(&window, &second[i]->sequence);
         forget_sequence(first[i]);
         forget_sequence(second[i]);
     }

@@ -9,6 +9,8 @@ static struct page_stack stack;
 static struct prefix_tree tree;
 static struct window window;
 static struct error error;
+static int64_t n_tokens_charged; // to each admission
+static int64_t n_tokens_settled; // at its end; -1: n_tokens_charged
 
 struct waiting_job {
     struct job job;
@@ -20,6 +22,8 @@ struct waiting_job {
 static int open_window(void **state)
 {
     window = (struct window){.tree = &tree};
+    n_tokens_charged = 0;
+    n_tokens_settled = -1;
     return page_stack_init(&stack, PAGES, &error) == STATUS_OK &&
                    prefix_init(&tree, PAGE, &stack, NULL, &error) == STATUS_OK
                ? 0
@@ -40,10 +44,11 @@ static int close_window(void **state)
 }
 
 // A prompt of one page of the letter and one token more.
-static struct waiting_job *add_job(char letter, int32_t priority, int64_t deadline_s)
+static struct waiting_job *add_job_of(struct text dataset, char letter, int32_t priority, int64_t deadline_s)
 {
     struct waiting_job *waiting = calloc(1, sizeof *waiting);
     waiting->letter = letter;
+    waiting->job.dataset = dataset;
     waiting->job.priority = priority;
     waiting->job.deadline_s = deadline_s;
     for (int i = 0; i <= PAGE; i++)
@@ -52,6 +57,11 @@ static struct waiting_job *add_job(char letter, int32_t priority, int64_t deadli
     waiting->sequence.prompt = &waiting->prompt;
     assert_true(window_add(&window, &waiting->sequence));
     return waiting;
+}
+
+static struct waiting_job *add_job(char letter, int32_t priority, int64_t deadline_s)
+{
+    return add_job_of((struct text){0}, letter, priority, deadline_s);
 }
 
 static void forget_job(struct waiting_job *waiting)
@@ -75,11 +85,12 @@ static char admit(void)
         return 0;
     struct prefix_node *node = waiting->sequence.node;
     prefix_use(&tree, node);
-    window_remove(&window, &waiting->sequence, true);
+    window_admit(&window, &waiting->sequence, n_tokens_charged);
     int32_t page;
     struct prefix_found found = {0};
     prefix_claim(&tree, node, waiting, &found, &page);
     prefix_computed(&tree, node, waiting, PAGE, true);
+    window_settle(&window, &waiting->sequence, n_tokens_settled < 0 ? n_tokens_charged : n_tokens_settled);
     prefix_unuse(&tree, node, waiting);
     char letter = waiting->letter;
     forget_job(waiting);
@@ -105,7 +116,7 @@ TEST(a_job_that_was_cancelled_while_more_urgent_ones_ran_is_gone_for_good)
     add_job('a', 0, 0);
     struct waiting_job *cancelled = add_job('a', 0, 0);
     add_job('u', 1, 0);
-    window_remove(&window, &cancelled->sequence, false);
+    window_remove(&window, &cancelled->sequence);
     assert_order("ua");
     assert_null(take_next());
     add_job('a', 0, 0);
@@ -163,7 +174,7 @@ TEST(a_preempted_one_that_returns_does_not_count_as_an_admission)
         assert_ptr_equal(take_next(), returns);
         struct prefix_node *node = returns->sequence.node;
         prefix_use(&tree, node);
-        window_remove(&window, &returns->sequence, true);
+        window_admit(&window, &returns->sequence, 0);
         prefix_unuse(&tree, node, returns);
         returns->sequence.node = NULL;
         if (i < 5)
@@ -183,7 +194,7 @@ TEST(preempted_ones_return_in_the_order_of_their_first_admission)
     for (int i = 0; i < 5; i++) {
         struct prefix_node *node = jobs[i]->sequence.node;
         prefix_use(&tree, node);
-        window_remove(&window, &jobs[i]->sequence, true);
+        window_admit(&window, &jobs[i]->sequence, 0);
         prefix_unuse(&tree, node, jobs[i]);
         jobs[i]->sequence.node = NULL;
         jobs[i]->sequence.admission = i;
@@ -233,7 +244,7 @@ TEST(one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one)
     assert_ptr_equal(take_next(), first);
     struct prefix_node *node = first->sequence.node;
     prefix_use(&tree, node);
-    window_remove(&window, &first->sequence, true);
+    window_admit(&window, &first->sequence, 0);
     int32_t page;
     struct prefix_found found = {0};
     prefix_claim(&tree, node, first, &found, &page); // computing
@@ -243,6 +254,118 @@ TEST(one_that_must_wait_for_a_prefix_leaves_its_place_to_a_less_urgent_one)
     prefix_unuse(&tree, node, first);
     forget_job(first);
     assert_order("az");
+}
+
+// ---- turns of datasets ----
+
+static void add_jobs_of(const char *dataset, char letter, int n)
+{
+    for (int i = 0; i < n; i++)
+        add_job_of(text_from_string(dataset), letter, 0, 0);
+}
+
+TEST(datasets_take_turns_by_tokens_and_a_turn_keeps_to_its_dataset)
+{
+    n_tokens_charged = WINDOW_QUANTUM / 4;
+    add_jobs_of("big", 'b', 20);
+    add_jobs_of("small", 's', 6);
+    add_jobs_of("", 'n', 2);
+    assert_order("ssssnnbbbbssbbbbbbbbbbbbbbbb");
+}
+
+TEST(a_small_dataset_does_not_wait_for_a_large_one_that_came_first)
+{
+    n_tokens_charged = 100;
+    add_jobs_of("big", 'b', 4000);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(admit(), 'b');
+    add_jobs_of("ten", 't', 10);
+    int n_before = 0;
+    for (int n_left = 10; n_left; n_before++)
+        n_left -= admit() == 't';
+    assert_in_range(n_before, 10, 10 + WINDOW_QUANTUM / 100 + 1);
+    while (admit())
+        continue;
+}
+
+TEST(turns_are_as_long_as_the_weights_say)
+{
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){0};
+    dataset_shares_add(&shares, TEXT("heavy"))->weight = 3;
+    dataset_shares_add(&shares, TEXT("light"))->weight = 0.5;
+    window.shares = &shares;
+    n_tokens_charged = WINDOW_QUANTUM / 2;
+    add_jobs_of("light", 'l', 20);
+    add_jobs_of("even", 'e', 20);
+    add_jobs_of("heavy", 'h', 20);
+    assert_order("eehhhhhhleehhhhhhleehhhhhh");
+    while (admit())
+        continue;
+}
+
+TEST(answers_that_were_longer_than_expected_are_paid_for_by_later_turns)
+{
+    n_tokens_charged = WINDOW_QUANTUM / 4;
+    n_tokens_settled = WINDOW_QUANTUM / 2;
+    add_jobs_of("a", 'a', 8);
+    add_jobs_of("b", 'b', 8);
+    assert_order("bbaabbaa");
+    n_tokens_settled = 0; // and shorter ones give back, up to a whole turn
+    assert_order("bbbbaaaa");
+}
+
+TEST(a_sequence_longer_than_a_turn_is_paid_for_with_the_turns_that_it_took)
+{
+    n_tokens_charged = WINDOW_QUANTUM * 3;
+    add_jobs_of("a", 'a', 8);
+    assert_order("a"); // alone, it owes nothing
+    add_jobs_of("b", 'b', 4);
+    assert_order("b");
+    n_tokens_charged = WINDOW_QUANTUM / 2;
+    assert_order("aaaaaabbab");
+}
+
+// One job at a time, it is new each time.
+TEST(a_dataset_that_comes_back_again_and_again_has_one_turn_like_the_others)
+{
+    n_tokens_charged = WINDOW_QUANTUM / 4;
+    add_jobs_of("big", 'b', 100);
+    char order[17] = "";
+    for (int i = 0; i < 16; i++) {
+        bool waits = window.n_levels > 1;
+        if (!waits)
+            add_jobs_of("one", 'o', 1);
+        order[i] = admit();
+    }
+    assert_string_equal(order, "oooobbbboooobbbb");
+    while (admit())
+        continue;
+}
+
+TEST(new_datasets_without_end_leave_places_to_the_others)
+{
+    n_tokens_charged = 10;
+    add_jobs_of("big", 'b', 20);
+    int n_big = 0;
+    static char names[WINDOW_NEW_MAX * 5][16];
+    for (int i = 0; i < WINDOW_NEW_MAX * 5; i++) {
+        snprintf(names[i], sizeof names[i], "new%d", i);
+        add_jobs_of(names[i], 'n', 1);
+        n_big += admit() == 'b';
+    }
+    assert_in_range(n_big, 4, 5);
+    while (admit())
+        continue;
+}
+
+TEST(a_more_urgent_dataset_needs_no_turn)
+{
+    n_tokens_charged = WINDOW_QUANTUM / 2;
+    add_jobs_of("big", 'b', 4);
+    for (int i = 0; i < 6; i++)
+        add_job_of(TEXT("urgent"), 'u', 1, 0);
+    assert_order("uuuuuubbbb");
 }
 
 static uint64_t random_state;
@@ -265,8 +388,12 @@ TEST(any_mix_of_coming_and_going_gives_each_its_place_once)
         if (what < 6 && n_held < HELD_MAX) {
             int64_t deadline_s =
                 random_below(&random_state, 3) ? 0 : 60 + (int64_t)random_below(&random_state, 300);
-            held[n_held++] = add_job((char)('a' + random_below(&random_state, 20)),
-                                     (int32_t)random_below(&random_state, 3), deadline_s);
+            n_tokens_charged = (int64_t)random_below(&random_state, WINDOW_QUANTUM);
+            static const char names[] = "abcdef";
+            held[n_held++] = add_job_of((struct text){names + random_below(&random_state, 6),
+                                                      random_below(&random_state, 2)},
+                                        (char)('a' + random_below(&random_state, 20)),
+                                        (int32_t)random_below(&random_state, 3), deadline_s);
         } else if (what < 9 && n_held) {
             struct waiting_job *chosen = take_next();
             assert_non_null(chosen); // nobody computes, so nobody is blocked
@@ -278,7 +405,7 @@ TEST(any_mix_of_coming_and_going_gives_each_its_place_once)
             admit();
         } else if (n_held) {
             int h = (int)random_below(&random_state, (uint32_t)n_held);
-            window_remove(&window, &held[h]->sequence, false);
+            window_remove(&window, &held[h]->sequence);
             forget_job(held[h]);
             held[h] = held[--n_held];
         }

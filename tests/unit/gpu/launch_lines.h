@@ -87,14 +87,12 @@ static inline void check_stream(void *stream)
     assert_ptr_equal(stream, &backend);
 }
 
-void launch_embed(void *stream, struct device_matrix to, int32_t n_rows, int32_t n_cols,
-                  struct device_table table, const int32_t *tokens, float scale,
-                  struct device_table positions_table, const int32_t *positions)
+void launch_embed(void *stream, const struct embed_launch *embed)
 {
     check_stream(stream);
-    buffer_add_format(&out, "embed %s %dx%d %s[%s] *%g + %s[%s]\n", matrix_of(to), n_rows, n_cols,
-                      name_of(table.rows), name_of(tokens), (double)scale, name_of(positions_table.rows),
-                      name_of(positions));
+    buffer_add_format(&out, "embed %s %dx%d %s[%s] *%g + %s[%s]\n", matrix_of(embed->out), embed->n_rows,
+                      embed->n_cols, name_of(embed->table.rows), name_of(embed->tokens), (double)embed->scale,
+                      name_of(embed->positions_table.rows), name_of(embed->positions));
 }
 
 void launch_norm(void *stream, const struct norm_launch *norm)
@@ -161,10 +159,10 @@ void launch_copy_columns(void *stream, struct device_matrix to, int32_t out_step
 }
 
 void launch_gate_rows(void *stream, struct device_matrix x, struct device_matrix gate, int32_t n_rows,
-                      int32_t n_cols)
+                      int32_t n_cols, int32_t n_gates)
 {
     check_stream(stream);
-    buffer_add_format(&out, "gate %s %s %dx%d\n", matrix_of(x), matrix_of(gate), n_rows, n_cols);
+    buffer_add_format(&out, "gate %s %s/%d %dx%d\n", matrix_of(x), matrix_of(gate), n_gates, n_rows, n_cols);
 }
 
 void launch_route(void *stream, const struct route_launch *route)
@@ -436,4 +434,27 @@ static inline void expect(const char *expected)
 static inline void flush(void)
 {
     assert_true(gpu_enqueues(&backend));
+}
+
+// ---- tiles: none was measured ----
+
+const struct tile_choice *tile_choices_find(const struct tile_choices *choices,
+                                            const struct product_launch *call)
+{
+    (void)choices, (void)call;
+    return NULL;
+}
+
+bool tile_choices_measure(struct tile_choices *choices, struct device *device,
+                          const struct product_launch *call)
+{
+    (void)choices, (void)device, (void)call;
+    fail();
+    return false;
+}
+
+bool gpu_has_graph_memory(const struct gpu_backend *gpu)
+{
+    (void)gpu;
+    return true;
 }

@@ -29,7 +29,7 @@ TEST(operations_on_rows_are_launched_with_the_step_s_inputs)
         gpu_scale(&backend.base, &x, N_TOKENS, 0.5f, 30);
         expect(captured ? "scale x:96 4x64 *0.5 cap 30\n" : "scale x:96 3x64 *0.5 cap 30\n");
         gpu_gate_rows(&backend.base, &x, &gate, N_TOKENS);
-        expect(captured ? "gate x:96 narrow:32 4x64\n" : "gate x:96 narrow:32 3x64\n");
+        expect(captured ? "gate x:96 narrow:32/1 4x64\n" : "gate x:96 narrow:32/1 3x64\n");
         gpu_copy_columns(&backend.base, &x, (struct head_columns){4, 16}, &y, (struct head_columns){2, 15}, 4,
                          4, N_TOKENS);
         expect(captured ? "columns x+4:96 by 16 <- y+2:64 by 15, 4 heads of 4, 4 rows\n"

@@ -288,6 +288,8 @@ TEST(a_deadline_is_in_seconds_and_a_priority_has_both_signs)
     job_destroy(job);
     assert_refused("{'prompt':'p','priority':-101}", ERROR_INVALID_FIELD,
                    "priority: expected an integer from -100 to 100, got -101");
+    assert_refused("{'prompt':'p','metadata':[1]}", ERROR_INVALID_FIELD,
+                   "metadata: expected an object, got [1]");
     assert_refused("{'prompt':'p','deadline':1800000000000}", ERROR_LIMIT_EXCEEDED,
                    "deadline: expected an integer from 0 to 253402300799, got 1800000000000");
     assert_refused("{'prompt':'p','deadline':-1}", ERROR_INVALID_FIELD,
@@ -311,7 +313,7 @@ static const char full_record[] =
     "'include_stop_str_in_output':true,'presence_penalty':0.5,'frequency_"
     "penalty':-0.25,"
     "'repetition_penalty':1.1,'thinking_token_budget':128,'logit_bias':{'50256':-100.0,'7':1.5},'logprobs':true,'top_logprobs':5,"
-    "'priority':-7,'deadline':1800000000,"
+    "'priority':-7,'deadline':1800000000,'metadata':{'tenant':'a','row':[1,null,{'x':2.5}]},"
     "'warnings':['unknown field \\'color\\' ignored']}";
 
 TEST(the_bytes_of_a_job_do_not_change)

@@ -121,12 +121,31 @@ TEST(unsupported_fields_may_ask_for_what_happens_anyway)
                    PROMPT_JOB(""));
 }
 
+TEST(metadata_has_a_limit_of_bytes)
+{
+    for (int more = 0; more < 2; more++) {
+        struct buffer record = {0};
+        struct error error;
+        buffer_add_string(&record, "{\"prompt\":\"p\",\"metadata\":{\"k\":\"");
+        for (int i = 0; i < JOB_METADATA_BYTES_MAX - (int)strlen("{\"k\":\"\"}") + more; i++)
+            buffer_add_byte(&record, 'x');
+        buffer_add_string(&record, "\"}}");
+        struct job *job = job_create();
+        enum status status = job_decode(job, (struct text){record.data, record.size}, ENCODING_JSON, &error);
+        assert_int_equal(status, more ? STATUS_REJECT : STATUS_OK);
+        if (more)
+            assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
+        job_destroy(job);
+        buffer_finish(&record);
+    }
+}
+
 TEST(unknown_fields_and_fields_without_effect_become_warnings)
 {
-    assert_recodes(PROMPT_JOB(",'temprature':0.5,'user':'u','metadata':{'k':'v'},'cache_salt':3,'':1"),
+    assert_recodes(PROMPT_JOB(",'temprature':0.5,'user':'u','store':true,'cache_salt':3,'':1"),
                    PROMPT_JOB(
                        ",'warnings':['unknown field \\'temprature\\' ignored; the nearest is temperature',"
-                       "'field \\'user\\' has no effect','field \\'metadata\\' has no effect',"
+                       "'field \\'user\\' has no effect','field \\'store\\' has no effect',"
                        "'field \\'cache_salt\\' has no effect','unknown field \\'\\' ignored']"));
     assert_recodes(PROMPT_JOB(",'truncat':5"), // truncate is refused: no field to name
                    "{'job_id':'a','prompt':'p','warnings':['unknown field \\'truncat\\' ignored']}");

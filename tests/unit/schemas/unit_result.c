@@ -115,6 +115,9 @@ TEST(the_bytes_of_a_result_do_not_change)
                *crashed = make_failed(ERROR_CRASHED, "5 workers died"),
                *cancelled = make_failed(ERROR_CANCELLED, "cancelled");
     static struct tool_call call = {TEXT("call_1"), TEXT("f"), TEXT("{\"a\": 1}")};
+    static struct value_member tenant = {.key = TEXT("tenant"),
+                                         .value = {.kind = VALUE_STRING, .text = TEXT("a")}};
+    done->metadata = failed->metadata = (struct value){.kind = VALUE_OBJECT, .object = {&tenant, 1}};
     done->result.choices[0].reasoning = TEXT("hm");
     done->result.reasoning_tokens = 1;
     done->result.choices[0].tool_calls = &call;

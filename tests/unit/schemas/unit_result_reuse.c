@@ -24,8 +24,9 @@ static struct buffer answer_of(struct job *job, enum encoding encoding)
     return out;
 }
 
-static const char first[] = "{'job_id':'a','dataset':'d','custom_id':'line 1','index':1,'prompt':'x'}",
-                  second[] = "{'job_id':'b','dataset':'e','custom_id':'line 2','index':2,'prompt':'x'}";
+static const char
+    first[] = "{'job_id':'a','dataset':'d','custom_id':'line 1','index':1,'prompt':'x','metadata':{'k':1}}",
+    second[] = "{'job_id':'b','dataset':'e','custom_id':'line 2','index':2,'prompt':'x','metadata':{'k':2}}";
 
 TEST(a_shared_answer_leaves_a_job_its_own_names)
 {
@@ -41,6 +42,7 @@ TEST(a_shared_answer_leaves_a_job_its_own_names)
         assert_true(text_equals_string(job->job_id, "b") && text_equals_string(job->dataset, "e"));
         assert_true(text_equals_string(job->custom_id, "line 2"));
         assert_int_equal(job->index, 2);
+        assert_int_equal(value_get(&job->metadata, "k")->integer, 2);
         assert_int_equal(job->result.status, RESULT_DONE);
         assert_int_equal(job->result.n_choices, 1);
         assert_true(text_equals_string(job->result.choices[0].text, "yes"));

@@ -23,7 +23,12 @@ TEST(a_store_of_version_14_is_changed_when_it_is_opened_for_writing_and_read_as_
             "PRAGMA legacy_alter_table = ON; DROP VIEW records; DROP VIEW results; DROP TABLE frames;"
             "ALTER TABLE stored_records RENAME TO records; ALTER TABLE stored_results RENAME TO results;"
             "ALTER TABLE records DROP COLUMN frame; ALTER TABLE results DROP COLUMN frame;"
-            "DROP TABLE served_files; DROP TABLE served_batches; PRAGMA user_version = 14");
+            "DROP TABLE served_files; DROP TABLE served_batches;"
+            "DROP INDEX queue_urgent; DROP INDEX queue_claimed; ALTER TABLE queue DROP COLUMN dataset_number;"
+            "CREATE INDEX queue_claimed ON queue (worker) WHERE worker IS NOT NULL;"
+            "CREATE INDEX queue_urgent ON queue (priority DESC, deadline_us, job) WHERE worker IS NULL;"
+            "DROP INDEX datasets_of_numbers; ALTER TABLE datasets DROP COLUMN number;"
+            "PRAGMA user_version = 14");
     store_close(store);
     int64_t version;
     bool exists;

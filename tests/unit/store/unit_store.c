@@ -418,7 +418,7 @@ TEST(cancelling_answers_waiting_jobs_now_and_tells_the_workers)
     struct store *worker = open_store(true), *canceller = open_store(false);
     submit(worker, "a", 0, 5);
     submit(worker, "b", 0, 1);
-    struct claims claims = claim(worker, "", 2);
+    struct claims claims = claim(worker, "a", 2);
     char cancelled[16] = "";
     assert_ok(store_poll_cancelled(worker, on_cancelled, cancelled, &error), &error);
     assert_string_equal(cancelled, "");
@@ -561,7 +561,7 @@ TEST(a_store_of_another_version_is_refused_unchanged)
         for (size_t mode = 0; mode < sizeof modes / sizeof modes[0]; mode++) {
             assert_int_equal(store_open(&store, path, modes[mode], &error), STATUS_REFUSE);
             assert_non_null(strstr(error.text, others[i].why));
-            assert_non_null(strstr(error.text, "expected a store of version 16"));
+            assert_non_null(strstr(error.text, "expected a store of version 17"));
         }
     }
 }

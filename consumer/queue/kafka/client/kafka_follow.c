@@ -143,6 +143,9 @@ static enum status open_topic(struct kafka_follow *follow, const char *name,
         status = find_ends(topic, follow->admin.config, error);
     for (int32_t i = 0; status == STATUS_OK && start && i < topic->n_partitions; i++)
         topic->partitions[i].next = start(context, name, i);
+    for (int32_t i = 0; status == STATUS_OK && start && i < topic->n_partitions; i++)
+        if (topic->partitions[i].next == FOLLOW_FROM_END)
+            topic->partitions[i].next = topic->partitions[i].end;
     return status;
 }
 

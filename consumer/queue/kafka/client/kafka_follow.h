@@ -5,7 +5,10 @@
 
 #include "consumer/queue/kafka/client/kafka_client.h"
 
-enum { FOLLOW_TOPICS_MAX = 4 };
+enum {
+    FOLLOW_TOPICS_MAX = 4,
+    FOLLOW_FROM_END = -2, // of `start`: what is written after the call
+};
 
 struct kafka_follow;
 

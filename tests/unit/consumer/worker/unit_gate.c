@@ -101,4 +101,110 @@ TEST(suspects_of_one_crash_follow_when_half_of_them_are_back)
         job_destroy(come_back(&computed));
 }
 
+// ---- limits of datasets ----
+
+static struct job *add_of(const char *dataset)
+{
+    struct job *job = job_create();
+    assert_non_null(job);
+    assert_true(job_set_text(job, &job->dataset, text_from_string(dataset)));
+    gate_add(&gate, job);
+    return job;
+}
+
+static size_t count_passed(struct job_list *computed)
+{
+    size_t n = 0;
+    for (size_t n_group; (n_group = let_through(computed, true));)
+        n += n_group;
+    return n;
+}
+
+static void leave(struct job_list *computed, struct job_list *left)
+{
+    struct job *job = job_list_take(computed);
+    gate_left(&gate, job);
+    gate_remove(&gate, job);
+    job_list_append(left, job);
+}
+
+TEST(jobs_beyond_the_limit_of_their_dataset_are_held_and_others_pass)
+{
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){.n_in_flight_max = 3};
+    dataset_shares_add(&shares, TEXT("big"))->n_in_flight_max = 2;
+    dataset_shares_add(&shares, TEXT("free"))->n_in_flight_max = 0;
+    gate.limits = &shares;
+    struct job_list computed = {0}, left = {0};
+    for (int i = 0; i < 5; i++)
+        add_of("big");
+    for (int i = 0; i < 5; i++)
+        add_of("other"), add_of("free");
+    assert_int_equal(count_passed(&computed), 2 + 3 + 5);
+    assert_int_equal(gate.held.n_jobs, 3 + 2);
+    assert_true(text_equals_string(computed.first->dataset, "big"));
+    leave(&computed, &left); // the next one of its dataset follows, no other
+    assert_int_equal(gate.many.n_jobs, 1);
+    assert_true(text_equals_string(gate.many.first->dataset, "big"));
+    assert_int_equal(count_passed(&computed), 1);
+    while (computed.n_jobs) {
+        leave(&computed, &left);
+        count_passed(&computed);
+    }
+    assert_int_equal(left.n_jobs, 15);
+    assert_int_equal(gate.held.n_jobs, 0);
+    assert_int_equal(gate.n_datasets, 0);
+    while (left.n_jobs)
+        job_destroy(job_list_take(&left));
+}
+
+TEST(a_cancelled_or_released_job_leaves_its_place_to_a_held_one)
+{
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){.n_in_flight_max = 1};
+    gate.limits = &shares;
+    struct job *first = add_of("a");
+    assert_true(job_set_id(first, TEXT("first")));
+    add_of("a"), add_of("a");
+    assert_int_equal(gate.held.n_jobs, 2);
+    struct job_list list = {0}, computed = {0};
+    gate_cancel(&gate, TEXT("a"), TEXT("first"), INT64_MAX, &list);
+    assert_ptr_equal(job_list_take(&list), first);
+    job_destroy(first);
+    assert_int_equal(gate.held.n_jobs, 1);
+    assert_int_equal(count_passed(&computed), 1);
+    gate_empty(&gate, &list); // the held one too
+    assert_int_equal(list.n_jobs, 1);
+    assert_int_equal(gate.n_datasets, 1); // the one in the engine
+    leave(&computed, &list);
+    assert_int_equal(gate.n_datasets, 0);
+    while (list.n_jobs)
+        job_destroy(job_list_take(&list));
+}
+
+TEST(datasets_beyond_what_the_gate_counts_are_held_until_others_leave)
+{
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){.n_in_flight_max = 1};
+    gate.limits = &shares;
+    for (int i = 0; i < GATE_DATASETS_MAX + 2; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "d%d", i);
+        add_of(name);
+    }
+    assert_int_equal(gate.held.n_jobs, 2);
+    struct job_list computed = {0}, left = {0};
+    count_passed(&computed);
+    assert_int_equal(computed.n_jobs, GATE_DATASETS_MAX);
+    leave(&computed, &left);
+    assert_int_equal(count_passed(&computed), 1);
+    while (computed.n_jobs) {
+        leave(&computed, &left);
+        count_passed(&computed);
+    }
+    assert_int_equal(left.n_jobs, GATE_DATASETS_MAX + 2);
+    while (left.n_jobs)
+        job_destroy(job_list_take(&left));
+}
+
 TEST_FIXTURE(NULL, close_gate);

@@ -1,0 +1,192 @@
+// Reply topics: a job's header names the topic of its result, if the worker's --reply-topics has it. The result goes
+// there in the transaction that has the job's offset, and not to the results topic.
+//
+//   the header's topic                         the job
+//   not in the list, no name of a topic, or
+//   the jobs, dead letters or control topic    is refused before it is computed: a dead letter, with an error result
+//   absent, or the worker may not see it       is a dead letter when its result is published
+//   refuses the result (size, schema)          as with the results topic (kafka_isolation.c), then a dead letter
+//
+// The error results of dead letters go to the results topic, except of a job whose reply topic is usable.
+#include "consumer/queue/kafka/client/kafka_topic.h"
+#include "consumer/queue/kafka/kafka_transport.h"
+#include "schemas/base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    LOOK_UP_TIMEOUT_MS = 2000,
+    SETTINGS_TIMEOUT_MS = 1000,
+    ABSENT_FOR_MS = 10000, // an absent topic is looked up again after this
+};
+
+// ---- which topic ----
+
+static bool is_topic_name(struct text name)
+{
+    if (name.size == 0 || name.size >= KAFKA_TOPIC_NAME_BYTES || text_equals_string(name, ".") ||
+        text_equals_string(name, ".."))
+        return false;
+    for (size_t i = 0; i < name.size; i++) {
+        char c = name.data[i];
+        if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+              c == '_' || c == '-'))
+            return false;
+    }
+    return true;
+}
+
+static bool is_listed(struct text name, const char *list)
+{
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        size_t size = strcspn(at, ",");
+        bool is_prefix = size > 0 && at[size - 1] == '*';
+        size -= is_prefix;
+        if ((is_prefix ? name.size >= size : name.size == size) && memcmp(name.data, at, size) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_own(const struct kafka_config *config, struct text name)
+{
+    return text_equals_string(name, config->topics.jobs) || text_equals_string(name, config->topics.dead) ||
+           (config->topics.control && text_equals_string(name, config->topics.control));
+}
+
+void kafka_reply_read(struct kafka_transport *kafka, struct record *record)
+{
+    struct kafka_replies *replies = &kafka->publishing.replies;
+    const struct kafka_config *config = kafka->config;
+    struct text name = headers_reply_topic(record->headers, record->n_headers);
+    if (name.size == 0)
+        return;
+    if (!config->reply_topics) {
+        if (!replies->has_warned)
+            kafka_warn(config,
+                       "jobs name topics for their results (header reply-topic or kafka_replyTopic): without "
+                       "--reply-topics all results are on the results topic");
+        replies->has_warned = true;
+        return;
+    }
+    if (!is_topic_name(name) || is_own(config, name) || !is_listed(name, config->reply_topics)) {
+        int length =
+            snprintf(replies->refusal, sizeof replies->refusal,
+                     "the header of the reply topic: expected a topic of the worker's --reply-topics, "
+                     "got \"%.*s\"",
+                     (int)(name.size < KAFKA_TOPIC_NAME_BYTES ? name.size : KAFKA_TOPIC_NAME_BYTES),
+                     name.data);
+        utf8_make_printable(replies->refusal);
+        record->refused = (struct text){replies->refusal, strnlen(replies->refusal, (size_t)length)};
+        return;
+    }
+    record->reply_topic = name;
+}
+
+// ---- what is known of it ----
+
+static void forget_topic(struct kafka_reply_topic *topic)
+{
+    if (topic->handle)
+        rd_kafka_topic_destroy(topic->handle);
+    *topic = (struct kafka_reply_topic){0};
+}
+
+void kafka_reply_forget(struct kafka_transport *kafka)
+{
+    struct kafka_replies *replies = &kafka->publishing.replies;
+    while (replies->n_topics > 0)
+        forget_topic(&replies->topics[--replies->n_topics]);
+    replies->is_stale = false;
+}
+
+const struct kafka_reply_topic *kafka_reply_known(const struct kafka_transport *kafka, const struct job *job)
+{
+    const struct kafka_replies *replies = &kafka->publishing.replies;
+    for (int i = 0; i < replies->n_topics; i++)
+        if (text_equals_string(job->source.reply_topic, replies->topics[i].name))
+            return &replies->topics[i];
+    return NULL;
+}
+
+static struct kafka_reply_topic *free_place(struct kafka_replies *replies)
+{
+    struct kafka_reply_topic *oldest = &replies->topics[0];
+    if (replies->n_topics < KAFKA_REPLY_TOPICS_MAX)
+        return &replies->topics[replies->n_topics++];
+    for (int i = 1; i < replies->n_topics; i++)
+        if (replies->topics[i].checked_ms < oldest->checked_ms)
+            oldest = &replies->topics[i];
+    forget_topic(oldest);
+    return oldest;
+}
+
+// The code that the brokers give for the topic: NO_ERROR: it can be used.
+static rd_kafka_resp_err_t look_up(struct kafka_transport *kafka, rd_kafka_topic_t *topic, int timeout_ms)
+{
+    const struct rd_kafka_metadata *metadata;
+    rd_kafka_resp_err_t code = rd_kafka_metadata(kafka->clients.producer.rk, 0, topic, &metadata, timeout_ms);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR)
+        return code;
+    code = metadata->topic_cnt == 1 ? metadata->topics[0].err : RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    rd_kafka_metadata_destroy(metadata);
+    return code;
+}
+
+static bool is_absence(rd_kafka_resp_err_t code)
+{
+    return code == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART || code == RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC ||
+           code == RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION || code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+}
+
+static enum status add_topic(struct kafka_transport *kafka, const char *name, int64_t deadline_ms,
+                             struct error *error)
+{
+    int left_ms = kafka_remaining_ms(deadline_ms);
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(kafka->clients.producer.rk, name, NULL);
+    if (!handle)
+        return kafka_error_set(error, STATUS_RETRY, &kafka->clients.producer, name, rd_kafka_last_error());
+    rd_kafka_resp_err_t code =
+        look_up(kafka, handle, left_ms < LOOK_UP_TIMEOUT_MS ? left_ms : LOOK_UP_TIMEOUT_MS);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR && !is_absence(code)) {
+        rd_kafka_topic_destroy(handle);
+        return kafka_error_set(error, STATUS_RETRY, &kafka->clients.producer, name, code);
+    }
+    struct kafka_reply_topic *topic = free_place(&kafka->publishing.replies);
+    *topic = (struct kafka_reply_topic){.checked_ms = clock_ms()};
+    snprintf(topic->name, sizeof topic->name, "%s", name);
+    if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        rd_kafka_topic_destroy(handle);
+        return STATUS_OK;
+    }
+    struct kafka_topic_settings settings;
+    kafka_topic_read_settings(&kafka->clients.producer, name, SETTINGS_TIMEOUT_MS, &settings);
+    size_t most = kafka->publishing.outputs.results_bytes_max; // not above the producer's message.max.bytes
+    topic->bytes_max = settings.bytes_max < most ? settings.bytes_max : most;
+    topic->handle = handle;
+    return STATUS_OK;
+}
+
+enum status kafka_reply_check(struct kafka_transport *kafka, const struct job *job, int64_t deadline_ms,
+                              struct error *error)
+{
+    char name[KAFKA_TOPIC_NAME_BYTES];
+    if (kafka->publishing.replies.is_stale)
+        kafka_reply_forget(kafka);
+    const struct kafka_reply_topic *known = kafka_reply_known(kafka, job);
+    enum status status = STATUS_OK;
+    snprintf(name, sizeof name, "%.*s", (int)job->source.reply_topic.size, job->source.reply_topic.data);
+    if (known && !known->handle && clock_ms() - known->checked_ms > ABSENT_FOR_MS) {
+        kafka_reply_forget(kafka);
+        known = NULL;
+    }
+    if (!known)
+        status = add_topic(kafka, name, deadline_ms, error);
+    known = status == STATUS_OK ? kafka_reply_known(kafka, job) : NULL;
+    if (status != STATUS_OK || known->handle)
+        return status;
+    return error_set(error, STATUS_REJECT, ERROR_RESULT_REFUSED,
+                     "the reply topic %s does not exist, or the worker has no right Describe on it", name);
+}
