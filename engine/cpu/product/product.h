@@ -60,8 +60,8 @@ enum { PREPARED_ROWS = 4 };
 enum { PREPARED_PARTS_MAX = 2 };
 
 // A block of 32 inputs of 4 rows. If a row's block has an infinity or a NaN, its scale is NaN and its quants
-// are 0. float_sums, starts and half_starts repeat the sums in formats for AVX-512; only the quantize
-// function of AVX-512 sets them.
+// are 0. float_sums, starts and half_starts repeat the sums in other formats. AVX2 and AVX-512 set float_sums,
+// only AVX-512 sets the others.
 struct prepared_block {
     int8_t quants[PREPARED_ROWS][PRODUCT_BLOCK];
     float scales[PREPARED_ROWS];

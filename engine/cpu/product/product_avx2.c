@@ -71,6 +71,8 @@ static void quantize_matrix(const float *x, int64_t stride, int32_t n_rows, int3
                 row = memcpy(last, row, (size_t)(n - i) * sizeof *x);
             quantize_block(row, r, blocks);
         }
+        const __m128i sums = _mm_load_si128((const __m128i *)(const void *)blocks->minus_sums);
+        _mm_store_ps(blocks->float_sums, _mm_cvtepi32_ps(sums));
     }
 }
 

@@ -17,6 +17,7 @@
 #include "engine/cpu/product/packed.h"
 
 #include <immintrin.h>
+#include <string.h>
 
 // vpdpbusd's spelling, in files whose processors have it.
 #ifdef VPDPBUSD
@@ -46,6 +47,7 @@ enum { TILE_ROWS_MAX = PREPARED_ROWS };
 struct tile {
     const uint8_t *scales, *quants; // scales and quants of the panel
     const uint8_t *x;               // inputs of the group of rows, prepared for the weight type
+    const uint8_t *x_second;        // inputs of the next group; used by tiles of 8 rows
     int32_t n_steps;                // blocks, items or pairs of items in a row
     float *y;                       // results: first row and first output
     int64_t y_stride;
@@ -58,6 +60,11 @@ struct tile {
 ALWAYS_INLINE bool has_eight_bits(const enum tensor_type type)
 {
     return type == TENSOR_Q8_0 || type == TENSOR_IQ4_NL || type == TENSOR_IQ4_XS;
+}
+
+ALWAYS_INLINE bool has_halves(const enum packed_kind kind)
+{
+    return kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM;
 }
 
 ALWAYS_INLINE bool is_signed(const enum tensor_type type)
@@ -88,9 +95,7 @@ ALWAYS_INLINE int span_of(const enum tensor_type type)
     case TENSOR_NVFP4:
         return 4;
     default: // a half-block has 4 registers
-        return packed_format(type).kind == PACKED_HALVES || packed_format(type).kind == PACKED_HALVES_MINIMUM
-                   ? 4
-                   : 8;
+        return has_halves(packed_format(type).kind) ? 4 : 8;
     }
 }
 
@@ -339,7 +344,7 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
                              __m256 acc[TILE_ROWS_MAX][2])
 {
     const enum packed_kind kind = packed_format(type).kind;
-    const bool by_halves = kind == PACKED_HALVES || kind == PACKED_HALVES_MINIMUM;
+    const bool by_halves = has_halves(kind);
     UNROLL
     for (int side = 0; side < 2; side++) {
         __asm__("" : "+r"(x)); // broadcasts of the other side would be kept in memory
@@ -357,7 +362,7 @@ ALWAYS_INLINE void block_add(const enum tensor_type type, const int n_rows, cons
             if (by_halves)
                 t = _mm256_fmadd_ps(dots[1][r], s.w[1], t);
             if (kind == PACKED_MINIMUM)
-                t = _mm256_fmadd_ps(s.m[0], broadcast_integer(x->minus_sums[r]), t);
+                t = _mm256_fmadd_ps(s.m[0], _mm256_set1_ps(x->float_sums[r]), t);
             for (int h = 0; kind == PACKED_HALVES_MINIMUM && h < 2; h++)
                 t = _mm256_fmadd_ps(s.m[h], broadcast_integer(x->minus_half_sums[h][r]), t);
             acc[r][side] = _mm256_fmadd_ps(t, _mm256_set1_ps(x->scales[r]), acc[r][side]);
@@ -376,6 +381,16 @@ ALWAYS_INLINE void tile_store(const int n_rows, const struct tile *tile, __m256 
         for (int r = 0; r < n_rows; r++)
             _mm256_maskstore_ps(tile->y + r * tile->y_stride + side * 8, present,
                                 tile->bias ? _mm256_add_ps(acc[r][side], bias) : acc[r][side]);
+    }
+}
+
+// Stores rows whose sums are in memory.
+static inline void rows_store(const struct tile *tile, const float acc[][PANEL_OUTPUTS], int32_t n_rows)
+{
+    struct tile one = *tile;
+    for (int32_t row = 0; row < n_rows; row++, one.y += one.y_stride) {
+        __m256 sums[TILE_ROWS_MAX][2] = {{_mm256_load_ps(acc[row]), _mm256_load_ps(acc[row] + 8)}};
+        tile_store(1, &one, sums);
     }
 }
 
@@ -416,12 +431,20 @@ ALWAYS_INLINE void tile_run(const enum tensor_type type, const int n_rows, const
 }
 
 typedef void tile_function(const struct tile *tile);
+typedef void eight_function(const struct tile *tile, int32_t n_rows); // n_rows: at most 8
 
-// Computes a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows.
-ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], const enum product_form form,
-                             const struct packed *weight, int32_t panel_begin, int32_t panel_end,
-                             const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,
-                             int64_t y_stride, const float *bias)
+enum { EIGHT_ROWS = 2 * PREPARED_ROWS };
+
+// Rows of the second group that do not exist have any content; from this number of rows on they cost less than
+// another tile.
+enum { EIGHT_ROWS_LEAST = 6 };
+
+// Computes a kernel's outputs and rows tile by tile. `tiles` is indexed by number of rows. `eight`, if not NULL,
+// computes 8 rows.
+ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], eight_function *const eight,
+                             const enum product_form form, const struct packed *weight, int32_t panel_begin,
+                             int32_t panel_end, const struct prepared *x, int32_t row_begin, int32_t row_end,
+                             float *y, int64_t y_stride, const float *bias)
 {
     const int64_t words = (int64_t)x->n_blocks * PRODUCT_BLOCK * PREPARED_ROWS;
     const uint8_t *x_first = form == PRODUCT_QUANTS   ? (const uint8_t *)x->blocks
@@ -439,7 +462,14 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
         tile.quants = packed_quants(weight, panel);
         tile.bias = bias ? bias + output : NULL;
         tile.n_outputs = weight->shape.n_outputs - output;
-        for (int32_t row = row_begin; row < row_end; row += PREPARED_ROWS) {
+        int32_t row = row_begin;
+        for (; eight && row_end - row >= EIGHT_ROWS_LEAST; row += EIGHT_ROWS) {
+            tile.x = x_first + row / PREPARED_ROWS * group_bytes;
+            tile.x_second = tile.x + group_bytes;
+            tile.y = y + row * y_stride + output;
+            eight(&tile, row_end - row < EIGHT_ROWS ? row_end - row : EIGHT_ROWS);
+        }
+        for (; row < row_end; row += PREPARED_ROWS) {
             tile.x = x_first + row / PREPARED_ROWS * group_bytes;
             tile.y = y + row * y_stride + output;
             tiles[row_end - row < PREPARED_ROWS ? row_end - row : PREPARED_ROWS](&tile);
@@ -465,10 +495,9 @@ ALWAYS_INLINE void tiles_run(tile_function *const tiles[TILE_ROWS_MAX + 1], cons
     {                                                                                                        \
         static tile_function *const tiles[TILE_ROWS_MAX + 1] = {NULL, name##_1, name##_2, name##_3,          \
                                                                 name##_4};                                   \
-        tiles_run(tiles, form, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride, bias);    \
+        tiles_run(tiles, NULL, form, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride,     \
+                  bias);                                                                                     \
     }
-#define KERNEL(name, type) KERNEL_OF(tile_run, name, type, PRODUCT_QUANTS)
-
 // Calls `do_type`(name, type) for each type whose blocks are computed as they are packed.
 #define QUANTIZED_TYPES(do_type)                                                                             \
     do_type(q8_0, TENSOR_Q8_0) do_type(q4_0, TENSOR_Q4_0) do_type(q4_1, TENSOR_Q4_1)                         \

@@ -1,4 +1,4 @@
 // AVX2 products of the quantized types.
-#include "engine/cpu/product/product_avx2.h"
+#include "engine/cpu/product/product_avx2_unpacked.h"
 
-QUANTIZED_TYPES(KERNEL)
+QUANTIZED_TYPES(UNPACKED_KERNEL)

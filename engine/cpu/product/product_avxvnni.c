@@ -3,9 +3,9 @@
 // and no AVX-VNNI. So this file is compiled twice, with VPDPBUSD, the encoding, and FILL_KERNELS, the table's
 // function.
 #define DECLARE_KERNEL(name) static void multiply_##name
-#include "engine/cpu/product/product_avx2.h"
+#include "engine/cpu/product/product_avxvnni_eight.h"
 
-QUANTIZED_TYPES(KERNEL)
+QUANTIZED_TYPES(EIGHT_KERNEL)
 
 void FILL_KERNELS(struct product_kernels *kernels)
 {
