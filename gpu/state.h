@@ -291,9 +291,11 @@ void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
-// products.c
-// Launches GEMMs of the same x, with the tiles that were measured for them.
+// launch_products.c
+// Launches GEMMs of the same x. In an eager step, tiles that no earlier step needed are measured first.
 void gpu_launch_products(struct gpu_backend *backend, struct product_launch *calls, int32_t n);
+
+// products.c
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                   int32_t n_rows);
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
