@@ -87,6 +87,12 @@ def products_without_wgmma_give_the_same_bytes(test):
 
 
 @case
+def measured_tiles_of_products_give_the_same_bytes(test):
+    same_as_reference(test, "--tiles", "measured")
+    assert "--tiles: expected measured or by-rows" in test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "wide", status=2).err
+
+
+@case
 def launches_one_after_the_other_give_the_same_bytes(test):
     same_as_reference(test, "--no-overlap")
 
