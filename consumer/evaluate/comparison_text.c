@@ -133,7 +133,7 @@ static void begin_groups(const struct comparison *comparison, size_t reference, 
     buffer_add_string(out, "\nby \"");
     buffer_add_printable(out, comparison->group, 0);
     buffer_add_string(out, "\"; differences are from \"");
-    buffer_add_printable(out, comparison->shares.groups[reference].name, 0);
+    buffer_add_printable(out, share_group_name(&comparison->shares, reference), 0);
     buffer_add_format(out, "\"\n%-*s %s%8s %8s %10s  %-18s %10s  %s\n", EVALUATION_NAME_WIDTH, "group",
                       has_labels ? "label            " : "", "rows", "gold", "estimate", "95 % interval",
                       "difference", "95 % interval");
@@ -142,8 +142,7 @@ static void begin_groups(const struct comparison *comparison, size_t reference, 
 static void begin_group(const struct comparison *comparison, size_t group, int64_t n_rows, int64_t n_gold,
                         const struct text *label, struct buffer *out)
 {
-    struct text name = comparison->shares.groups[group].name;
-    evaluation_add_name(out, name.size ? name : TEXT("(empty)"), EVALUATION_NAME_WIDTH);
+    evaluation_add_name(out, share_group_name(&comparison->shares, group), EVALUATION_NAME_WIDTH);
     if (label) {
         buffer_add_byte(out, ' ');
         evaluation_add_name(out, *label, EVALUATION_NAME_WIDTH);

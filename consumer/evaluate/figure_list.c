@@ -143,9 +143,9 @@ static void name_difference(const struct share_table *shares, size_t group, size
                             struct buffer *name)
 {
     buffer_clear(name);
-    buffer_add_text(name, shares->groups[group].name);
+    buffer_add_text(name, share_group_name(shares, group));
     buffer_add_string(name, " - ");
-    buffer_add_text(name, shares->groups[reference].name);
+    buffer_add_text(name, share_group_name(shares, reference));
 }
 
 static void add_shares(struct figure_writer *writer, size_t group, size_t reference, struct buffer *name)
@@ -156,7 +156,7 @@ static void add_shares(struct figure_writer *writer, size_t group, size_t refere
     for (size_t i = 0; i < shares->n_labels; i++) {
         struct interval share = share_of_rows(shares, group, i);
         writer->label = shares->labels[i];
-        writer->group = shares->groups[group].name;
+        writer->group = share_group_name(shares, group);
         add_figure(writer, "share", share, SHARE);
         add_figure(writer, "share_of_answers", without_interval(share_of_answers(shares, group, i)), NONE);
         add_figure(writer, "share_of_gold", share_of_gold(shares, group, i), SAMPLE);
@@ -180,7 +180,7 @@ static enum status add_means(struct figure_writer *writer, size_t group, size_t 
         status = number_pairs_mean(&comparison->numbers, reference, &other, error);
     if (status != STATUS_OK)
         return status;
-    writer->group = comparison->shares.groups[group].name;
+    writer->group = share_group_name(&comparison->shares, group);
     writer->n_rows = mean.n_rows;
     writer->n_gold = mean.n_gold;
     add_figure(writer, "mean", mean.mean, MEAN);

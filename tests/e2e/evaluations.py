@@ -83,6 +83,19 @@ def shares_of_all_rows_follow_from_all_answers_and_some_gold_labels(test):
 
 
 @case
+def rows_without_a_group_are_a_group_and_not_the_whole_table(test):
+    rows, _, answers = labelled(200, 80)
+    rows = [[*row[:3], row[3].replace("B", "")] for row in rows]
+    done = annotate(test, *plant(test, rows, [{"label": answer} for answer in answers]), "--evaluate", "gold=label", "--by", "country=A",
+                    "--statistics", "figures.csv")
+    lines = test.read("figures.csv").decode().splitlines()
+    names = [tuple(line.split(",")[:5]) for line in lines]
+    assert len(names) == len(set(names)), lines
+    assert math.isclose(figures(test)["gold", "(empty)", "yes", "share"][0], poststratified(rows, answers, "yes", lambda row: not row[3]), abs_tol=1e-9)
+    assert ("gold", "(empty) - A", "yes", "difference") in figures(test) and "\n(empty)  " in done.out, done.out
+
+
+@case
 def gold_rows_that_are_no_random_sample_are_doubted(test):
     rows, _, answers = labelled(600, 100, first=True)
     options = plant(test, rows, [{"label": answer} for answer in answers])
@@ -210,11 +223,12 @@ def numbers_have_means_errors_and_correlations(test):
 def lists_are_compared_label_by_label(test):
     draw = random.Random(5)
     names = ["price", "size", "taste"]
-    schema = {"type": "object", "properties": {"topics": {"type": "array", "items": {"enum": names}, "maxItems": 3}}, "required": ["topics"],
+    schema = {"type": "object", "properties": {"topics": {"type": "array", "items": {"enum": names}, "maxItems": 6}}, "required": ["topics"],
               "additionalProperties": False}
     truths = [[name for name in names if draw.random() < 0.4] for _ in range(300)]
     answers = [[name for name in names if (name in truth) == (draw.random() < 0.85)] for truth in truths]
     for answer in answers:
+        answer *= draw.choice((1, 2))  # a label that is repeated is the same label
         draw.shuffle(answer)
     chosen = set(draw.sample(range(300), 120))
     spell = [json.dumps, ";".join, "|".join, ", ".join]

@@ -143,8 +143,8 @@ TEST(a_list_is_read_from_json_and_from_cells_with_separators)
     static const struct {
         const char *cell, *whole;
     } cells[] = {
-        {"[\"b\", \"a\"]", "[\"a\",\"b\"]"},
-        {"b; a ;a", "[\"a\",\"a\",\"b\"]"},
+        {"[\"b\", \"a\", \"b\"]", "[\"a\",\"b\"]"},
+        {"b; a ;a", "[\"a\",\"b\"]"},
         {"a|b, c", "[\"a\",\"b, c\"]"},
         {"b,a", "[\"a\",\"b\"]"},
         {"a", "[\"a\"]"},
