@@ -12,6 +12,7 @@ const char *const figure_columns[FIGURE_COLUMNS] = {"gold",  "answer", "group", 
 static const char WILSON[] = "Wilson", DELTA[] = "delta method, two rows added",
                   SHARE[] = "PPI++ (post-stratified), Wilson, MOVER", SAMPLE[] = "Wilson, finite population",
                   MEAN[] = "PPI++ (regression), HC3, Student", WELCH[] = "PPI++ (regression), HC3, Welch",
+                  MEAN_OF_GOLD[] = "gold rows alone, Student", WELCH_OF_GOLD[] = "gold rows alone, Welch",
                   STUDENT[] = "Student", FISHER[] = "Fisher's z, jackknife", NONE[] = "";
 
 struct figure_writer {
@@ -183,13 +184,14 @@ static enum status add_means(struct figure_writer *writer, size_t group, size_t 
     writer->group = share_group_name(&comparison->shares, group);
     writer->n_rows = mean.n_rows;
     writer->n_gold = mean.n_gold;
-    add_figure(writer, "mean", mean.mean, MEAN);
+    add_figure(writer, "mean", mean.mean, mean.is_of_gold ? MEAN_OF_GOLD : MEAN);
     add_figure(writer, "mean_of_answers", without_interval(mean.of_answers), NONE);
     add_figure(writer, "mean_of_gold", without_interval(mean.of_gold), NONE);
     if (group && group != reference) {
         name_difference(&comparison->shares, group, reference, name);
         writer->group = (struct text){name->data, name->size};
-        add_figure(writer, "mean_difference", mean_difference(&mean, &other), WELCH);
+        add_figure(writer, "mean_difference", mean_difference(&mean, &other),
+                   mean.is_of_gold ? WELCH_OF_GOLD : WELCH);
     }
     return STATUS_OK;
 }

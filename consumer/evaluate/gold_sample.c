@@ -84,7 +84,8 @@ static void judge_numbers(const struct number_pairs *numbers, struct buffer *out
         sum += isnan(answer) ? 0 : answer;
         squares += isnan(answer) ? 0 : answer * answer;
     }
-    if (n < GOLD_SAMPLE_TESTED || n >= (double)all->n_answers)
+    // gold labels that are no numbers: the other ones are no random sample
+    if (n < GOLD_SAMPLE_TESTED || n >= (double)all->n_answers || all->n_other)
         return;
     double mean = sum / n, of_all = all->answers / (double)all->n_answers;
     double variance = fmax(squares - n * mean * mean, 0) / (n - 1);

@@ -168,6 +168,10 @@ def gold_labels_come_from_a_file_of_row_numbers(test):
         write(test, "g.csv", content)
         done = annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv", status=status)
         assert reason in done.err, (content, done.err)
+    with open(test.path("g.csv"), "wb") as file:
+        file.write("row,truth\n1,yes\n2,sí\n".encode("cp1252"))
+    done = annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv", status=1)
+    assert "--gold g.csv: line 3: a gold label that is not UTF-8" in done.err, done.err
     # corrections of some of them are a second file, whose labels count
     write_csv(test, "g.csv", [["row", "truth"]] + [[i + 1, truths[i]] for i in chosen])
     options += ("--evaluate", "truth=label", "--gold", "g.csv")
@@ -217,6 +221,34 @@ def numbers_have_means_errors_and_correlations(test):
     write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"r {i}", "x", i % 3 + 1] for i in range(30)])
     done = annotate(test, "in.csv", "--choice", "1,2,3", "--evaluate", "gold", "--by", "text", out="rating.csv")
     assert "mean absolute error: " in done.out and "Cohen's kappa: " in done.out and "mean of all 30 rows, which all have gold labels" in done.out, done.out
+
+
+@case
+def a_mean_beside_gold_labels_that_are_no_numbers_is_of_the_gold_rows_alone(test):
+    """The answers say nothing about which rows have a number: here they are 0 where the gold label is null."""
+    draw = random.Random(6)
+    schema = {"type": "object", "properties": {"n": {"type": ["number", "null"]}}, "required": ["n"], "additionalProperties": False}
+    truths = [round(draw.gauss(2020, 2), 1) if i % 2 else None for i in range(400)]
+    chosen = set(draw.sample(range(400), 100))
+    rows = [[f"t {i}", f"x {i}", ("null" if truths[i] is None else truths[i]) if i in chosen else "", "BA"[i % 3 == 0]] for i in range(400)]
+    options = plant(test, rows, [{"n": truth or 0} for truth in truths], schema)
+    done = annotate(test, *options, "--evaluate", "gold=n", "--by", "country", "--statistics", "figures.csv")
+    value, low, high = figures(test)["gold", "", "", "mean"]
+    gold = [truths[i] for i in chosen if truths[i] is not None]
+    true = [truth for truth in truths if truth is not None]
+    assert math.isclose(value, sum(gold) / len(gold), abs_tol=1e-9) and low < sum(true) / len(true) < high, (value, low, high)
+    # four digits would show 2020 to 2020
+    assert f"from {len(gold)} gold rows alone" in done.out and f"{value:.2f}  {low:.2f} to {high:.2f}\n" in done.out, done.out
+    assert "caution" not in done.out, done.out
+    for group in "AB":
+        value, low, high = figures(test)["gold", group, "", "mean"]
+        assert value - 3 < low < value < high < value + 3, (group, value, low, high)
+    methods = {row["method"] for row in csv.DictReader(io.StringIO(test.read("figures.csv").decode(), newline="")) if row["figure"].startswith("mean")}
+    assert {"gold rows alone, Student", "gold rows alone, Welch"} < methods and not any("PPI" in method for method in methods), methods
+    write(test, "g.csv", "row,gold\n1,0x10\n2,1.5\n")  # C reads the first one as 16
+    n_others = 1 + sum(truths[i] is None for i in chosen - {0, 1})
+    done = annotate(test, *options, "--evaluate", "gold=n", "--gold", "g.csv")
+    assert f"gold labels that are no numbers, left out of means: {n_others}\n" in done.out, done.out
 
 
 @case
