@@ -257,6 +257,8 @@ enum status annotate_check_differences(struct annotate *annotate, struct error *
 // Writes a line for each gold label of the row that its answer is not.
 enum status annotate_write_differences(struct annotate *annotate, const struct table_row *row,
                                        struct error *error) WARN_UNUSED;
+// Opens the file of --differences, if it is wanted and not open.
+enum status annotate_open_differences(struct annotate *annotate, struct error *error) WARN_UNUSED;
 enum status annotate_complete_differences(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Prints text for people to standard output, or to standard error if the table goes to standard output.
 enum status annotate_print(const struct annotate *annotate, const struct buffer *text,

@@ -239,6 +239,9 @@ def a_mean_beside_gold_labels_that_are_no_numbers_is_of_the_gold_rows_alone(test
     assert math.isclose(value, sum(gold) / len(gold), abs_tol=1e-9) and low < sum(true) / len(true) < high, (value, low, high)
     # four digits would show 2020 to 2020
     assert f"from {len(gold)} gold rows alone" in done.out and f"{value:.2f}  {low:.2f} to {high:.2f}\n" in done.out, done.out
+    test.run("report", "--dataset", "annotate", "-o", "r.html", "--store", "out.csv.db", "--statistics", "figures.csv")
+    row = next(row for row in page.Page(test.read("r.html").decode()).table("figure") if row[0] == "mean" and not row[2])
+    assert row[3:6] == [f"{part:.2f}" for part in (value, low, high)], row
     assert "caution" not in done.out, done.out
     for group in "AB":
         value, low, high = figures(test)["gold", group, "", "mean"]
@@ -320,6 +323,9 @@ def options_of_the_evaluation_are_checked_before_anything_is_computed(test):
     assert "d.csv" in annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--differences", "d.csv", status=1, refuses=True).err
     write_csv(test, "in.csv", [["title", "text", "gold", "sheaf_row"], ["a", "b", "x", 1]])
     assert "has a column sheaf_row already" in annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--differences", "e.csv", status=2).err
+    write_csv(test, "in.csv", [["title", "text", "gold"]])
+    done = annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--differences", "e.csv")
+    assert "differences: 0, in e.csv\n" in done.out and test.read("e.csv").startswith(b"title,text,gold,sheaf_row,"), done
     write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"a {i}", "b", "x"] for i in range(101)])
     done = annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--by", "title", status=1)
     assert "more than 100 different values" in done.err and test.exists("out.csv"), done
