@@ -230,8 +230,8 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
 void annotate_close_evaluation(struct annotate *annotate);
 // Marks the columns of the input that the evaluation reads: [columns.n].
 void annotate_mark_evaluated(const struct annotate *annotate, bool *is_read);
-// Registers the row's gold label, before anything is computed. STATUS_REFUSE: the table has more distinct
-// gold labels than an evaluation has classes.
+// Registers the row's gold labels and group, before anything is computed. STATUS_REFUSE: the table has more distinct
+// gold labels than an evaluation has classes, or more groups than SHARE_GROUPS_MAX.
 enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row,
                                  struct error *error) WARN_UNUSED;
 // Compares the row's answers with its gold labels; does nothing without --evaluate. A fault of the evaluation stops it,

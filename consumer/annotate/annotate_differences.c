@@ -120,7 +120,7 @@ enum status annotate_complete_differences(struct annotate *annotate, struct erro
 {
     const char *path = path_of(annotate);
     struct table_writer *writer = annotate->evaluation.differences;
-    if (!writer)
+    if (!writer || annotate->evaluation.status != STATUS_OK) // else it has the rows up to the fault alone
         return STATUS_OK;
     enum status status = own_output_check(annotate->store, annotate->dataset, path, NULL,
                                           annotate->settings->output.overwrite, error);

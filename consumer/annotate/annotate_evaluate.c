@@ -287,9 +287,40 @@ static enum status find_gold_label(struct annotate *annotate, size_t index, cons
     return status;
 }
 
+static void read_group(struct annotate *annotate, const struct table_row *row)
+{
+    struct annotate_evaluation *evaluation = &annotate->evaluation;
+    buffer_clear(&evaluation->group);
+    if (evaluation->group_column == table_reader_columns(annotate->reader)->n)
+        return;
+    const struct value *field = &row->fields[evaluation->group_column];
+    if (field->kind == VALUE_STRING)
+        buffer_add_text(&evaluation->group, field->text);
+    else if (field->kind != VALUE_NULL)
+        json_encode(field, &evaluation->group);
+}
+
+static enum status expect_group(struct annotate *annotate, const struct table_row *row, struct error *error)
+{
+    struct comparison *comparison = &annotate->evaluation.golds[0].comparison;
+    size_t group;
+    if (!comparison->has_groups)
+        return STATUS_OK;
+    read_group(annotate, row);
+    struct text name = {annotate->evaluation.group.data, annotate->evaluation.group.size};
+    enum status status = share_table_group(&comparison->shares, name, &group, error);
+    if (status == STATUS_OK || error->code != ERROR_LIMIT_EXCEEDED)
+        return status;
+    name = comparison->group;
+    return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                     "--by: column \"%.*s\" has more than %d different values: is it a column of groups? Nothing was "
+                     "computed",
+                     (int)name.size, name.data, SHARE_GROUPS_MAX);
+}
+
 enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row, struct error *error)
 {
-    enum status status = STATUS_OK;
+    enum status status = annotate->evaluation.n ? expect_group(annotate, row, error) : STATUS_OK;
     for (size_t i = 0; i < annotate->evaluation.n && status == STATUS_OK; i++) {
         struct annotate_gold *gold = &annotate->evaluation.golds[i];
         struct text label;
@@ -340,19 +371,6 @@ static enum status compare_row(struct annotate *annotate, size_t index, const st
     compared->answer_number = label_number(compared->answer);
     compared->group = (struct text){annotate->evaluation.group.data, annotate->evaluation.group.size};
     return status == STATUS_OK ? comparison_add(&gold->comparison, compared, error) : status;
-}
-
-static void read_group(struct annotate *annotate, const struct table_row *row)
-{
-    struct annotate_evaluation *evaluation = &annotate->evaluation;
-    buffer_clear(&evaluation->group);
-    if (evaluation->group_column == table_reader_columns(annotate->reader)->n)
-        return;
-    const struct value *field = &row->fields[evaluation->group_column];
-    if (field->kind == VALUE_STRING)
-        buffer_add_text(&evaluation->group, field->text);
-    else if (field->kind != VALUE_NULL)
-        json_encode(field, &evaluation->group);
 }
 
 void annotate_evaluate(struct annotate *annotate, const struct table_row *row)

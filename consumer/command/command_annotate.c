@@ -312,12 +312,14 @@ static enum status open_certificate(struct annotate *annotate, struct certificat
     return status;
 }
 
-// A row without an answer is certified as well.
+// A row without an answer is certified as well, and a table whose evaluation fails.
 static enum status collect(struct annotate *annotate, struct certificate *certificate, struct error *error)
 {
     struct error fault;
     enum status status = annotate_collect(annotate, error);
-    bool is_written = status == STATUS_OK || (status == STATUS_REJECT && error->code == ERROR_JOBS_FAILED);
+    const struct annotate_evaluation *evaluation = &annotate->evaluation;
+    bool is_written = status == STATUS_OK || (status == STATUS_REJECT && error->code == ERROR_JOBS_FAILED) ||
+                      (evaluation->status != STATUS_OK && error->code == evaluation->fault.code);
     if (!annotate->settings->annotate.output.certificate || !is_written ||
         certificate_write(certificate, annotate, &fault) == STATUS_OK)
         return status;

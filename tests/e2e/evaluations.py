@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 import random
 
 import page
@@ -327,8 +328,20 @@ def options_of_the_evaluation_are_checked_before_anything_is_computed(test):
     done = annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--differences", "e.csv")
     assert "differences: 0, in e.csv\n" in done.out and test.read("e.csv").startswith(b"title,text,gold,sheaf_row,"), done
     write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"a {i}", "b", "x"] for i in range(101)])
+    os.remove(test.path("out.csv"))
     done = annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--by", "title", status=1)
-    assert "more than 100 different values" in done.err and test.exists("out.csv"), done
+    assert "--by: column \"title\" has more than 100 different values" in done.err and not test.exists("out.csv"), done
+
+
+@case
+def an_evaluation_that_fails_leaves_table_and_certificate(test):
+    """512 gold labels are known before anything is computed; the answers add others."""
+    write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"a {i}", "b", f"label {i}"] for i in range(512)])
+    options = ("--prompt", "Is {{ title }} {{ text }} good?", "--max-tokens", "4", "--evaluate", "gold")
+    done = annotate(test, "in.csv", *options, "--differences", "d.csv", "--statistics", "s.csv", "--certificate", "c.json", status=1)
+    assert "no evaluation: " in done.out and "(the table is written, to out.csv)" in done.err and "differences" not in done.out, done
+    assert not test.exists("d.csv") and not test.exists("s.csv")  # of the rows up to the fault
+    assert "its 512 rows" in test.run("verify", "out.csv", "--certificate", "c.json").out
 
 
 @case
