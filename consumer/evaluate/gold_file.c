@@ -60,6 +60,8 @@ static enum status choose_columns(struct gold_reading *reading, struct error *er
         reading->golds[i] = has_long ? NO_COLUMN : find_column(reading, reading->names[i]);
         has_wide |= reading->golds[i] != NO_COLUMN;
     }
+    if (!table_reader_columns(reading->reader)->n) // JSON lines without a line
+        return STATUS_OK;
     if (reading->row == NO_COLUMN)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--gold %s: there is no column sheaf_row or row, the number of a row in the table",

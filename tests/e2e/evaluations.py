@@ -186,6 +186,8 @@ def gold_labels_come_from_a_file_of_row_numbers(test):
     assert "rows with a gold label: 40\naccuracy: 1.0000" in done.out and "--gold" not in done.err, done
     assert annotate(test, *options, "--gold", "c.csv", "--differences", "c.csv", status=2).err.count("c.csv")
     options = options[:-4]
+    write(test, "g.jsonl", "")  # differences of a table without any
+    assert "gold labels of g.jsonl: 0\n" in annotate(test, *options, "--evaluate", "gold=label", "--gold", "g.jsonl").out
     write(test, "g.csv", "row,truth\n1,yes\n1,yes\n2,\n")
     assert "rows with a gold label: 1\n" in annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv").out
     annotate(test, *options, "--evaluate", "truth", status=2)
