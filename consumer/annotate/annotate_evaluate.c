@@ -312,10 +312,11 @@ static enum status expect_group(struct annotate *annotate, const struct table_ro
     if (status == STATUS_OK || error->code != ERROR_LIMIT_EXCEEDED)
         return status;
     name = comparison->group;
-    return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                     "--by: column \"%.*s\" has more than %d different values: is it a column of groups? Nothing was "
-                     "computed",
-                     (int)name.size, name.data, SHARE_GROUPS_MAX);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+        "--by: column \"%.*s\" has more than %d different values: is it a column of groups? Nothing was "
+        "computed",
+        (int)name.size, name.data, SHARE_GROUPS_MAX);
 }
 
 enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row, struct error *error)

@@ -126,11 +126,13 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
     if (status == STATUS_OK && proof.n_requested && !proof.certificate->arithmetic.size)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE,
                            "the certificate names no arithmetic, but rows were asked");
-    if (status == STATUS_OK && left_out && table->certificate->format != TABLE_PARQUET) // which keep such rows
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE,
-                           "%s: row %lld has neither an answer nor a reason why not: annotate writes no such rows to a "
-                           "%s table",
-                           table->source.path, (long long)left_out, table_format_name(table->certificate->format));
+    if (status == STATUS_OK && left_out &&
+        table->certificate->format != TABLE_PARQUET) // which keep such rows
+        status = error_set(
+            error, STATUS_REFUSE, ERROR_FILE,
+            "%s: row %lld has neither an answer nor a reason why not: annotate writes no such rows to a "
+            "%s table",
+            table->source.path, (long long)left_out, table_format_name(table->certificate->format));
     *n_requested = proof.n_requested;
     if (status != STATUS_OK && status != STATUS_RETRY)
         error->status = status = STATUS_REFUSE;

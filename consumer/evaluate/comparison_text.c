@@ -216,10 +216,11 @@ static enum status write_means(const struct comparison *comparison, struct buffe
     if (status != STATUS_OK)
         return status;
     if (mean.is_of_gold)
-        buffer_add_format(out,
-                          "\nmean of the rows whose gold label is a number, from %lld gold rows alone, with 95 %% "
-                          "intervals\n(assumed: the gold rows are a simple random sample of all rows)\n",
-                          (long long)mean.n_gold);
+        buffer_add_format(
+            out,
+            "\nmean of the rows whose gold label is a number, from %lld gold rows alone, with 95 %% "
+            "intervals\n(assumed: the gold rows are a simple random sample of all rows)\n",
+            (long long)mean.n_gold);
     else
         write_heading(comparison, "mean", out);
     buffer_add_format(out, "%-*s %10s %10s %10s  %s\n", EVALUATION_NAME_WIDTH, "", "answers", "gold rows",

@@ -65,7 +65,7 @@ static void choose_rows(const struct number_pairs *pairs, size_t group, double m
     }
 }
 
-// Of equal numbers exactly the number, so that they have no variance.
+// The mean of equal numbers is exactly the number, so that they have no variance.
 static double mean_of(const double *numbers, size_t n)
 {
     double sum = 0;
@@ -138,7 +138,8 @@ enum status number_pairs_mean(const struct number_pairs *pairs, size_t group, st
         int64_t n_labels = estimate->n_gold + rows->n_other;
         estimate->is_of_gold = all->n_other > 0;
         if (sample.n >= PAIRS_MEAN_MIN)
-            estimate_mean(&sample, (double)n_labels / (double)rows->n_rows, sum / (double)rows->n_rows, estimate);
+            estimate_mean(&sample, (double)n_labels / (double)rows->n_rows, sum / (double)rows->n_rows,
+                          estimate);
         else if (sample.n && n_labels == rows->n_rows)
             estimate->mean = (struct interval){estimate->of_gold, estimate->of_gold, estimate->of_gold};
     }

@@ -17,8 +17,8 @@
 // Rows without an answer are estimated from the mean answer.
 //
 // If a gold label is no number (null, a typing error), the mean is of the rows whose gold label is a number. Which of the other
-// rows these are is not known, so the mean answer of all rows says nothing about them: the mean is that of the gold rows alone,
-// with the same variance and weight 0. Thread: main.
+// rows these are is not known, so the mean answer of all rows says nothing about them: the mean is estimated from the gold
+// rows alone, with weight 0 and the same variance. Thread: main.
 #pragma once
 
 #include "consumer/evaluate/interval.h"
