@@ -105,8 +105,8 @@ void gold_sample_judge(const struct gold_sample *sample, const struct share_tabl
         return;
     if (sample->n < GOLD_SAMPLE_FEW)
         buffer_add_format(
-            out, "there are only %zu gold rows: intervals are wide, and of means and kappa approximate\n",
-            sample->n);
+            out, "there %s only %zu gold row%s: intervals are wide, and of means and kappa approximate\n",
+            sample->n == 1 ? "is" : "are", sample->n, sample->n == 1 ? "" : "s");
     if (sample->n < GOLD_SAMPLE_TESTED)
         return;
     if (sample->places[sample->n - 1] == (int64_t)sample->n)
