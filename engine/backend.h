@@ -51,6 +51,7 @@ struct kv_shape {
     // [n_layers] heads of each layer, if layers differ; 0 heads: no pages. NULL: all layers are as above.
     // Used only with a backend that has set_columns.
     const struct layer_heads *layers;
+    struct index_shape index; // of sparse attention, with a backend that has select_positions
 };
 
 // Recurrent states in float32. A slot holds the state of one sequence after some of its tokens, in all
@@ -190,6 +191,7 @@ struct attention_parameters {
     // NULL: none.
     const struct weight *relative_bias;
     int32_t relative_center;
+    bool selects; // sparse attention: see select_positions
     // [n_heads] attention sinks: one logit per head that takes part in the softmax but has no value. NULL:
     // none.
     const struct weight *sinks;
@@ -356,6 +358,16 @@ struct backend_operations {
     // sequence, including its own position. Causal, or bidirectional if the sequence has n_text.
     void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters);
+    // Sparse attention (engine/forward_latent.c); NULL: such models are refused. Rows at positions below
+    // n_selected of the kv_shape's index attend to all positions. Other rows attend to the positions that the last
+    // select_positions selected, if attention_parameters.selects.
+    //
+    // Writes the rows' keys of the indexer to its pages.
+    void (*index_store)(struct backend *backend, int32_t layer, const struct matrix *k);
+    // Selects positions for the rows at n_selected and later (engine/cpu/selection.h). queries [R, n_heads x key_dim],
+    // weights [R, n_heads].
+    void (*select_positions)(struct backend *backend, int32_t layer, const struct matrix *queries,
+                             const struct matrix *weights);
     bool attends_both_ways; // bidirectional attention, types_table and relative_bias are implemented
     // Computes out = activation(gate) * up; with up NULL, activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
@@ -383,6 +395,11 @@ struct backend_operations {
     // x[r] *= sigmoid(gate[r][0]): a shared expert's gate. `gate` may have several columns, one for each of as many
     // equal parts of a row: the gates of attention heads.
     void (*gate_rows)(struct backend *backend, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+    // x[r] *= softplus(gate[r]), the gates of attention heads: one for each item, or for each of as many equal parts
+    // of a row. gate is undefined afterwards. Not NULL if set_columns is not NULL, as `limit`.
+    void (*gate_softplus)(struct backend *backend, struct matrix *x, struct matrix *gate, int32_t n_rows);
+    // x = min(max(x, least), most). A NaN stays a NaN.
+    void (*limit)(struct backend *backend, struct matrix *x, int32_t n_rows, float least, float most);
     // Latent attention (MLA, engine/forward_latent.c). A backend without it sets both functions to NULL, and
     // such models are refused. head_products is one GEMM per head: the columns of head h of y are matrix h of
     // a 3-dimensional weight times the columns of head h of x.

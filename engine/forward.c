@@ -93,7 +93,7 @@ static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigne
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model *model = pass->forward->model;
     if (parts & PASS_QUERIES)
-        normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, pass->shape->attention.n_heads);
+        normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, model_layer_heads(model, index).n_heads);
     if (parts & PASS_KEYS && model->layers[index].kv_layer == index)
         normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, model_layer_heads(model, index).n_kv_heads);
 }
@@ -104,7 +104,8 @@ static void size_matrices(struct pass *pass, int32_t index)
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model *model = pass->forward->model;
     struct layer_heads heads = model_layer_heads(model, index);
-    int32_t n_heads = pass->shape->attention.n_heads;
+    int32_t n_heads = heads.n_heads;
+    const struct tensor *gate = &model->layers[index].tensors[SLOT_ATTN_GATE];
     const struct {
         struct matrix *matrix;
         int32_t n_cols;
@@ -116,9 +117,11 @@ static void size_matrices(struct pass *pass, int32_t index)
         {m->out.heads, n_heads * heads.value_dim},
         {m->gate, model->layers[index].n_ff},
         {m->up, model->layers[index].n_ff},
+        {m->gated.gate, (int32_t)gate->dims[1]},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && model->heads; i++)
-        pass->operations->set_columns(pass->backend, sizes[i].matrix, sizes[i].n_cols);
+        if (sizes[i].matrix && sizes[i].n_cols)
+            pass->operations->set_columns(pass->backend, sizes[i].matrix, sizes[i].n_cols);
 }
 
 // The values that a family normalizes; without a projection of their own they are the keys', before their
@@ -190,7 +193,7 @@ static void rotate_heads(struct pass *pass, int32_t index, unsigned parts)
     int own = shape->rope.queries_own_table || still ? 1 : 0;
     int table = tensors->windowed && shape->rope.n_tables == 2 && !own && !shape->rope.unrotated_own_table;
     if (parts & PASS_QUERIES)
-        rotate_matrix(pass, m->q, shape->attention.n_heads, heads.key_dim, own ? own : table);
+        rotate_matrix(pass, m->q, heads.n_heads, heads.key_dim, own ? own : table);
     if (!still && parts & PASS_KEYS && tensors->kv_layer == index)
         rotate_matrix(pass, m->k, heads.n_kv_heads, heads.key_dim, table);
 }
@@ -204,18 +207,25 @@ static void attend_pages(struct pass *pass, int32_t index)
     if (shape->bidirectional && window)
         window = window / 2 + 1;
     struct attention_parameters parameters = {.layer = source->store,
-                                              .n_heads = shape->attention.n_heads,
+                                              .n_heads =
+                                                  model_layer_heads(pass->forward->model, index).n_heads,
                                               .scale = shape->attention.scale,
                                               .softcap = shape->attention.softcap,
                                               .window = shape->window.chunked ? 0 : window,
                                               .chunk = shape->window.chunked ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
+                                              .selects = shape->index.n_selected > 0,
                                               .relative_bias = pass->forward->relative_bias,
                                               .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
     bool has_gate = pass->forward->layers[index].weights[SLOT_ATTN_GATE] != NULL;
-    if (has_gate && pass->forward->model->family->gated_by_head)
+    if (shape->attention.value_scale != 1.0f)
+        pass->operations->scale(pass->backend, pass->heads, pass->n_rows, shape->attention.value_scale, 0.0f);
+    if (has_gate && pass->forward->model->family->gated_by_softplus)
+        pass->operations->gate_softplus(pass->backend, pass->heads, pass->forward->matrices.gated.gate,
+                                        pass->n_rows);
+    else if (has_gate && pass->forward->model->family->gated_by_head)
         pass->operations->gate_rows(pass->backend, pass->heads, pass->forward->matrices.gated.gate,
                                     pass->n_rows);
     else if (shape->attention.gated || has_gate)
@@ -281,15 +291,37 @@ static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input
     multiply_rows(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
 
+// gate's y = min(activation(gate), limit) * max(-limit, min(up, limit)), per row or (row, expert) pair.
+static void multiply_limited(struct pass *pass, struct product gate, struct product up,
+                             const struct matrix *x, bool experts, float limit)
+{
+    const struct backend_operations *operations = pass->operations;
+    struct product products[] = {gate, up};
+    int32_t n_rows = experts ? pass->n_rows * pass->shape->experts.n_used : pass->n_rows;
+    if (limit == 0.0f) {
+        multiply_gated(pass, gate, up, x, experts);
+        return;
+    }
+    if (experts)
+        operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
+    else
+        operations->products(pass->backend, products, 2, x, pass->n_rows);
+    operations->activate(pass->backend, gate.y, gate.y, NULL, n_rows, pass->shape->activation);
+    operations->limit(pass->backend, gate.y, n_rows, -INFINITY, limit);
+    operations->limit(pass->backend, up.y, n_rows, -limit, limit);
+    operations->multiply_by(pass->backend, gate.y, up.y, n_rows);
+}
+
 // shared = the shared expert, times its gate if it has one.
 static void run_shared_expert(struct pass *pass, const struct forward_layer *layer,
-                              const struct matrix *input)
+                              const struct matrix *input, float limit)
 {
     const struct forward_matrices *m = &pass->forward->matrices;
     struct product up = slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP);
     bool gated = layer->weights[SLOT_SHARED_GATE] != NULL;
     if (gated) {
-        multiply_gated(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE), up, input, false);
+        multiply_limited(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE), up, input,
+                         false, limit);
     } else {
         multiply_rows(pass, up, input);
         pass->operations->activate(pass->backend, up.y, up.y, NULL, pass->n_rows, pass->shape->activation);
@@ -311,6 +343,9 @@ static void route_rows(struct pass *pass, const struct forward_layer *layer, con
     if (layer->weights[SLOT_ROUTER_SCALE])
         pass->operations->scale(pass->backend, m->experts.router, pass->n_rows,
                                 1.0f / sqrtf((float)shape->n_embd), 0.0f);
+    if (shape->experts.logits_softcap != 0.0f)
+        pass->operations->scale(pass->backend, m->experts.router, pass->n_rows, 1.0f,
+                                shape->experts.logits_softcap);
     struct route_parameters parameters = {.kind = shape->experts.route_kind,
                                           .n_used = shape->experts.n_used,
                                           .normalized = shape->experts.normalized,
@@ -323,8 +358,10 @@ static void route_rows(struct pass *pass, const struct forward_layer *layer, con
 }
 
 // branch = weighted sum of the routed experts, which may read and write a latent, plus the shared expert.
-static void run_experts(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+static void run_experts(struct pass *pass, int32_t index, const struct matrix *input)
 {
+    const struct forward_layer *layer = &pass->forward->layers[index];
+    const struct model_layer *tensors = &pass->forward->model->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     struct product up = slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS);
     bool gated = layer->weights[SLOT_GATE_EXPERTS] != NULL, latent = layer->weights[SLOT_EXPERTS_IN] != NULL;
@@ -332,7 +369,8 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     if (latent)
         multiply_rows(pass, slot_product(m->experts.latent, layer, SLOT_EXPERTS_IN), input);
     if (gated) {
-        multiply_gated(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS), up, seen, true);
+        multiply_limited(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS), up, seen, true,
+                         tensors->experts_limit);
     } else {
         int32_t n_pairs = pass->n_rows * pass->shape->experts.n_used;
         pass->operations->expert_products(pass->backend, &up, 1, seen, pass->n_rows, false);
@@ -346,7 +384,7 @@ static void run_experts(struct pass *pass, const struct forward_layer *layer, co
     if (latent)
         multiply_rows(pass, slot_product(m->branch, layer, SLOT_EXPERTS_OUT), m->experts.latent);
     if (layer->weights[SLOT_SHARED_UP]) {
-        run_shared_expert(pass, layer, input);
+        run_shared_expert(pass, layer, input, tensors->shared_limit);
         pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
     }
 }
@@ -359,7 +397,7 @@ static void run_experts_and_mlp(struct pass *pass, int32_t index)
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ROUTER_SCALE, true);
     route_rows(pass, layer, pass->normed);
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM_2, true);
-    run_experts(pass, layer, pass->normed);
+    run_experts(pass, index, pass->normed);
     normalize_slot(pass, m->experts.shared, m->branch, layer, SLOT_FFN_POST_NORM_2, false);
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, true);
     run_mlp(pass, index, pass->normed);
@@ -393,12 +431,11 @@ static int32_t last_stored(const struct model *model)
 // heads = attention(input). False: only the keys and values are wanted.
 static bool run_attention(struct pass *pass, int32_t index, const struct matrix *input, unsigned parts)
 {
-    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     pass->heads = pass->n_rows == pass->step->n_tokens ? m->heads : m->out.heads;
     if (pass->shape->latent.dim)
-        latent_project(pass, layer, input);
+        latent_project(pass, index, input);
     else
         project_heads(pass, index, input, parts);
     rotate_heads(pass, index, parts);
@@ -423,6 +460,10 @@ static bool run_mixers(struct pass *pass, int32_t index, const struct matrix *in
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     bool last = index == last_stored(pass->forward->model);
+    if (tensors->linear) {
+        multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT), input);
+        return true;
+    }
     if (tensors->recurrent) {
         pass->states = m->state.heads;
         recurrent_run(pass, index, input);
@@ -452,7 +493,7 @@ static void run_feed_forward(struct pass *pass, int32_t index, const struct matr
         run_experts_and_mlp(pass, index);
     } else if (layer->weights[SLOT_ROUTER]) {
         route_rows(pass, layer, input);
-        run_experts(pass, layer, input);
+        run_experts(pass, index, input);
     } else {
         run_mlp(pass, index, input);
     }
@@ -474,7 +515,7 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
-    bool mixes = tensors->attends || tensors->recurrent;
+    bool mixes = tensors->attends || tensors->recurrent || tensors->linear;
     if (mixes && !run_mixers(pass, index, seen, parts, parallel && !ffn_normed))
         return;
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a

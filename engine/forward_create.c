@@ -365,6 +365,9 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(latent.query, rows, shape->latent.query_dim);
     PLAN(latent.head_queries, rows, shape->attention.n_heads * queries);
     PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
+    PLAN(index.query, rows, (int64_t)shape->index.n_heads * shape->index.key_dim);
+    PLAN(index.key, rows, shape->index.key_dim);
+    PLAN(index.weights, rows, shape->index.n_heads);
     PLAN(gated.query_gate, rows, queries_gates);
     PLAN(gated.gate, rows, heads_gated ? gates : 0);
     plan_recurrent(model, rows, plans);
@@ -436,7 +439,8 @@ static struct kv_shape kv_shape_of(const struct model *model, int32_t page_posit
                              .type = kv_type,
                              .n_heads = shape->attention.n_heads,
                              .n_positions_most = shape->n_context,
-                             .layers = model->heads};
+                             .layers = model->heads,
+                             .index = shape->index};
 }
 
 // Bytes of one position's keys and values, as engine/cpu/pages.h stores them: integers in pairs, and with
@@ -466,6 +470,7 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
         bytes += model->layers[layer].kv_layer == layer && model->layers[layer].attends
                      ? position_bytes(model_layer_heads(model, layer), kv_type)
                      : 0;
+    bytes += (uint64_t)kv.index.n_layers * (uint64_t)kv.index.key_dim * sizeof(float);
     return bytes * (uint64_t)page_positions;
 }
 
@@ -481,6 +486,10 @@ static enum status create_parts(struct weight_loading *loading)
     if (shape->latent.dim && !forward->backend->operations.head_products)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention keeps latents",
+                         model_family_name(forward->model), forward->backend->device.name);
+    if (shape->index.n_selected && !forward->backend->operations.select_positions)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: its attention is sparse (--backend cpu)",
                          model_family_name(forward->model), forward->backend->device.name);
     if (forward->model->heads && !forward->backend->operations.set_columns)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,

@@ -18,6 +18,13 @@ struct latent_matrices {
     struct matrix *head_values;  // [R, heads x value_dim]
 };
 
+// The indexer of sparse attention.
+struct index_matrices {
+    struct matrix *query;   // [R, heads x key_dim]
+    struct matrix *key;     // [R, key_dim]
+    struct matrix *weights; // [R, heads]
+};
+
 // Layers with gated attention, and recurrent layers.
 struct gated_matrices {
     struct matrix *query_gate; // [R, heads x 2 key_dim]
@@ -77,6 +84,7 @@ struct forward_matrices {
     struct matrix *q, *k, *v, *heads; // [R, heads x their dim]
     struct matrix *gate, *up;         // [R, n_ff]
     struct latent_matrices latent;
+    struct index_matrices index;
     struct gated_matrices gated;
     struct state_matrices state;
     struct expert_matrices experts;
@@ -150,8 +158,8 @@ static inline int32_t relative_bias_center(const struct model_shape *shape)
 enum status latent_split(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;
 // Bytes of these two weights in the backend.
 uint64_t latent_split_bytes(const struct model *model, struct backend *backend, int32_t index);
-// QKV projection, before rope.
-void latent_project(const struct pass *pass, const struct forward_layer *layer, const struct matrix *input);
+// QKV projection, before rope; and what the layer's indexer selects, if it has one.
+void latent_project(const struct pass *pass, int32_t index, const struct matrix *input);
 // Projects the attention output, sums of latents, to the heads' outputs.
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);
 

@@ -275,12 +275,6 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
     backend->current.kind.n_shared_tiles = graph_shared_tiles(backend->current.shared.n_tiles);
 }
 
-bool gpu_has_graph_memory(const struct gpu_backend *backend)
-{
-    static const uint64_t least_bytes = 64ull << 20;
-    return device_memory_free(backend->device) >= least_bytes;
-}
-
 static struct step_part choose_graph(struct gpu_backend *backend, const struct graph_kind *kind)
 {
     struct step_part part;

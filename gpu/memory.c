@@ -67,3 +67,9 @@ void gpu_scratch_finish(struct gpu_backend *backend, struct device_scratch *scra
     gpu_free(backend, scratch->memory, scratch->size_bytes);
     *scratch = (struct device_scratch){0};
 }
+
+bool gpu_has_graph_memory(const struct gpu_backend *backend)
+{
+    static const uint64_t least_bytes = 64ull << 20;
+    return device_memory_free(backend->device) >= least_bytes;
+}

@@ -212,6 +212,9 @@ void gpu_free(struct gpu_backend *backend, void *memory, size_t size_bytes);
 enum status gpu_scratch_reserve(struct gpu_backend *backend, struct device_scratch *scratch,
                                 uint64_t size_bytes, const char *what, struct error *error) WARN_UNUSED;
 void gpu_scratch_finish(struct gpu_backend *backend, struct device_scratch *scratch);
+// A graph of some hundred launches needs megabytes of device memory. If memory ran out then, the worker would
+// end.
+bool gpu_has_graph_memory(const struct gpu_backend *backend);
 
 // weights.c
 enum status gpu_weight_create(struct backend *base, const struct tensor *tensor, enum weight_role role,
@@ -220,11 +223,7 @@ void gpu_weight_destroy(struct backend *base, struct weight *weight);
 void gpu_normed_input(struct backend *base, const struct norm_items *norm);
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role);
 
-// backend.c
-// A graph of some hundred launches needs megabytes of device memory. If memory ran out then, the worker would
-// end.
-bool gpu_has_graph_memory(const struct gpu_backend *backend);
-// see engine/backend.h
+// backend.c: see engine/backend.h
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions);
 
@@ -292,9 +291,11 @@ void gpu_copy_columns(struct backend *base, struct matrix *out, struct head_colu
 void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows);
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
-// products.c
-// Launches GEMMs of the same x, with the tiles that were measured for them.
+// launch_products.c
+// Launches GEMMs of the same x. In an eager step, tiles that no earlier step needed are measured first.
 void gpu_launch_products(struct gpu_backend *backend, struct product_launch *calls, int32_t n);
+
+// products.c
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,
                   int32_t n_rows);
 void gpu_expert_products(struct backend *base, const struct product *products, int n, const struct matrix *x,

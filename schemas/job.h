@@ -215,12 +215,12 @@ struct request_embedding {
 };
 
 // TASK_RERANK: the inputs of `struct request_embedding` are documents (text_2 of a score), and the pairs are
-// (query, document).
+// (query, document). TASK_CLASSIFY of pairs: as a score.
 struct request_ranking {
     struct text *queries; // [n_queries]: one of all inputs, or one of each
     int32_t n_queries;
     bool queries_are_list;  // text_1 is a list
-    bool scores;            // /v1/score: text_1, text_2; else a ranking: query, documents
+    bool scores;            // text_1, text_2; else a ranking: query, documents
     int32_t top_n;          // of a ranking: documents of the result; 0: all
     bool returns_documents; // of a ranking
 };
@@ -229,7 +229,7 @@ struct request_ranking {
 struct request {
     enum task task;
     struct request_embedding embedding; // not TASK_GENERATE; else zero
-    struct request_ranking ranking;     // TASK_RERANK; else zero
+    struct request_ranking ranking;     // TASK_RERANK, TASK_CLASSIFY of pairs; else zero
     // TASK_GENERATE, except `model`:
     struct request_prompt prompt;
     struct request_stop stop;

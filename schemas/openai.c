@@ -80,7 +80,7 @@ static enum status check_url(struct decoding *decoding, const struct value *line
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "messages: given beside %s, but url %s takes no messages",
                          decoding_given(decoding, "prompt") ? "prompt" : "tokens", description);
-    if (wanted != given && !(wanted == PATH_CLASSIFY && given == PATH_EMBEDDING))
+    if (wanted != given && !(wanted == PATH_CLASSIFY && (given == PATH_EMBEDDING || given == PATH_SCORE)))
         return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
                          "url: %s needs %s, which is not given", description, needs[wanted]);
     return STATUS_OK;

@@ -4,7 +4,7 @@
 //   top_n                the most relevant documents of the result
 //   return_documents     the texts of the documents are in the result
 //   text_1, text_2       /v1/score (vLLM): two strings; a string and a list; two lists of one length
-//   task                 "classify": `input` is for /v1/classify, not /v1/embeddings
+//   task                 "classify": `input`, or text_1 and text_2 as pairs, are for /v1/classify
 //
 // and input, truncate_prompt_tokens, truncation_side and partial (embedding_request.c).
 #include "schemas/request.h"
@@ -127,7 +127,13 @@ enum status ranking_finish(struct decoding *decoding)
 {
     struct request_ranking *ranking = &decoding->job->request.ranking;
     int32_t n_inputs = decoding->job->request.embedding.n_inputs;
-    bool has_query = decoding_given(decoding, "query") != NULL;
+    bool has_query = decoding_given(decoding, "query") != NULL, has_input = decoding_given(decoding, "input");
+    bool has_pairs = decoding_given(decoding, "text_1") || decoding_given(decoding, "text_2");
+    if (has_input && has_pairs)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "input: given beside text_1 and text_2; a classification is of texts or of pairs");
+    if (has_input)
+        return STATUS_OK;
     ranking->scores = !has_query;
     const char *const alone[] = {has_query ? "text_1" : "top_n", has_query ? "text_2" : "return_documents",
                                  has_query ? NULL : "documents"};
@@ -168,6 +174,11 @@ bool ranking_encode_task(const struct job *job, struct arena *arena, struct valu
     if (job->request.task == TASK_CLASSIFY) // the other fields name the other tasks
         *value = value_string(text_from_string(task_traits(TASK_CLASSIFY)->name));
     return true;
+}
+
+bool ranking_encode_input(const struct job *job, struct arena *arena, struct value *value)
+{
+    return job->request.ranking.scores || embedding_encode_input(job, arena, value);
 }
 
 bool ranking_encode_query(const struct job *job, struct arena *arena, struct value *value)

@@ -55,6 +55,7 @@ static bool encode_metadata(const struct job *job, struct arena *arena, struct v
 #define EMBEDS            .tasks = 1u << TASK_EMBED
 #define HAS_INPUT         .tasks = 1u << TASK_EMBED | 1u << TASK_CLASSIFY
 #define RANKS             .tasks = 1u << TASK_RERANK
+#define HAS_PAIRS         .tasks = 1u << TASK_CLASSIFY | 1u << TASK_RERANK
 #define HAS_INPUTS        .tasks = 1u << TASK_EMBED | 1u << TASK_CLASSIFY | 1u << TASK_RERANK
 #define OWN(folder, noun) .decode = folder##_decode_##noun, .encode = folder##_encode_##noun
 
@@ -84,12 +85,12 @@ static const struct field fields[] = {
     {TEXT("add_special_tokens"), FIELD_OTHER, OWN(prompt, add_special_tokens)},
 
     {TEXT("task"), FIELD_OTHER, ANY_TASK, OWN(ranking, task)},
-    {TEXT("input"), FIELD_OTHER, HAS_INPUT, OWN(embedding, input)},
+    {TEXT("input"), FIELD_OTHER, HAS_INPUT, .decode = embedding_decode_input, .encode = ranking_encode_input},
     {TEXT("query"), FIELD_OTHER, RANKS, OWN(ranking, query)},
     {TEXT("top_n"), FIELD_INTEGER32, RANKS, REQUEST(ranking.top_n), LIMIT(1, JOB_INPUTS_MAX)},
     {TEXT("return_documents"), FIELD_BOOL, RANKS, REQUEST(ranking.returns_documents)},
-    {TEXT("text_1"), FIELD_OTHER, RANKS, OWN(ranking, text_1)},
-    {TEXT("text_2"), FIELD_OTHER, RANKS, OWN(ranking, text_2)},
+    {TEXT("text_1"), FIELD_OTHER, HAS_PAIRS, OWN(ranking, text_1)},
+    {TEXT("text_2"), FIELD_OTHER, HAS_PAIRS, OWN(ranking, text_2)},
     {TEXT("dimensions"), FIELD_INTEGER32, EMBEDS, REQUEST(embedding.n_dimensions),
      LIMIT(1, JOB_DIMENSIONS_MAX)},
     {TEXT("encoding_format"), FIELD_OTHER, EMBEDS, OWN(embedding, encoding_format)},
@@ -542,7 +543,13 @@ static enum status resolve_alias(struct decoding *decoding, int row)
                      descriptions[0], name, descriptions[1]);
 }
 
-// The field `task` must name the request's own task. It tells a classifier's input from a text to embed.
+// Whether a request of this task may be for /v1/classify, which has an input as an embedding or pairs as a score.
+static bool may_classify(const struct decoding *decoding, enum task task)
+{
+    return task == TASK_EMBED || (task == TASK_RERANK && !decoding_given(decoding, "query"));
+}
+
+// The field `task` must name the request's own task. It tells a classifier's texts from ones to embed or to score.
 static enum status check_task(struct decoding *decoding, enum task *task)
 {
     const struct value *value = decoding_given(decoding, "task");
@@ -551,7 +558,7 @@ static enum status check_task(struct decoding *decoding, enum task *task)
         return STATUS_OK;
     if (value->kind != VALUE_STRING || !task_find(value->text, &named))
         return decoding_expected(decoding, "task", TASK_NAMES, value);
-    if (named == TASK_CLASSIFY && *task == TASK_EMBED && decoding->path != PATH_EMBEDDING)
+    if (named == TASK_CLASSIFY && decoding->path == PATH_NONE && may_classify(decoding, *task))
         *task = TASK_CLASSIFY;
     if (named == *task)
         return STATUS_OK;
@@ -583,7 +590,7 @@ static enum status choose_task(struct decoding *decoding)
     const struct value *text = decoding_given(decoding, "text_1");
     enum task task = task_of(decoding_given(decoding, "input"), decoding_given(decoding, "query"),
                              text ? text : decoding_given(decoding, "text_2"));
-    if (task == TASK_EMBED && decoding->path == PATH_CLASSIFY)
+    if (decoding->path == PATH_CLASSIFY && may_classify(decoding, task))
         task = TASK_CLASSIFY;
     enum status status = check_task(decoding, &task);
     decoding->job->request.task = task;
@@ -605,8 +612,8 @@ enum status request_decode(struct decoding *decoding)
     if (decoding->job->request.task != TASK_GENERATE) {
         if (status == STATUS_OK)
             status = embedding_finish(decoding);
-        return status == STATUS_OK && decoding->job->request.task == TASK_RERANK ? ranking_finish(decoding)
-                                                                                 : status;
+        return status == STATUS_OK && decoding->job->request.task != TASK_EMBED ? ranking_finish(decoding)
+                                                                                : status;
     }
     if (status == STATUS_OK)
         status = prompt_finish(decoding);

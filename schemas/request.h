@@ -115,6 +115,7 @@ enum status ranking_decode_text_2(struct decoding *decoding, struct value *value
 // Called after all fields, after embedding_finish.
 enum status ranking_finish(struct decoding *decoding) WARN_UNUSED;
 bool ranking_encode_task(const struct job *job, struct arena *arena, struct value *value);
+bool ranking_encode_input(const struct job *job, struct arena *arena, struct value *value);
 bool ranking_encode_query(const struct job *job, struct arena *arena, struct value *value);
 bool ranking_encode_documents(const struct job *job, struct arena *arena, struct value *value);
 bool ranking_encode_text_1(const struct job *job, struct arena *arena, struct value *value);

@@ -73,12 +73,13 @@ static const struct {
     const char *name;
     enum task task;
     enum prompt_kind kind; // of TASK_GENERATE; other requests have no chat
-    bool scores;           // of TASK_RERANK
+    bool scores;           // of text_1 and text_2
 } objects[] = {
     {"chat.completion", TASK_GENERATE, PROMPT_MESSAGES, false},
     {"text_completion", TASK_GENERATE, PROMPT_TEXT, false},
     {"embeddings", TASK_EMBED, PROMPT_TEXT, false},
     {"classifications", TASK_CLASSIFY, PROMPT_TEXT, false},
+    {"classifications", TASK_CLASSIFY, PROMPT_TEXT, true}, // of pairs
     {"rerank", TASK_RERANK, PROMPT_TEXT, false},
     {"scores", TASK_RERANK, PROMPT_TEXT, true},
 };
@@ -109,9 +110,9 @@ bool task_find_object(struct text name, struct request *request)
 
 const char *job_input_name(const struct job *job)
 {
-    if (job->request.task != TASK_RERANK)
-        return "input";
-    return job->request.ranking.scores ? "text_2" : "documents";
+    if (job->request.ranking.scores)
+        return "text_2";
+    return job->request.task == TASK_RERANK ? "documents" : "input";
 }
 
 enum status task_check(enum task worker, const struct job *job, struct error *error)

@@ -45,6 +45,9 @@ enum status store_each_record(struct store *store, struct text dataset,
                               enum status (*receive)(void *context, const struct stored_request *request,
                                                      struct error *error),
                               void *context, struct error *error) WARN_UNUSED;
+// Reads the record of a job as it was submitted. STATUS_REFUSE: it was removed.
+enum status store_request_record(struct store *store, int64_t id, struct buffer *record,
+                                 struct error *error) WARN_UNUSED;
 // Whether another process, too, holds the dataset. Called after store_hold_rows.
 bool store_others_hold_rows(const struct store *store, struct text dataset);
 enum status store_is_cancelled(struct store *store, int64_t id, bool *is_cancelled,

@@ -56,6 +56,26 @@ enum status store_each_record(struct store *store, struct text dataset,
                : database_error(&store->database, "reading jobs", error);
 }
 
+enum status store_request_record(struct store *store, int64_t id, struct buffer *record, struct error *error)
+{
+    sqlite3_stmt *select =
+        database_statement(&store->database,
+                           "SELECT whole_record(record, frame, NULL, NULL) FROM stored_records WHERE job = ?",
+                           error);
+    if (!select)
+        return error->status;
+    bind_integer(select, 1, id);
+    int code = sqlite3_step(select);
+    buffer_clear(record);
+    if (code == SQLITE_ROW)
+        buffer_add_text(record, column_blob(select, 0));
+    sqlite3_reset(select);
+    if (code == SQLITE_DONE)
+        return error_set(error, STATUS_REFUSE, ERROR_STORE, "%s: job %lld has no record",
+                         store->database.path, (long long)id);
+    return code == SQLITE_ROW ? STATUS_OK : database_error(&store->database, "reading a job", error);
+}
+
 static enum status find_job(struct store *store, struct text dataset, int64_t line, int64_t *id,
                             bool *has_failed, struct error *error)
 {

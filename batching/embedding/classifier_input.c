@@ -145,8 +145,7 @@ enum status classifier_input_encode(const struct classifier_reader *reader, cons
                                     size_t n_texts, struct token_array *ids, struct token_array *types,
                                     size_t *n_cut, struct error *error)
 {
-    bool both_ways = reader->model->shape.bidirectional;
-    unsigned flags = TOKENIZER_ADD_SPECIAL | (both_ways ? TOKENIZER_PARSE_SPECIAL : 0);
+    unsigned flags = TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL;
     size_t start = ids->n_ids, start_types = types ? types->n_ids : 0;
     struct token_array *wanted = reader->model->token_types.data ? types : NULL;
     *n_cut = 0;

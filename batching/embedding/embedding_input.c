@@ -19,7 +19,8 @@ static enum status refuse_prompt(const struct embedding_rules *rules, struct tex
     const struct value *prompts = &rules->prompts;
     for (size_t i = 0; prompts->kind == VALUE_OBJECT && i < prompts->object.n_members; i++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%.*s", i ? ", " : "",
-                 (int)(prompts->object.members[i].key.size % 64), prompts->object.members[i].key.data);
+                 (int)(prompts->object.members[i].key.size < 64 ? prompts->object.members[i].key.size : 64),
+                 prompts->object.members[i].key.data);
     return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD, "prompt_name: %s%s, got \"%.*s\"",
                      names[0] ? "expected one of the model's prompts " : "the model has no prompts", names,
                      (int)name.size, name.data);
@@ -87,7 +88,7 @@ enum status embedding_input_encode(const struct embedding_rules *rules, struct t
                                     .n_texts = 1,
                                     .n_tokens_max = cut->n_tokens ? (size_t)limit_of(rules, cut) : 0,
                                     .cuts_left = cut->is_left};
-    unsigned flags = TOKENIZER_ADD_SPECIAL | (rules->parses_special ? TOKENIZER_PARSE_SPECIAL : 0);
+    unsigned flags = TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL;
     *n_cut = 0;
     enum status status =
         joined.failed ? error_memory(error, STATUS_RETRY, "a text after its prompt")

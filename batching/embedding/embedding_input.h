@@ -1,5 +1,6 @@
 // From a text to the tokens that an embedder computes: the model's prompt, tokens, cut or refused by length. One
-// rule for jobs and for sheaf embed, so that both have the same vectors.
+// rule for jobs and for sheaf embed, so that both have the same vectors. Special tokens are found in texts, as
+// sentence-transformers does: prompts contain them, and nothing in a vector can be taken for an instruction.
 // Thread: any; the rules do not change.
 #pragma once
 
@@ -8,9 +9,6 @@
 
 struct embedding_rules {
     const struct tokenizer *tokenizer;
-    // Special tokens are found in texts, as the authors of encoders do; nothing in a vector can be taken for an
-    // instruction.
-    bool parses_special;
     int32_t n_vocab;
     int32_t n_longest;        // tokens of a text, special ones included
     const char *limited_by;   // what sets n_longest, for errors

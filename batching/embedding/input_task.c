@@ -56,7 +56,7 @@ static enum status plan_scores(const struct input_task *task, const struct job *
                                struct error *error)
 {
     plan->n_dimensions = task->labels.n_labels;
-    if (job->request.task == TASK_RERANK && plan->cut.is_left && task->reader->facts->template.size)
+    if (job->request.ranking.n_queries && plan->cut.is_left && task->reader->facts->template.size)
         return error_set(
             error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
             "truncation_side: expected \"right\": in the model's template the document's end is cut");
@@ -82,7 +82,7 @@ static enum status encode_scores(const struct input_task *task, const struct job
         return embedding_input_copy(&rules, given->tokens, given->n_tokens, &plan->cut, &tokens->ids,
                                     &tokens->n_cut, error);
     }
-    bool is_pair = job->request.task == TASK_RERANK;
+    bool is_pair = ranking->n_queries > 0;
     struct text query =
         is_pair ? ranking->queries[ranking->n_queries > 1 ? index : 0] : (struct text){NULL, 0};
     const struct text texts[2] = {is_pair ? query : given->text, is_pair ? given->text : query};

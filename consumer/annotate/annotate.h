@@ -92,6 +92,12 @@ struct annotate_rows {
     size_t empty_column; // that column in the first of these rows
 };
 
+// The models of --cascade, of which one answered each row (consumer/cascade/cascade.h).
+struct annotate_models {
+    struct text small, large;   // their names in the column; small.size 0: no column
+    const struct job_set *jobs; // of the large model
+};
+
 struct annotate {
     const struct settings *settings;
     struct text dataset;
@@ -108,11 +114,16 @@ struct annotate {
     struct row_answer *answers;     // [n_questions]
     struct answer_columns columns;  // of all answers
     struct annotate_row row;
-    struct row_map map;        // [row.n_jobs] jobs of each row that was submitted; 0: the row was left out
+    // [row.n_jobs] jobs of each row that was submitted; 0: the row was left out; below 0, with --cascade: the row
+    // of this job stays without a label
+    struct row_map map;
     struct job_set jobs;       // of all rows
     struct output_file errors; // bad rows; file NULL: no --errors
     int32_t n_votes;
     struct annotate_evaluation evaluation;
+    // another column that is read, beside columns of prompts and of --evaluate; NULL: none
+    const size_t *also_read;
+    struct annotate_models models;
     struct annotate_sample chosen;
     struct request_count count; // for --sample, counted before it is computed
     struct annotate_rows rows;
@@ -192,11 +203,24 @@ enum status annotate_add_to_order(const struct annotate *annotate, const struct 
 enum status annotate_plan_order(struct annotate *annotate, struct row_order *order,
                                 struct error *error) WARN_UNUSED;
 
+// What a worker of this process computes.
+struct annotate_work {
+    const struct settings *settings; // with the model
+    struct text dataset;
+    const struct job_set *jobs;    // that are counted; refill adds its jobs
+    bool (*refill)(void *context); // as worker_config.refill; NULL: the jobs are the rows of the table
+    void *context;
+};
+
+// Computes queued jobs in this process (annotate_work.c). STATUS_RETRY: stopped by a signal.
+enum status annotate_compute(struct annotate *annotate, const struct annotate_work *work,
+                             struct error *error) WARN_UNUSED;
+
 // With --brokers: submits the queued jobs to the jobs topic and reads their results from the results topic
 // until every job has one (annotate_topics.c). STATUS_RETRY: stopped by a signal.
 enum status annotate_over_topics(struct annotate *annotate, struct error *error) WARN_UNUSED;
 
-// Computes the queued jobs in this process (annotate_work.c). STATUS_RETRY: stopped by a signal.
+// The same for the jobs of the table.
 enum status annotate_work(struct annotate *annotate, struct error *error) WARN_UNUSED;
 
 // Warns of the lengths of thoughts, once, if n_least answers are known (annotate_thoughts.c).
@@ -223,6 +247,9 @@ enum status annotate_collect(struct annotate *annotate, struct error *error) WAR
 // from them: annotate->columns. *is_left_out: the row has no job. STATUS_RETRY: a result is missing.
 enum status annotate_take_answers(struct annotate *annotate, struct buffer *record, bool *is_left_out,
                                   struct error *error) WARN_UNUSED;
+// Reads and decodes the result of one job. STATUS_RETRY: it has none.
+enum status annotate_read_vote(struct annotate *annotate, int64_t id, struct buffer *record,
+                               struct job **vote, struct error *error) WARN_UNUSED;
 // Called after annotate_take_answers returned STATUS_OK, when the answers are used.
 void annotate_destroy_votes(struct annotate *annotate);
 // Finds the columns that --evaluate compares: GOLD, or GOLD=PROPERTY if a schema has several properties; reads --gold.

@@ -20,26 +20,29 @@ void annotate_destroy_votes(struct annotate *annotate)
     }
 }
 
-// A job that is not finished, in a table that is written as it is.
-static enum status open_vote(struct annotate *annotate, int64_t id, struct job **vote, struct error *error)
+// A job that is not finished, in a table that is written as it is, or whose answer is left out.
+static enum status open_vote(struct annotate *annotate, int64_t id, const char *why, struct job **vote,
+                             struct error *error)
 {
     struct error reason;
     *vote = job_create();
     if (!*vote)
         return error_memory(error, STATUS_RETRY, "reading an answer");
-    (void)error_set(&reason, STATUS_RETRY, ERROR_STORE, "no answer yet: the run was stopped");
+    (void)error_set(&reason, STATUS_RETRY, ERROR_STORE, "%s", why);
     job_fail(*vote, &reason);
     (*vote)->source.offset = id;
     annotate->n_open++;
     return STATUS_OK;
 }
 
-static enum status read_vote(struct annotate *annotate, int64_t id, struct buffer *record, struct job **vote,
-                             struct error *error)
+enum status annotate_read_vote(struct annotate *annotate, int64_t id, struct buffer *record,
+                               struct job **vote, struct error *error)
 {
+    if (id < 0)
+        return open_vote(annotate, -id, "open: its label is below the threshold of --cascade", vote, error);
     enum status status = store_answer(annotate->store, id, record, error);
     if (status == STATUS_OK && !record->size && annotate->is_partial)
-        return open_vote(annotate, id, vote, error);
+        return open_vote(annotate, id, "no answer yet: the run was stopped", vote, error);
     if (status == STATUS_OK && !record->size)
         return error_set(error, STATUS_RETRY, ERROR_STORE, "a row has no answer yet");
     *vote = status == STATUS_OK ? job_create() : NULL;
@@ -54,6 +57,14 @@ static enum status read_vote(struct annotate *annotate, int64_t id, struct buffe
     return status;
 }
 
+static struct text find_model(const struct annotate *annotate)
+{
+    const struct annotate_models *models = &annotate->models;
+    int64_t id = annotate->row.ids[0];
+    bool is_large = id > 0 && models->jobs && job_set_has(models->jobs, id);
+    return id < 0 ? (struct text){0} : is_large ? models->large : models->small;
+}
+
 // Takes the answers of the row whose votes were read.
 static enum status take_votes(struct annotate *annotate, struct error *error)
 {
@@ -61,6 +72,7 @@ static enum status take_votes(struct annotate *annotate, struct error *error)
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
         status = row_answer_take(&annotate->answers[i], votes + i * (size_t)annotate->n_votes, error);
+    annotate->columns.model = find_model(annotate);
     return status == STATUS_OK ? answer_columns_take(&annotate->columns, error) : status;
 }
 
@@ -73,7 +85,7 @@ enum status annotate_take_answers(struct annotate *annotate, struct buffer *reco
         status = annotate_refuse_change(annotate, error);
     *is_left_out = status == STATUS_OK && row->ids[0] == 0;
     for (size_t i = 0; status == STATUS_OK && !*is_left_out && i < row->n_jobs; i++)
-        status = read_vote(annotate, row->ids[i], record, &row->votes[i], error);
+        status = annotate_read_vote(annotate, row->ids[i], record, &row->votes[i], error);
     if (status == STATUS_OK && !*is_left_out)
         status = take_votes(annotate, error);
     if (status != STATUS_OK)
@@ -142,7 +154,8 @@ enum status annotate_choose_columns(struct annotate *annotate, struct error *err
         return error_memory(error, STATUS_REFUSE, "choosing columns");
     for (size_t i = 0; i < n; i++) {
         bool is_unread = table_reader_unread(annotate->reader, i) != NULL;
-        is_read[i] = read->is_used[i] || ((writes || annotate->settings->output.errors) && !is_unread);
+        is_read[i] = read->is_used[i] || (annotate->also_read && i == *annotate->also_read) ||
+                     ((writes || annotate->settings->output.errors) && !is_unread);
         if (is_unread && !is_read[i] && writes)
             warn_of_unread(annotate, i);
     }

@@ -98,7 +98,7 @@ static struct row_prompt_options prompt_options(const struct annotate *annotate,
         .needs_seeds = annotate->n_votes > 1,
         .has_objects = annotate->source.format == TABLE_JSONL,
         .has_lists = annotate->source.format == TABLE_PARQUET,
-        .scores_choices = settings->annotate.output.probabilities,
+        .scores_choices = settings->annotate.output.probabilities || settings->annotate.cascade.models,
         .scores = &annotate->scores};
 }
 
@@ -184,13 +184,15 @@ static enum status open_answer(struct annotate *annotate, size_t question,
 enum status annotate_open_answers(struct annotate *annotate, const struct table_columns *columns,
                                   struct error *error)
 {
+    const struct annotate_options *given = &annotate->settings->annotate;
+    const struct answer_columns_options options = {.has_model = given->cascade.models != NULL,
+                                                   .has_figures = given->output.figures};
     enum status status = STATUS_OK;
     for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
         status = open_answer(annotate, i, columns, error);
-    return status == STATUS_OK
-               ? answer_columns_open(&annotate->columns, annotate->answers, annotate->n_questions,
-                                     annotate->settings->annotate.output.figures, columns, error)
-               : status;
+    return status == STATUS_OK ? answer_columns_open(&annotate->columns, annotate->answers,
+                                                     annotate->n_questions, &options, columns, error)
+                               : status;
 }
 
 void annotate_close_questions(struct annotate *annotate)

@@ -46,15 +46,18 @@ static enum status add_answers(struct answer_columns *columns, bool are_thoughts
     return status;
 }
 
-static enum status add_names(struct answer_columns *columns, bool has_figures,
+static enum status add_names(struct answer_columns *columns, const struct answer_columns_options *options,
                              const struct table_columns *input, struct error *error)
 {
     static const char *const figures[ROW_FIGURES] = {"sheaf_prompt_tokens", "sheaf_completion_tokens",
                                                      "sheaf_reasoning_tokens"};
     static const char *const always[REASON_AND_ERROR] = {"sheaf_finish_reason", ANSWER_COLUMNS_MARKER};
     enum status status = add_answers(columns, false, error);
+    columns->model_column = columns->names.n;
+    if (status == STATUS_OK && options->has_model)
+        status = add_prefixed(columns, ANSWER_COLUMNS_MODEL, input, error);
     columns->figures_column = columns->names.n;
-    for (size_t i = 0; has_figures && i < ROW_FIGURES && status == STATUS_OK; i++)
+    for (size_t i = 0; options->has_figures && i < ROW_FIGURES && status == STATUS_OK; i++)
         status = add_prefixed(columns, figures[i], input, error);
     columns->thoughts_column = columns->names.n;
     if (status == STATUS_OK)
@@ -65,9 +68,10 @@ static enum status add_names(struct answer_columns *columns, bool has_figures,
 }
 
 enum status answer_columns_open(struct answer_columns *columns, struct row_answer *answers, size_t n_answers,
-                                bool has_figures, const struct table_columns *input, struct error *error)
+                                const struct answer_columns_options *options,
+                                const struct table_columns *input, struct error *error)
 {
-    size_t n = ROW_FIGURES + REASON_AND_ERROR;
+    size_t n = options->has_model + ROW_FIGURES + REASON_AND_ERROR;
     *columns = (struct answer_columns){.answers = answers, .n_answers = n_answers};
     for (size_t i = 0; i < n_answers; i++)
         n += answers[i].columns.n;
@@ -75,7 +79,7 @@ enum status answer_columns_open(struct answer_columns *columns, struct row_answe
     columns->fields = arena_allocate_array(&columns->arena, n, sizeof *columns->fields);
     columns->is_given = arena_allocate_array(&columns->arena, n, sizeof *columns->is_given);
     enum status status = columns->names.names && columns->fields && columns->is_given
-                             ? add_names(columns, has_figures, input, error)
+                             ? add_names(columns, options, input, error)
                              : refuse_memory(error);
     if (status != STATUS_OK)
         answer_columns_close(columns);
@@ -145,6 +149,10 @@ enum status answer_columns_take(struct answer_columns *columns, struct error *er
     if (columns->failure.failed)
         return refuse_memory(error);
     put_answers(columns, false, &column);
+    if (columns->figures_column > columns->model_column)
+        put_field(columns, &column,
+                  columns->model.data ? value_string(columns->model) : (struct value){.kind = VALUE_NULL},
+                  true);
     for (size_t i = 0; columns->thoughts_column > columns->figures_column && i < ROW_FIGURES; i++) {
         int64_t n_tokens = 0;
         for (size_t j = 0; j < columns->n_answers; j++)

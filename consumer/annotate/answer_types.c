@@ -32,6 +32,8 @@ enum parquet_written answer_type_of(const struct answer_columns *columns, size_t
 {
     if (column >= columns->figures_column)
         return column < columns->thoughts_column ? WRITTEN_INTEGER : WRITTEN_TEXT;
+    if (column >= columns->model_column)
+        return WRITTEN_TEXT;
     const struct row_answer *answer = columns->answers;
     for (; column >= answer->thoughts_column; answer++)
         column -= answer->thoughts_column;

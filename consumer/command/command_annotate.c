@@ -2,6 +2,7 @@
 // submits, works and collects in one process, with an embedded queue beside the output
 // (consumer/annotate/annotate.h).
 #include "consumer/annotate/annotate.h"
+#include "consumer/cascade/cascade.h"
 #include "consumer/certificate/certificate_write.h"
 #include "consumer/table/table_choice.h"
 #include "consumer/command/commands.h"
@@ -149,7 +150,7 @@ static enum status check_golds(const struct settings *settings, struct error *er
 }
 
 // The table that is read and the table that is written may be in one database.
-static enum status check_files(const struct annotate *annotate, struct error *error)
+static enum status check_files(const struct annotate *annotate, const char *large_model, struct error *error)
 {
     const struct settings *settings = annotate->settings;
     bool into_database = settings->annotate.output.into != NULL;
@@ -164,6 +165,7 @@ static enum status check_files(const struct annotate *annotate, struct error *er
                                     {"--schema", settings->annotate.schema, false},
                                     {"--questions", settings->annotate.questions, false},
                                     {"--model", settings->model.path, .is_model = true},
+                                    {"--cascade", large_model, .is_model = true},
                                     {"--chat-template", settings->model.chat_template, false},
                                     {"--config", settings->line.config, false},
                                     {"-o", into_database || is_split ? NULL : settings->output.file, true},
@@ -204,14 +206,14 @@ static enum status check_text(struct annotate *annotate, struct error *error)
                                                "%s (--skip-bad-rows leaves such rows out)", fault.text);
 }
 
-static enum status open_all(struct annotate *annotate, struct error *error)
+static enum status open_all(struct annotate *annotate, struct cascade *cascade, struct error *error)
 {
     const struct settings *settings = annotate->settings;
     enum status status = table_choose_source(&annotate->source, &settings->annotate, "sheaf annotate", error);
     if (status == STATUS_OK)
         status = choose_store(annotate, error);
     if (status == STATUS_OK)
-        status = check_files(annotate, error);
+        status = check_files(annotate, cascade->large_settings.model.path, error);
     if (status == STATUS_OK && settings->model.path)
         status = runtime_check(settings, error);
     if (status == STATUS_OK)
@@ -228,6 +230,8 @@ static enum status open_all(struct annotate *annotate, struct error *error)
         status = annotate_check_constraint(annotate, error);
     if (status == STATUS_OK)
         status = annotate_open_answers(annotate, table_reader_columns(annotate->reader), error);
+    if (status == STATUS_OK)
+        status = cascade_check(cascade, annotate, error);
     bool is_planned = settings->annotate.estimate.wanted && settings->annotate.output.is_split;
     if (status == STATUS_OK && !is_planned)
         status = annotate_find_outputs(annotate, error);
@@ -293,6 +297,15 @@ static enum status write_part(struct annotate *annotate, struct error *error)
     return error->status;
 }
 
+// Computes the answers of all rows.
+static enum status answer_rows(struct annotate *annotate, struct cascade *cascade, struct error *error)
+{
+    if (annotate->settings->kafka.brokers)
+        return annotate_over_topics(annotate, error);
+    enum status status = annotate_work(annotate, error);
+    return status == STATUS_OK && cascade_is_asked(cascade) ? cascade_run(cascade, error) : status;
+}
+
 // ---- the certificate ----
 
 static enum status open_certificate(struct annotate *annotate, struct certificate *certificate,
@@ -312,16 +325,24 @@ static enum status open_certificate(struct annotate *annotate, struct certificat
     return status;
 }
 
-// A row without an answer is certified as well, and a table whose evaluation fails.
-static enum status collect(struct annotate *annotate, struct certificate *certificate, struct error *error)
+// What is written after the table. A row without an answer is certified as well, and a table whose evaluation fails.
+static enum status complete(struct annotate *annotate, const struct cascade *cascade,
+                            struct certificate *certificate, struct error *error)
+{
+    if (annotate->settings->annotate.output.certificate)
+        return certificate_write(certificate, annotate, error);
+    return cascade_is_asked(cascade) ? cascade_report(cascade, error) : STATUS_OK;
+}
+
+static enum status collect(struct annotate *annotate, const struct cascade *cascade,
+                           struct certificate *certificate, struct error *error)
 {
     struct error fault;
     enum status status = annotate_collect(annotate, error);
     const struct annotate_evaluation *evaluation = &annotate->evaluation;
     bool is_written = status == STATUS_OK || (status == STATUS_REJECT && error->code == ERROR_JOBS_FAILED) ||
                       (evaluation->status != STATUS_OK && error->code == evaluation->fault.code);
-    if (!annotate->settings->annotate.output.certificate || !is_written ||
-        certificate_write(certificate, annotate, &fault) == STATUS_OK)
+    if (!is_written || complete(annotate, cascade, certificate, &fault) == STATUS_OK)
         return status;
     if (status != STATUS_OK)
         log_write(LOG_WARNING, "%s", error->text);
@@ -329,11 +350,11 @@ static enum status collect(struct annotate *annotate, struct certificate *certif
     return fault.status;
 }
 
-static enum status annotate_table(struct annotate *annotate, struct certificate *certificate,
-                                  struct error *error)
+static enum status annotate_table(struct annotate *annotate, struct cascade *cascade,
+                                  struct certificate *certificate, struct error *error)
 {
     bool is_sample = annotate->settings->annotate.estimate.n_rows > 0;
-    enum status status = open_all(annotate, error);
+    enum status status = open_all(annotate, cascade, error);
     if (status == STATUS_OK)
         status = open_certificate(annotate, certificate, error);
     if (status == STATUS_OK && annotate->settings->annotate.estimate.wanted)
@@ -345,12 +366,12 @@ static enum status annotate_table(struct annotate *annotate, struct certificate 
     if (status == STATUS_OK)
         annotate_warn_of_thoughts(annotate, 1); // of a sample before this run
     if (status == STATUS_OK)
-        status = annotate->settings->kafka.brokers ? annotate_over_topics(annotate, error)
-                                                   : annotate_work(annotate, error);
+        status = answer_rows(annotate, cascade, error);
     if (status != STATUS_OK)
         return is_sample ? status : write_part(annotate, error);
     annotate_warn_of_thoughts(annotate, 1);
-    return is_sample ? annotate_report_sample(annotate, error) : collect(annotate, certificate, error);
+    return is_sample ? annotate_report_sample(annotate, error)
+                     : collect(annotate, cascade, certificate, error);
 }
 
 // The positionals without the model. With --brokers no model is needed, so a last one with the ending of a table
@@ -364,8 +385,11 @@ static size_t count_tables(const struct settings *settings)
     return (size_t)(n - (is_model && !is_table));
 }
 
-enum status command_annotate(const struct settings *settings, struct error *error)
+enum status command_annotate(const struct settings *given, struct error *error)
 {
+    struct cascade cascade = {0};
+    enum status status = cascade_open(&cascade, given, error);
+    const struct settings *settings = cascade_is_asked(&cascade) ? &cascade.small_settings : given;
     struct annotate annotate = {.settings = settings,
                                 .dataset =
                                     text_from_string(settings->dataset ? settings->dataset : "annotate"),
@@ -376,16 +400,18 @@ enum status command_annotate(const struct settings *settings, struct error *erro
                                 .n_votes =
                                     settings->annotate.votes > 1 ? (int32_t)settings->annotate.votes : 1};
     struct certificate certificate = {0};
-    enum status status = check_answers(settings, error);
+    if (status == STATUS_OK)
+        status = check_answers(settings, error);
     if (status == STATUS_OK)
         status = input_check_dataset(annotate.dataset, error);
     if (status == STATUS_OK)
-        status = annotate_table(&annotate, &certificate, error);
+        status = annotate_table(&annotate, &cascade, &certificate, error);
     struct closing closing = {0};
     closing_begin(&closing, "the store", closing_reason(status, error, false));
     store_close(annotate.store);
     closing_end(&closing);
     certificate_finish(&certificate);
     close_all(&annotate);
+    cascade_close(&cascade);
     return status;
 }

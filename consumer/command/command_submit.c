@@ -5,6 +5,7 @@
 #include "consumer/queue/kafka/client/kafka_client.h"
 #include "consumer/options/kafka_settings.h"
 #include "consumer/observe/log.h"
+#include "consumer/command/files/result_limit.h"
 #include "consumer/command/files/split_job.h"
 #include "consumer/command/files/topic_submit.h"
 #include "consumer/command/files/named_store.h"
@@ -44,6 +45,8 @@ static enum status produce_lines(struct input *input, const struct kafka_config 
 {
     struct topic_submitted submitted;
     enum status status = settings->kafka.topics.create ? kafka_create_topics(config, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = result_limit_check(input, config, error);
     if (status == STATUS_OK)
         status = topic_submit(config, text_from_string(settings->dataset), input, &submitted, error);
     if (status != STATUS_OK)

@@ -22,7 +22,7 @@ static const struct command commands[] = {
      "A batch is a dataset of the store, answered by this worker and by any other one of the same store. /readyz is 200 "
      "while requests are answered.\n"},
     {"annotate", ANNOTATE, 1, OPTIONS_POSITIONALS_MAX - 1, MODEL_LAST,
-     "TABLE... MODEL (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B | --questions FILE] -o OUT",
+     "TABLE... (MODEL | --cascade SMALL,LARGE) (--prompt FILE.jinja | --messages FILE.jsonl.jinja) [--schema FILE | --choice A,B | --questions FILE] -o OUT",
      "Adds columns with answers to a table (CSV, TSV, JSON lines, Parquet, SQLite); "
      "resumes, and computes nothing twice.",
      "A row of CSV or TSV is a line, or several where a quoted field holds line "
@@ -517,9 +517,10 @@ static const struct option options[] = {
      "compare with the gold labels of a column, of some rows or all: accuracy, precision, recall, F1, kappa, confusion "
      "matrix, errors of numbers, and shares or means of all rows, with 95 % intervals; of a schema the property "
      "named, else the one of the column's name, else the first; may be repeated"},
-    {"gold", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.gold), 0, 0, "FILE",
+    {"gold", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.gold), 0, 0, "FILE|COLUMN",
      "gold labels of some rows for --evaluate, by row number, in place of the table's: a corrected file of "
-     "--differences, or a table with a column row and columns of --evaluate's names; of several files the last counts"},
+     "--differences, or a table with a column row and columns of --evaluate's names; of several files the last counts. With "
+     "--cascade: a column with gold labels of a random sample of the rows, for --guarantee"},
     {"by", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.group), 1, ONCE, "COLUMN[=VALUE]",
      "with --evaluate: shares or means of the groups of rows with equal values in a column, and their differences "
      "from the group VALUE (the largest)"},
@@ -529,6 +530,13 @@ static const struct option options[] = {
     {"statistics", 0, TEXT_VALUE, ANNOTATE | REPORT, AT(annotate.evaluation.statistics), 1, ONCE, "FILE",
      "all figures of --evaluate with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
      "the page by report"},
+    {"cascade", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.models), 1, ONCE, "SMALL,LARGE",
+     "with --choice: two models, instead of MODEL; the small one labels all rows, and the large one those where its "
+     "label would break --guarantee; column label_model has the model. SMALL alone, with --gold: those stay open"},
+    {"guarantee", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.guarantee), 1, ONCE, "accuracy=X",
+     "of --cascade: at least the share X of the table's labels equal the large model's, or the gold ones"},
+    {"confidence", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.confidence), 1, ONCE, "X",
+     "the probability with which --guarantee holds (0.95)"},
     {"estimate", 0, FLAG, ANNOTATE | EMBED, AT(annotate.estimate.wanted), 0, 0, NULL,
      "print the number of tokens of all prompts, without computing a step, and end"},
     {"price-in", 0, TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.estimate.price_in), 0, 0, "X",
@@ -536,7 +544,7 @@ static const struct option options[] = {
     {"price-out", 0, TEXT_VALUE, ANNOTATE, AT(annotate.estimate.price_out), 0, 0, "X",
      "of a million tokens of answers, for the estimate"},
     {"seed", 0, INTEGER, ANNOTATE | EMBED, AT(annotate.estimate.seed), 0, INT64_MAX, "N",
-     "seed of the sample's rows (0)"},
+     "seed of the rows of --sample, and of those that --cascade draws (0)"},
     {"certificate", 0, TEXT_VALUE, ANNOTATE, AT(annotate.output.certificate), 1, ONCE, "FILE",
      "also write a certificate of the table, by which `sheaf verify` checks it and computes rows of it again"},
     {"certificate", 0, TEXT_VALUE, VERIFY, AT(annotate.output.certificate), 1, ONCE, "FILE",

@@ -437,6 +437,8 @@ static enum status place_model(struct settings *settings, const struct command *
 {
     int n = settings->line.n_positionals;
     int at = command->model_at == MODEL_LAST ? (on_line || n < 2 ? (n ? n : 1) : n - 1) : command->model_at;
+    if (settings->annotate.cascade.models)
+        at = -1; // all are tables
     bool is_absent = at >= 0 && settings->model.path && at <= n && (on_line || n < command->n_min);
     if (is_absent && n == command->n_max)
         return error_set(

@@ -185,8 +185,12 @@ struct annotate_options {
         bool classify;
     } scores;
     struct {
+        char *models; // SMALL,LARGE or SMALL; NULL: no cascade
+        char *guarantee, *confidence;
+    } cascade;
+    struct {
         char **columns; // GOLD or GOLD=PROPERTY, NULL-terminated; NULL: no evaluation
-        char **gold;    // files, NULL-terminated; NULL: none
+        char **gold;    // files, or with a cascade a column; NULL-terminated; NULL: none
         char *group, *differences, *statistics;
     } evaluation;
     char *schema, *questions;

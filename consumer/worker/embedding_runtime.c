@@ -73,9 +73,8 @@ enum status embedding_runtime_choose(struct embedding_runtime *embedding, const 
                                      const struct embed_options *options, struct error *error)
 {
     const struct model *model = runtime->model;
-    embedding->rules = (struct embedding_rules){.tokenizer = runtime->tokenizer,
-                                                .parses_special = model->shape.bidirectional,
-                                                .n_vocab = model->shape.n_vocab};
+    embedding->rules =
+        (struct embedding_rules){.tokenizer = runtime->tokenizer, .n_vocab = model->shape.n_vocab};
     enum status status = embedding_check_model(model, error);
     if (status == STATUS_OK)
         status = choose_defaults(embedding, model, options, error);

@@ -11,12 +11,10 @@
 #include "consumer/worker/required_arithmetic.h"
 #include "consumer/worker/test_executor.h"
 #include "consumer/worker/trace.h"
-#include "engine/cpu/backend.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/interrupt.h"
 #include "schemas/base/machine.h"
 #include "engine/model/model_folder.h"
-#include "gpu/backend.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -106,13 +104,6 @@ static enum status parse_quantize(const struct model_options *options, enum tens
                      options->quantize);
 }
 
-static enum status open_pool(struct runtime *runtime, const struct engine_options *options,
-                             struct error *error)
-{
-    return runtime->device.pool ? STATUS_OK
-                                : pool_create(&runtime->device.pool, (int)options->threads, error);
-}
-
 // Takes ownership of *gguf, also on failure.
 static enum status quantize_model(struct runtime *runtime, const struct settings *settings,
                                   struct gguf **gguf, struct error *error)
@@ -122,7 +113,7 @@ static enum status quantize_model(struct runtime *runtime, const struct settings
     *gguf = NULL;
     enum status status = parse_quantize(&settings->model, &type, error);
     if (status == STATUS_OK)
-        status = open_pool(runtime, &settings->engine, error);
+        status = runtime_open_pool(runtime, &settings->engine, error);
     if (status != STATUS_OK) {
         gguf_close(source);
         return status;
@@ -229,137 +220,6 @@ enum status runtime_open_templates(struct runtime *runtime, const struct setting
 }
 
 // ---- machine ----
-
-// "cpu:NAME" limits the kernels to that instruction set.
-static bool parse_level(const char *name, enum cpu_level *level)
-{
-    *level = CPU_AUTO;
-    if (strncmp(name, "cpu:", strlen("cpu:")) == 0)
-        return cpu_level_find(name + strlen("cpu:"), level);
-    return strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0 || strcmp(name, "cpu") == 0;
-}
-
-static enum status parse_tiles(const char *text, enum gpu_tiles *tiles, struct error *error)
-{
-    *tiles = GPU_TILES_AUTO;
-    if (text && strcmp(text, "measured") != 0 && strcmp(text, "by-rows") != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--tiles: expected measured or by-rows, got \"%s\"", text);
-    if (text)
-        *tiles = strcmp(text, "measured") == 0 ? GPU_TILES_MEASURED : GPU_TILES_BY_ROWS;
-    return STATUS_OK;
-}
-
-static void say_tiles(const char *text)
-{
-    log_write(LOG_INFO, "%s", text);
-}
-
-static enum status open_gpu(struct runtime *runtime, const struct settings *settings, struct error *error)
-{
-    struct gpu_options options = {.index = (int)settings->engine.gpu.device,
-                                  .memory_bytes = settings->engine.gpu.memory_bytes,
-                                  .eager = settings->engine.gpu.no_graphs || settings->engine.gpu.sync,
-                                  .sync = settings->engine.gpu.sync,
-                                  .no_overlap = settings->engine.gpu.no_overlap,
-                                  .no_carveout = settings->engine.gpu.no_carveout,
-                                  .no_wgmma = settings->engine.gpu.no_wgmma,
-                                  .say = say_tiles,
-                                  .pool = runtime->device.pool};
-    enum status status = parse_tiles(settings->engine.gpu.tiles, &options.tiles, error);
-    if (status != STATUS_OK)
-        return status;
-    status = gpu_backend_create(&runtime->device.backend, &options, error);
-    if (status != STATUS_OK)
-        return status;
-    runtime->device.on_gpu = true;
-    runtime->device.gpu_capability = gpu_backend_capability(runtime->device.backend);
-    status = cpu_backend_create(&runtime->device.host, runtime->device.pool, CPU_AUTO, error);
-    if (status != STATUS_OK)
-        return status;
-    char device[128];
-    gpu_backend_describe(runtime->device.backend, device, sizeof device);
-    log_write(LOG_INFO, "GPU %s", device);
-    return STATUS_OK;
-}
-
-static const char *backend_name(const struct engine_options *options)
-{
-    return options->backend ? options->backend : "auto";
-}
-
-static int activation_bits(const struct engine_options *options)
-{
-    return options->activation_bits ? (int)options->activation_bits : 8;
-}
-
-static enum status check_activation_bits(const struct engine_options *options, bool on_gpu,
-                                         struct error *error)
-{
-    const int bits = activation_bits(options);
-    if (bits != 8 && bits != 16)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--activation-bits: expected 8 or 16, got %d",
-                         bits);
-    if (bits == 16 && on_gpu)
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "--activation-bits 16: expected a CPU (--backend cpu); a GPU computes with binary16");
-    return STATUS_OK;
-}
-
-static enum status parse_backend(const struct engine_options *options, enum cpu_level *level,
-                                 struct error *error)
-{
-    const char *name = backend_name(options);
-    if (parse_level(name, level))
-        return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--backend: expected auto, cpu or cuda, got \"%s\"",
-                     name);
-}
-
-static enum status open_cpu(struct runtime *runtime, enum cpu_level level, struct error *error)
-{
-    enum status status = cpu_backend_create(&runtime->device.backend, runtime->device.pool, level, error);
-    if (status != STATUS_OK)
-        return status;
-    int refusal;
-    const char *refused = cpu_backend_refused(runtime->device.backend, &refusal);
-    if (refused)
-        log_write(LOG_WARNING, "%s: the operating system refuses its registers (%s); computing with %s",
-                  refused, strerror(refusal), runtime->device.backend->device.name);
-    return STATUS_OK;
-}
-
-enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
-                                 struct error *error)
-{
-    const char *name = backend_name(&settings->engine);
-    enum cpu_level level;
-    enum gpu_tiles tiles;
-    enum status status = parse_backend(&settings->engine, &level, error);
-    if (status == STATUS_OK)
-        status = parse_tiles(settings->engine.gpu.tiles, &tiles, error);
-    if (status == STATUS_OK)
-        status = check_activation_bits(&settings->engine, false, error);
-    if (status == STATUS_OK)
-        status = open_pool(runtime, &settings->engine, error);
-    bool wanted = strcmp(name, "cuda") == 0;
-    if (status == STATUS_OK && (wanted || strcmp(name, "auto") == 0)) {
-        struct error absent = {0};
-        if (open_gpu(runtime, settings, &absent) == STATUS_OK)
-            return check_activation_bits(&settings->engine, true, error);
-        if (wanted || runtime->device.on_gpu) {
-            *error = absent;
-            return error_prefix(error, "--backend cuda");
-        }
-        log_write(LOG_INFO, "computing on the CPU: %s", absent.text);
-    }
-    if (status == STATUS_OK)
-        status = open_cpu(runtime, level, error);
-    if (status == STATUS_OK)
-        cpu_backend_set_activation_bits(runtime->device.backend, activation_bits(&settings->engine));
-    return status;
-}
 
 // "layers:20": the placement, and the number of layers on the device.
 static enum status parse_placement(const char *text, struct limits_wanted *wanted, struct error *error)
@@ -488,20 +348,17 @@ static enum status parse_speculate(const struct engine_options *options, bool on
 enum status runtime_check(const struct settings *settings, struct error *error)
 {
     const char *path = settings->model.path;
-    enum cpu_level level;
     enum tensor_type type;
     enum kv_type kv_type;
     struct draft_numbers drafts;
     if (access(path, R_OK) != 0)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path,
                          strerror(errno));
-    enum status status = parse_backend(&settings->engine, &level, error);
+    enum status status = runtime_check_backend(&settings->engine, error);
     if (status == STATUS_OK && settings->model.quantize)
         status = parse_quantize(&settings->model, &type, error);
     if (status == STATUS_OK)
         status = runtime_kv_type(&settings->engine, &kv_type, error);
-    if (status == STATUS_OK)
-        status = check_activation_bits(&settings->engine, false, error);
     return status == STATUS_OK ? parse_speculate(&settings->engine, false, &drafts, error) : status;
 }
 
@@ -753,7 +610,7 @@ enum status runtime_begin(struct runtime *runtime, const struct settings *settin
         status = required_arithmetic_validate(settings->worker.require_arithmetic, error);
     if (status == STATUS_OK)
         status = runtime_open_weights(runtime, settings, path, error);
-    return status == STATUS_OK ? open_pool(runtime, &settings->engine, error) : status;
+    return status == STATUS_OK ? runtime_open_pool(runtime, &settings->engine, error) : status;
 }
 
 enum status runtime_open_generation(struct runtime *runtime, const struct settings *settings,

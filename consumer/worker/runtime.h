@@ -69,6 +69,12 @@ enum status runtime_open_tokenizer(struct runtime *runtime, const struct model_o
 enum status runtime_open_generation(struct runtime *runtime, const struct settings *settings,
                                     const char *path, const struct interrupt *interrupt,
                                     struct error *error) WARN_UNUSED;
+// runtime_backend.c
+// Checks the options of the backend alone. Errors: ERROR_USAGE.
+enum status runtime_check_backend(const struct engine_options *options, struct error *error) WARN_UNUSED;
+// The pool, unless it is open.
+enum status runtime_open_pool(struct runtime *runtime, const struct engine_options *options,
+                              struct error *error) WARN_UNUSED;
 // Pool and backend of the settings.
 enum status runtime_open_backend(struct runtime *runtime, const struct settings *settings,
                                  struct error *error) WARN_UNUSED;

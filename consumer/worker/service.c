@@ -206,6 +206,7 @@ static struct worker_config configure_worker(const struct service *service, cons
         .limits.dead_percent = settings->kafka.brokers ? (int32_t)settings->worker.dead_share : 0,
         .stop.on_terminal = isatty(STDERR_FILENO),
         .answers = service->answers,
+        .refill = {service->refill, service->refill_context},
         .trace = runtime->trace,
         .model_check.run = check_model_file,
         .progress.show = service->line ? progress_line_show : NULL,

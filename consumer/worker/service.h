@@ -9,13 +9,15 @@
 struct exporter;
 
 struct service {
-    struct store *store;        // the embedded queue's store; NULL with `late`
-    struct late_store *late;    // for Kafka's figures; NULL: embedded queue
-    struct text dataset;        // embedded queue: only this dataset; size 0: any
-    bool requests_differ;       // no two jobs of the dataset are equal (annotate)
-    int exit_when_idle_s;       // -1: never
-    struct progress_line *line; // NULL: no progress line
-    struct answer_sink answers; // zeroed: none
+    struct store *store;           // the embedded queue's store; NULL with `late`
+    struct late_store *late;       // for Kafka's figures; NULL: embedded queue
+    struct text dataset;           // embedded queue: only this dataset; size 0: any
+    bool requests_differ;          // no two jobs of the dataset are equal (annotate)
+    int exit_when_idle_s;          // -1: never
+    struct progress_line *line;    // NULL: no progress line
+    struct answer_sink answers;    // zeroed: none
+    bool (*refill)(void *context); // as worker_config.refill; may be NULL
+    void *refill_context;
     // Called with the exporter before the model loads, and with NULL before the exporter closes; NULL: no one
     // else answers probes.
     void (*attach)(void *context, struct exporter *exporter);

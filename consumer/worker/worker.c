@@ -3,6 +3,7 @@
 #include "batching/scoring.h"
 #include "consumer/observe/log.h"
 #include "schemas/base/clock.h"
+#include "schemas/result_size.h"
 #include "schemas/task.h"
 
 #include <assert.h>
@@ -131,37 +132,14 @@ static bool is_quarantined(struct worker *worker, const struct record *record, c
     return true;
 }
 
-// Bytes of one input in the result map, at least: of a vector little-endian float32, in JSON as base64
-// (schemas/embedding_result.h), of a score an object (schemas/ranking_result.h).
-static uint64_t input_result_bytes(const struct worker *worker, const struct job *job)
-{
-    enum { CLASS_BYTES = 40, SCORE_BYTES = 24 };
-    const struct request_embedding *embedding = &job->request.embedding;
-    uint64_t n = (uint64_t)worker->config->inputs.n_dimensions;
-    bool is_json = job->source.encoding == ENCODING_JSON;
-    if (job->request.task == TASK_CLASSIFY)
-        return CLASS_BYTES + n * (is_json ? 2 : sizeof(float));
-    if (job->request.task == TASK_RERANK)
-        return SCORE_BYTES;
-    return (embedding->n_dimensions ? (uint64_t)embedding->n_dimensions : n) * sizeof(float) *
-           (is_json ? 4 : 3) / 3;
-}
-
 // Fails a job of inputs whose result the queue cannot take, before it is computed.
 static void fail_if_too_large(const struct worker *worker, struct job *job)
 {
     struct transport *transport = worker->config->transport;
-    const struct request_embedding *embedding = &job->request.embedding;
-    if (job->result.status != RESULT_NONE || job->request.task == TASK_GENERATE ||
-        !transport->impl->result_bytes_max)
+    if (job->result.status != RESULT_NONE || !transport->impl->result_bytes_max)
         return;
-    uint64_t most = transport->impl->result_bytes_max(transport), n_inputs = (uint64_t)embedding->n_inputs,
-             n_results = job->request.ranking.top_n && (uint64_t)job->request.ranking.top_n < n_inputs
-                             ? (uint64_t)job->request.ranking.top_n
-                             : n_inputs,
-             input_bytes = input_result_bytes(worker, job), bytes = input_bytes * n_results;
-    for (uint64_t i = 0; job->request.ranking.returns_documents && n_results == n_inputs && i < n_inputs; i++)
-        bytes += embedding->inputs[i].text.size;
+    int32_t width = worker->config->inputs.n_dimensions;
+    uint64_t most = transport->impl->result_bytes_max(transport), bytes = result_bytes(job, width);
     struct error error;
     if (bytes < most)
         return;
@@ -169,8 +147,8 @@ static void fail_if_too_large(const struct worker *worker, struct job *job)
                     "%s: the %s of %d texts have %llu bytes in the result, the topic of results takes %llu a "
                     "record (max.message.bytes): give each job %llu texts at most",
                     job_input_name(job), job->request.task == TASK_EMBED ? "vectors" : "scores",
-                    embedding->n_inputs, (unsigned long long)bytes, (unsigned long long)most,
-                    (unsigned long long)(most / (bytes / n_results + 8)));
+                    job->request.embedding.n_inputs, (unsigned long long)bytes, (unsigned long long)most,
+                    (unsigned long long)result_inputs_max(job, width, most));
     job_fail(job, &error);
 }
 

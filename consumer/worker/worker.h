@@ -90,6 +90,11 @@ struct worker_config {
         void (*show)(void *context, const struct worker_progress *progress);
         void *context;
     } progress;
+    struct
+    { // called when the worker would end because the queue is drained. True: jobs were queued. May be NULL
+        bool (*run)(void *context);
+        void *context;
+    } refill;
     struct answer_sink answers;
     struct trace *trace;     // receives the steps; NULL: none
     struct spans *spans;     // receives the committed jobs; NULL: none

@@ -62,6 +62,10 @@ void worker_stop_when_idle(struct worker *worker)
         worker->stop.idle_seen_ms = clock_ms();
         return;
     }
+    if (config->refill.run && config->refill.run(config->refill.context)) {
+        worker->stop.idle_ms = worker->stop.idle_seen_ms = 0;
+        return;
+    }
     worker->stop.mode = DRAINING;
     queue_close(engine_thread_inbox(worker->engine.thread));
 }

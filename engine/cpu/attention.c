@@ -49,6 +49,11 @@ struct attention {
 
     struct partial_results partial;
     struct shared_results shared;
+
+    // Sparse attention; NULL: none.
+    struct pages *gathered;  // [n_threads] selected positions of one row
+    int32_t *gathered_pages; // 0, 1, ...
+    int32_t *sparse_rows;    // [n_sequences_max]
 };
 
 // The division of spans into tiles, and of tiles into tasks.
@@ -119,6 +124,26 @@ static bool memory_create(struct attention *attention)
     return true;
 }
 
+static enum status gathered_create(struct attention *attention, struct error *error)
+{
+    struct kv_shape shape = attention->pages->shape;
+    int n_threads = pool_n_threads(attention->pool);
+    if (shape.index.n_selected == 0)
+        return STATUS_OK;
+    shape.n_layers = 1;
+    shape.n_pages = (shape.index.n_selected + shape.page_positions - 1) / shape.page_positions;
+    attention->gathered = calloc((size_t)n_threads, sizeof *attention->gathered);
+    attention->gathered_pages = calloc((size_t)shape.n_pages, sizeof *attention->gathered_pages);
+    if (!attention->gathered || !attention->gathered_pages)
+        return error_memory(error, STATUS_REFUSE, "sparse attention");
+    for (int32_t i = 0; i < shape.n_pages; i++)
+        attention->gathered_pages[i] = i;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < n_threads && status == STATUS_OK; i++)
+        status = pages_create(&attention->gathered[i], &shape, error);
+    return status;
+}
+
 enum status attention_create(struct attention **out, const struct pages *pages, struct pool *pool,
                              const struct attention_kernels *kernels, struct error *error)
 {
@@ -135,7 +160,12 @@ enum status attention_create(struct attention **out, const struct pages *pages, 
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
                          "attention: no memory for scratch of %d threads", pool_n_threads(pool));
     }
-    return STATUS_OK;
+    enum status status = gathered_create(attention, error);
+    if (status != STATUS_OK) {
+        attention_destroy(attention);
+        *out = NULL;
+    }
+    return status;
 }
 
 void attention_destroy(struct attention *attention)
@@ -152,6 +182,12 @@ void attention_destroy(struct attention *attention)
     free(attention->shared.states);
     free(attention->spans);
     free(attention->first_tiles);
+    for (int i = 0; attention->gathered && i < pool_n_threads(attention->pool); i++)
+        if (attention->gathered[i].memory)
+            pages_finish(&attention->gathered[i]);
+    free(attention->gathered);
+    free(attention->gathered_pages);
+    free(attention->sparse_rows);
     free(attention);
 }
 
@@ -168,7 +204,12 @@ enum status attention_reserve(struct attention *attention, int32_t n_rows_max, s
     struct span *spans = realloc(attention->spans, (size_t)n_rows_max * sizeof *spans);
     if (spans)
         attention->spans = spans;
-    if (!first_tiles || !spans)
+    bool sparse = attention->gathered != NULL;
+    int32_t *rows =
+        sparse ? realloc(attention->sparse_rows, (size_t)n_rows_max * sizeof *rows) : attention->sparse_rows;
+    if (rows)
+        attention->sparse_rows = rows;
+    if (!first_tiles || !spans || (sparse && !rows))
         return error_set(error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY, "attention: no memory for %d sequences",
                          n_rows_max);
     attention->n_sequences_max = n_rows_max;
@@ -308,6 +349,65 @@ static void spans_compute(struct attention *attention, const struct attention_ca
         pool_run(attention->pool, (int)cut.n_tiles, tile_task, &cut);
 }
 
+// ---- sparse attention ----
+
+// Rows that see selected positions only. A task gathers the keys and values of a row in the thread's pages. Tiles
+// read these pages as a sequence's.
+struct sparse_work {
+    struct attention *attention;
+    const struct attention_call *call;
+    const int32_t *pages; // of the gathered positions: 0, 1, ...
+    int32_t n_rows;
+    int32_t n_parts, n_heads_each; // a task computes some of a group's heads
+};
+
+enum { SPARSE_TASKS_PER_THREAD = 2 };
+
+static void sparse_task(void *context, int item, int thread)
+{
+    const struct sparse_work *work = context;
+    const struct attention *attention = work->attention;
+    const struct attention_call *whole = work->call;
+    int32_t row = attention->sparse_rows[item / work->n_parts], part = item % work->n_parts,
+            n = whole->vectors->n_selected;
+    const struct step_sequence *sequence = attention->sequences.items;
+    while (sequence->first_row + sequence->n_tokens <= row)
+        sequence++;
+    const struct pages *gathered = &attention->gathered[thread];
+    pages_gather(attention->pages, whole->parameters->layer, sequence->pages,
+                 whole->vectors->selected + (int64_t)row * n, n, gathered);
+    struct attention_parameters parameters = *whole->parameters;
+    struct attention_call call = *whole;
+    struct span span = {
+        .pages = work->pages, .first_row = row, .n_rows = 1, .position = n - 1, .first_state = -1};
+    parameters.layer = 0;
+    call.pages = gathered, call.parameters = &parameters;
+    int32_t first = part * work->n_heads_each, n_heads = call.n_group - first;
+    n_heads = n_heads < work->n_heads_each ? n_heads : work->n_heads_each;
+    for (int32_t head = 0; head < attention->pages->shape.n_kv_heads; head++)
+        for (int32_t done = 0; done < n_heads; done += ATTENTION_TILE) {
+            struct attention_tile tile = {.span = &span,
+                                          .query_begin = first + done,
+                                          .n_queries = n_heads - done < ATTENTION_TILE ? n_heads - done
+                                                                                       : ATTENTION_TILE,
+                                          .kv_head = head,
+                                          .segment_end = (n - 1) / ATTENTION_SEGMENT + 1};
+            tile_compute(&call, &tile, NULL, &attention->scratch[thread]);
+        }
+}
+
+static void sparse_compute(struct attention *attention, const struct attention_call *call, int32_t n_rows)
+{
+    int32_t n_wanted = SPARSE_TASKS_PER_THREAD * pool_n_threads(attention->pool), n_heads = call->n_group;
+    int32_t n_parts = (n_wanted + n_rows - 1) / n_rows,
+            n_blocks = (n_heads + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
+    n_parts = n_parts < n_blocks ? n_parts : n_blocks;
+    struct sparse_work work = {.attention = attention, .call = call, .pages = attention->gathered_pages};
+    work.n_heads_each = (n_blocks + n_parts - 1) / n_parts * ATTENTION_QUERIES;
+    work.n_parts = (n_heads + work.n_heads_each - 1) / work.n_heads_each;
+    pool_run(attention->pool, n_rows * work.n_parts, sparse_task, &work);
+}
+
 // ---- a step ----
 
 void attention_begin(struct attention *attention, struct attention_sequences sequences)
@@ -327,6 +427,15 @@ static bool groups_usable(const struct attention *attention, const struct attent
            (int64_t)sharing->n_rows * parameters->n_heads <= attention->shared.n_max;
 }
 
+// The rows of a sequence that see all positions.
+static int32_t dense_rows(const struct step_sequence *sequence, const struct attention_vectors *vectors)
+{
+    int32_t n = vectors->n_selected - sequence->position;
+    if (!vectors->selected || n >= sequence->n_tokens)
+        return sequence->n_tokens;
+    return n > 0 ? n : 0;
+}
+
 void attention_run(struct attention *attention, const struct attention_parameters *parameters,
                    struct attention_rows q, struct attention_rows out,
                    const struct attention_vectors *vectors)
@@ -344,15 +453,24 @@ void attention_run(struct attention *attention, const struct attention_parameter
                                   .shared_states = attention->shared.states,
                                   .shared_out = attention->shared.out,
                                   .n_shared_rows = sharing->n_rows};
-    bool grouped = groups_usable(attention, parameters);
+    int32_t n_sparse = 0;
+    for (int32_t i = 0; i < attention->sequences.n && vectors->selected; i++) {
+        const struct step_sequence *sequence = &attention->sequences.items[i];
+        for (int32_t j = dense_rows(sequence, vectors); j < sequence->n_tokens; j++)
+            attention->sparse_rows[n_sparse++] = sequence->first_row + j;
+    }
+    // With sparse rows a group would compute rows that do not need its segments.
+    bool grouped = n_sparse == 0 && groups_usable(attention, parameters);
     if (grouped)
         spans_compute(attention, &call, sharing->groups, sharing->n_groups);
+    int32_t n_dense = 0;
     for (int32_t i = 0; i < attention->sequences.n; i++) {
         const struct step_sequence *sequence = &attention->sequences.items[i];
         struct span *span = &attention->spans[i];
+        n_dense += dense_rows(sequence, vectors);
         *span = (struct span){.pages = sequence->pages,
                               .first_row = sequence->first_row,
-                              .n_rows = sequence->n_tokens,
+                              .n_rows = dense_rows(sequence, vectors),
                               .n_text = sequence->n_text,
                               .position = sequence->position,
                               .first_state = -1};
@@ -361,5 +479,8 @@ void attention_run(struct attention *attention, const struct attention_parameter
             span->first_state = sharing->first_state[i];
         }
     }
-    spans_compute(attention, &call, attention->spans, attention->sequences.n);
+    if (n_dense > 0)
+        spans_compute(attention, &call, attention->spans, attention->sequences.n);
+    if (n_sparse > 0)
+        sparse_compute(attention, &call, n_sparse);
 }

@@ -145,6 +145,9 @@ struct attention_vectors {
     const float *sinks;         // [n_heads] or NULL
     const float *relative_bias; // [n_heads, n_relative] or NULL
     int64_t n_relative;
+    // Sparse attention (selection.h): of each row of the step, [n_rows, n_selected]; NULL: none
+    const int32_t *selected;
+    int32_t n_selected;
 };
 
 // Computes out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim].

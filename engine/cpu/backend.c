@@ -173,8 +173,9 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 
 static struct layer_heads heads_of(const struct kv_shape *shape, int32_t layer)
 {
-    return shape->layers ? shape->layers[layer]
-                         : (struct layer_heads){shape->n_kv_heads, shape->key_dim, shape->value_dim};
+    return shape->layers
+               ? shape->layers[layer]
+               : (struct layer_heads){shape->n_kv_heads, shape->key_dim, shape->value_dim, shape->n_heads};
 }
 
 // Assigns each layer that has pages to a group of layers with the same heads. pages.shape of a group gets
@@ -220,6 +221,9 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
             status = attention_create(&group->attention, &group->pages, backend->pool,
                                       &backend->kernels.attention, error);
     }
+    if (status == STATUS_OK && shape->index.n_selected > 0)
+        status =
+            selection_create(&backend->selection, shape, backend->pool, &backend->kernels.attention, error);
     return status;
 }
 
@@ -330,6 +334,8 @@ static enum status reserve_rows(struct cpu_backend *backend, int32_t n_outputs, 
         status = experts_reserve(backend, error);
     for (int32_t i = 0; i < backend->n_groups && status == STATUS_OK; i++)
         status = attention_reserve(backend->groups[i].attention, n_rows, error);
+    if (status == STATUS_OK)
+        status = selection_reserve(&backend->selection, n_rows, error);
     if (status != STATUS_OK)
         return status;
     backend->buffers.row_sequences =
@@ -407,6 +413,10 @@ static void begin_step(struct backend *base, const struct step *step)
             spread_rows(backend, step->n_copies * copies.pages->shape.n_layers,
                         (int64_t)(copies.pages->page_bytes / sizeof(float)), copy_page, &copies);
     }
+    struct page_copies copies = {step, &backend->selection.keys};
+    if (step->n_copies && backend->selection.shape.n_selected)
+        spread_rows(backend, step->n_copies * copies.pages->shape.n_layers,
+                    (int64_t)(copies.pages->page_bytes / sizeof(float)), copy_page, &copies);
 }
 
 static enum status end_step(struct backend *base, struct sample_result *results, struct error *error)
@@ -443,6 +453,7 @@ static void destroy_backend(struct backend *base)
     free(backend->groups);
     free(backend->places);
     states_finish(&backend->states);
+    selection_finish(&backend->selection);
     prepared_finish(&backend->prepared);
     routing_finish(&backend->routing);
     free(backend->buffers.gathered_x);
@@ -481,6 +492,8 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .products = cpu_products,
                                                          .rope = cpu_rope,
                                                          .kv_store = cpu_kv_store,
+                                                         .index_store = cpu_index_store,
+                                                         .select_positions = cpu_select_positions,
                                                          .attend = cpu_attend,
                                                          .activate = cpu_activate,
                                                          .xielu = cpu_xielu,
@@ -492,6 +505,8 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .expert_products = cpu_expert_products,
                                                          .expert_sum = cpu_expert_sum,
                                                          .gate_rows = cpu_gate_rows,
+                                                         .gate_softplus = cpu_gate_softplus,
+                                                         .limit = cpu_limit,
                                                          .head_products = cpu_head_products,
                                                          .copy_columns = cpu_copy_columns,
                                                          .convolve = cpu_convolve,

@@ -121,7 +121,7 @@ struct row_kernels {
     void (*scan)(const struct scan_block *block);
     // The same with decay = exp(decay[k] * step) for each value.
     void (*selective_scan)(const struct selective_block *block);
-    // x = min(max(log(1 + exp(x + bias)), least), most)
+    // x = min(max(log(1 + exp(x + bias)), least), most); bias NULL: 0
     void (*softplus)(float *x, const float *bias, int32_t n, float least, float most);
 };
 

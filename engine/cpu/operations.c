@@ -4,6 +4,7 @@
 #include "engine/sampler.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 enum { SPREAD_FLOATS = 16384 }; // floats per task: about 2 us, a few times the cost of starting it
@@ -57,6 +58,9 @@ struct row_work {
     void (*activate)(float *out, const float *gate, const float *up, int32_t n);
     const struct xielu *xielu;
     const struct norm_parameters *norm;
+    struct {
+        float least, most;
+    } limits;
 };
 
 // ---- embedding ----
@@ -232,6 +236,49 @@ void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *
     assert(n_rows <= x->n_rows_max && n_rows <= gate->n_rows_max && x->n_cols % gate->n_cols == 0);
     struct row_work work = {.backend = backend, .out = x, .other = gate};
     spread_rows(backend, n_rows, x->n_cols, gate_row, &work);
+}
+
+static void gate_softplus_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    const struct row_kernels *kernels = &work->backend->kernels.rows;
+    float *x = matrix_row(work->out, row), *gates = matrix_row(work->other, row);
+    int32_t n_gates = work->other->n_cols, n_each = work->out->n_cols / n_gates;
+    kernels->softplus(gates, NULL, n_gates, 0.0f, INFINITY);
+    if (n_each == 1)
+        kernels->multiply(x, gates, n_gates);
+    for (int32_t i = 0; i < n_gates && n_each > 1; i++)
+        kernels->scale_cap(x + (ptrdiff_t)i * n_each, n_each, gates[i], 0.0f);
+}
+
+void cpu_gate_softplus(struct backend *base, struct matrix *x, struct matrix *gate, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max && n_rows <= gate->n_rows_max && x->n_cols % gate->n_cols == 0);
+    struct row_work work = {.backend = backend, .out = x, .other = gate};
+    spread_rows(backend, n_rows, x->n_cols + 16 * (int64_t)gate->n_cols, gate_softplus_row, &work);
+}
+
+static void limit_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    float *x = matrix_row(work->out, row), least = work->limits.least, most = work->limits.most;
+    for (int32_t i = 0; i < work->out->n_cols; i++) {
+        float y = x[i] < least ? least : x[i];
+        x[i] = y > most ? most : y;
+    }
+}
+
+void cpu_limit(struct backend *base, struct matrix *x, int32_t n_rows, float least, float most)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(n_rows <= x->n_rows_max);
+    struct row_work work = {.backend = backend, .out = x, .limits = {least, most}};
+    spread_rows(backend, n_rows, x->n_cols, limit_row, &work);
 }
 
 static void gather_row(void *context, int32_t row, int thread)
@@ -531,6 +578,32 @@ void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, c
                 &work); // factor 16, because keys are scattered
 }
 
+void cpu_index_store(struct backend *base, int32_t layer, const struct matrix *k)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    struct row_work work = {.backend = backend, .in = k, .other = k, .layer = layer};
+    work.pages = &backend->selection.keys;
+    assert(k->n_cols == work.pages->shape.key_dim);
+    spread_rows(backend, backend->step->n_tokens, 16 * (int64_t)k->n_cols, kv_store_row, &work);
+}
+
+void cpu_select_positions(struct backend *base, int32_t layer, const struct matrix *queries,
+                          const struct matrix *weights)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    struct selection *selection = &backend->selection;
+    if (backend->failed)
+        return;
+    assert(queries->n_cols == selection->shape.n_heads * selection->shape.key_dim &&
+           weights->n_cols == selection->shape.n_heads);
+    selection_run(selection, layer,
+                  (struct attention_sequences){backend->step->sequences, backend->step->n_sequences},
+                  (struct attention_rows){queries->items, queries->stride},
+                  (struct attention_rows){weights->items, weights->stride});
+}
+
 void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters)
 {
@@ -550,6 +623,10 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     if (parameters->relative_bias) {
         vectors.relative_bias = parameters->relative_bias->items;
         vectors.n_relative = parameters->relative_bias->n_items / parameters->n_heads;
+    }
+    if (parameters->selects) {
+        vectors.selected = backend->selection.positions;
+        vectors.n_selected = backend->selection.shape.n_selected;
     }
     attention_run(group->attention, &own, (struct attention_rows){q->items, q->stride},
                   (struct attention_rows){out->items, out->stride}, &vectors);

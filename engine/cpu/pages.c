@@ -21,7 +21,7 @@ static enum page_items items_of(enum kv_type type)
 
 enum status pages_create(struct pages *pages, const struct kv_shape *shape, struct error *error)
 {
-    assert(shape->n_layers > 0 && shape->n_kv_heads > 0 && shape->key_dim > 0 && shape->value_dim > 0);
+    assert(shape->n_layers > 0 && shape->n_kv_heads > 0 && shape->key_dim > 0 && shape->value_dim >= 0);
     assert(shape->n_pages > 0 && shape->page_positions >= PAGE_BLOCK);
     assert(ATTENTION_SEGMENT % shape->page_positions == 0);
     *pages = (struct pages){.shape = *shape};
@@ -231,4 +231,50 @@ void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t 
         keys += shape->key_dim;
         values += shape->value_dim;
     }
+}
+
+static void gather_integers(const struct pages *from, unsigned char *part, int32_t position,
+                            const struct pages *to, unsigned char *to_part, int32_t number)
+{
+    unsigned char *block = key_block(from, part, position), *to_block = key_block(to, to_part, number);
+    for (int32_t d = 0; d < from->shape.key_dim; d++)
+        integer_set(to, to_block, key_place(number, d),
+                    (int16_t)integer_at(from, block, key_place(position, d)));
+    scales_of(to_block, to->key_block_bytes)[number % PAGE_BLOCK] =
+        scales_of(block, from->key_block_bytes)[position % PAGE_BLOCK];
+    block = value_block(from, part, position), to_block = value_block(to, to_part, number);
+    for (int32_t d = 0; d < from->shape.value_dim; d++)
+        integer_set(to, to_block, value_place(number, d),
+                    (int16_t)integer_at(from, block, value_place(position, d)));
+    scales_of(to_block, to->value_block_bytes)[number % PAGE_BLOCK] =
+        scales_of(block, from->value_block_bytes)[position % PAGE_BLOCK];
+}
+
+static void gather_wide(const struct pages *from, unsigned char *part, int32_t position,
+                        const struct pages *to, unsigned char *to_part, int32_t number)
+{
+    const float *key = (const float *)(const void *)key_block(from, part, position) + position % PAGE_BLOCK;
+    float *to_key = (float *)(void *)key_block(to, to_part, number) + number % PAGE_BLOCK;
+    for (int32_t d = 0; d < from->shape.key_dim; d++)
+        to_key[(size_t)d * PAGE_BLOCK] = key[(size_t)d * PAGE_BLOCK];
+    const float *value = (const float *)(const void *)value_block(from, part, position) +
+                         position % PAGE_BLOCK * from->value_width;
+    float *to_value =
+        (float *)(void *)value_block(to, to_part, number) + number % PAGE_BLOCK * to->value_width;
+    memcpy(to_value, value, (size_t)from->value_width * sizeof *value);
+}
+
+void pages_gather(const struct pages *from, int32_t layer, const int32_t *list, const int32_t *positions,
+                  int32_t n, const struct pages *to)
+{
+    int32_t page_positions = from->shape.page_positions;
+    for (int32_t head = 0; head < from->shape.n_kv_heads; head++)
+        for (int32_t i = 0; i < n; i++) {
+            unsigned char *part = head_part(from, layer, list[positions[i] / page_positions], head),
+                          *to_part = head_part(to, 0, i / page_positions, head);
+            if (from->items != PAGE_F32)
+                gather_integers(from, part, positions[i] % page_positions, to, to_part, i % page_positions);
+            else
+                gather_wide(from, part, positions[i] % page_positions, to, to_part, i % page_positions);
+        }
 }

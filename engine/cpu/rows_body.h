@@ -442,7 +442,9 @@ static void softplus(float *x, const float *bias, int32_t n, float least, float 
     const struct lanes zero = lanes_set(0.0f), bottom = lanes_set(least), top = lanes_set(most);
     for (int32_t i = 0; i < n; i += LANES) {
         int count = n - i < LANES ? n - i : LANES;
-        struct lanes v = lanes_add(load_some(x + i, count), load_some(bias + i, count));
+        struct lanes v = load_some(x + i, count);
+        if (bias)
+            v = lanes_add(v, load_some(bias + i, count));
         struct lanes minus = lanes_subtract(zero, v), low = lanes_if_less(v, zero, v, minus);
         struct lanes y = lanes_add(lanes_if_less(v, zero, zero, v), log_above_1(lanes_exp_negative(low)));
         y = lanes_if_less(y, bottom, bottom, y);

@@ -7,6 +7,7 @@
 #include "engine/cpu/pages.h"
 #include "engine/cpu/product/memory.h"
 #include "engine/cpu/product/product.h"
+#include "engine/cpu/selection.h"
 #include "engine/cpu/states.h"
 
 struct sampler;
@@ -91,6 +92,7 @@ struct cpu_backend {
     int32_t n_groups;
     struct page_place *places; // [n_layers]
     struct states states;
+    struct selection selection; // of sparse attention
     struct prepared prepared;
     int activation_parts; // number of int8 parts of an activation, 1 or 2
     struct routing routing;
@@ -140,6 +142,9 @@ void cpu_products(struct backend *base, const struct product *products, int n, c
 void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,
               int32_t n_rope_dims, enum rope_style style, int table);
 void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
+void cpu_index_store(struct backend *base, int32_t layer, const struct matrix *k);
+void cpu_select_positions(struct backend *base, int32_t layer, const struct matrix *queries,
+                          const struct matrix *weights);
 void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters);
 void cpu_activate(struct backend *base, struct matrix *out, const struct matrix *gate,
@@ -149,6 +154,8 @@ void cpu_scale(struct backend *base, struct matrix *x, int32_t n_rows, float sca
 void cpu_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
 void cpu_gather(struct backend *base, struct matrix *out, const struct matrix *in);
 void cpu_gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows);
+void cpu_gate_softplus(struct backend *base, struct matrix *x, struct matrix *gate, int32_t n_rows);
+void cpu_limit(struct backend *base, struct matrix *x, int32_t n_rows, float least, float most);
 void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
                        const struct weight *weight, const struct matrix *x, struct head_columns from,
                        int32_t n_rows);

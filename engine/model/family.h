@@ -52,6 +52,7 @@ struct family {
     bool experts_plain;         // experts' MLPs have no gate
     bool experts_latent;        // experts may read and write a latent: the file's moe_latent_size
     bool experts_by_tensors;    // a layer with a router has experts, another an MLP
+    bool experts_limited;       // the file may have limits of the experts' gated activations
     bool routed_by_keys;        // the file's keys say how experts are selected, and which layers are dense;
                                 // other families refuse such keys
     enum route_kind route_kind; // if the file names none
@@ -65,8 +66,11 @@ struct family {
     float state_norm_epsilon;  // of the norm of a recurrence's output; 0: as of other norms
     bool normed_by_kind;       // recurrent layers have norms before attention and MLP, the others after
     bool gated_by_head;        // attn_gate has a row a head, not a row an item of the heads
+    bool gated_by_softplus;    // attn_gate's function; its tensor has a row a head, or an item of the heads
     bool gated_attention;      // attn_q holds, for each head, its query, then a gate for its output
     bool latent_attention;     // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
+    bool indexed;              // sparse attention: layers have an indexer, or use the last one's selection
+    bool index_adjacent;       // an indexer rotates adjacent pairs; else halves
     bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file
     int32_t unrotated_every;   // every n-th layer is not rotated; 0: all are
     bool unwindowed_unrotated; // layers without a window are not rotated
@@ -94,6 +98,9 @@ struct family {
     double window_rope_base;     // for windowed layers if the file has none; 0: as the other layers
     int32_t n_layers_wide_scale; // the model size (its n_layers) whose attention scale is
                                  // 1 / sqrt(n_embd / n_heads), not 1 / sqrt(key_dim); 0: none
+    bool heads_vary;             // layers may differ in the number of heads and key-value heads
+    bool layers_partial;    // layers may lack attention or an MLP, or have one matrix in place of attention
+    bool half_rotated;      // layers without a window rotate half of the dims that the file says
     bool layers_vary;       // layers may differ in heads and MLPs, share keys and values, and have own inputs
     bool values_normalized; // values are normalized per head, and q.k is not scaled; without ATTN_V a layer
                             // without a window uses the projection of its keys

@@ -40,6 +40,7 @@ struct attention_shape {
     float scale;                 // multiplies q.k
     float softcap;               // 0: none
     float alibi_bias_max;        // 0: none
+    float value_scale;           // multiplies the heads' outputs; 1: none
 };
 
 struct experts_shape {
@@ -50,8 +51,9 @@ struct experts_shape {
     bool weighs_inputs;                   // weights multiply the experts' inputs, not their outputs
     int32_t n_groups, n_groups_used;      // n_groups 1: experts are selected from all
     enum route_kind route_kind;
-    float scale;     // of the used experts' weights; 1: none
-    bool normalized; // the used experts' weights are normalized to the sum 1
+    float scale;          // of the used experts' weights; 1: none
+    bool normalized;      // the used experts' weights are normalized to the sum 1
+    float logits_softcap; // of the router; 0: none
 };
 
 // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1). Pages hold one key-value head for all
@@ -63,6 +65,13 @@ struct latent_shape {
     // of one head, before its projection into the latent; key_dim without the rotated dims
     int32_t key_dim, value_dim;
     int32_t rope_dim; // rotated dims, which all heads' keys share; not rotated in a family without positions
+};
+
+// Sparse attention (DeepSeek-V3.2, section 2.1): an indexer with heads of its own selects the positions that a row
+// sees. n_selected 0: none.
+struct index_shape {
+    int32_t n_heads, key_dim, n_selected;
+    int32_t n_layers; // layers with an indexer; the others use the selection of the last one before
 };
 
 // What a recurrent layer computes after its short causal convolution.
@@ -129,9 +138,10 @@ struct altup_shape {
     int32_t laurel_rank; // of the low-rank matrix beside a layer's attention
 };
 
-// The pages of one layer, where layers differ in them.
+// The heads and pages of one layer, where layers differ in them.
 struct layer_heads {
     int32_t n_kv_heads, key_dim, value_dim; // n_kv_heads 0: no pages, another layer's are read
+    int32_t n_heads;                        // query heads
 };
 
 struct scales_shape {
@@ -150,6 +160,7 @@ struct model_shape {
     struct attention_shape attention; // where layers differ, the largest of all
     struct experts_shape experts;
     struct latent_shape latent;
+    struct index_shape index;
     struct recurrent_shape recurrent;
     struct window_shape window;
     struct rope_shape rope;
@@ -200,6 +211,10 @@ enum layer_slot {
     SLOT_ATTN_KV_B, // keys and values in one matrix, or in the next two slots
     SLOT_ATTN_K_B,
     SLOT_ATTN_V_B,
+    SLOT_INDEX_QUERY, // an indexer, from the compressed query; the others from the embedding
+    SLOT_INDEX_KEY,
+    SLOT_INDEX_KEY_NORM,
+    SLOT_INDEX_WEIGHTS,
     SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
     SLOT_STATE_QUERY, // the input of the convolution in three matrices
     SLOT_STATE_KEY,
@@ -248,12 +263,18 @@ struct model_layer {
     bool unrotated;          // the layer does not rotate queries and keys
     struct xielu xielu;      // with ACTIVATION_XIELU
     bool attends, recurrent; // has attention, a recurrence: one, both, or neither in a layer with an MLP only
-    int32_t store;           // number among the layers with attention; bidirectional: 0
+    bool linear;             // attn_output alone is in place of attention
+    int32_t store;           // number among the layers with attention, of all if heads vary; bidirectional: 0
+    bool indexed;            // has an indexer
+    int32_t index;           // number among the layers with an indexer
     int32_t state;           // number among the recurrent layers
     bool sparse;             // has experts in place of an MLP
     int32_t n_ff;            // 0: no MLP
     int32_t kv_layer;        // whose keys and values it reads: its own index, or an earlier layer's
     float output_scale;      // multiplies the layer's output; 1: none
+    // A gated activation of experts, of the shared expert: its gate is at most this, the other factor from
+    // -limit to limit. 0: none
+    float experts_limit, shared_limit;
     // Items of the MLP's gate below mean + sparsity * standard deviation become 0, the others are their
     // distance from it. -INFINITY: none
     float sparsity;
@@ -314,13 +335,16 @@ void model_close(struct model *model);
 // Whether the model predicts tokens: false for an encoder, and for a decoder saved without its output matrix.
 bool model_has_logits(const struct model *model);
 bool model_slot_is_vector(enum layer_slot slot); // else a matrix
-// The heads of the keys and values that a layer reads.
+// The heads of a layer, and of the keys and values that it reads.
 static inline struct layer_heads model_layer_heads(const struct model *model, int32_t layer)
 {
     const struct attention_shape *attention = &model->shape.attention;
-    return model->heads
-               ? model->heads[model->layers[layer].kv_layer]
-               : (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim};
+    if (!model->heads)
+        return (struct layer_heads){attention->n_kv_heads, attention->key_dim, attention->value_dim,
+                                    attention->n_heads};
+    struct layer_heads heads = model->heads[model->layers[layer].kv_layer];
+    heads.n_heads = model->heads[layer].n_heads;
+    return heads;
 }
 const char *model_family_name(const struct model *model);
 uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them

@@ -37,6 +37,37 @@ static void put_latent(struct config *config)
     put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", even));
 }
 
+// Sparse attention. Which layers have an indexer: listed, or by a pattern of letters, or every n-th from an offset on
+// (configuration_glm_moe_dsa.py).
+static void put_index(struct config *config)
+{
+    const struct value *types = find_setting(config, "indexer_types"),
+                       *pattern = find_setting(config, "index_topk_pattern");
+    int64_t n_layers = config->out->shape.n_layers, every = read_integer(config, "index_topk_freq", 1),
+            offset = read_integer(config, "index_skip_topk_offset", 2);
+    int32_t full[MODEL_LAYERS_MAX];
+    char name[128];
+    bool letters = !types && pattern && pattern->kind == VALUE_STRING;
+    types = types ? types : pattern;
+    bool fits = letters ? pattern->text.size == (size_t)n_layers
+                        : !types || (types->kind == VALUE_ARRAY && types->array.n_items >= (size_t)n_layers);
+    every = every < 1 ? 1 : every;
+    for (int64_t i = 0; fits && i < n_layers; i++) {
+        const struct value *item = types && !letters ? &types->array.items[i] : NULL;
+        int64_t beyond = i - offset + 1 > 0 ? i - offset + 1 : 0;
+        full[i] = letters ? pattern->text.data[i] == 'F' : item ? is_text(item, "full") : beyond % every == 0;
+        fits = full[i] || (letters ? pattern->text.data[i] == 'S' : !item || is_text(item, "shared"));
+    }
+    if (!fits)
+        refuse_setting(config, ERROR_MODEL_FILE, "indexer_types", types);
+    else if (is_model_type(config, "glm_moe_dsa"))
+        gguf_writer_i32s(config->keys, format_key(config, "attention.indexer.types", name), full,
+                         (size_t)n_layers);
+    put_integer(config, "attention.indexer.head_count", read_integer(config, "index_n_heads", 0));
+    put_integer(config, "attention.indexer.key_length", read_integer(config, "index_head_dim", 0));
+    put_integer(config, "attention.indexer.top_k", read_integer(config, "index_topk", 0));
+}
+
 // RoBERTa's positions begin after the padding token's id, so as many rows fewer are the context.
 static int64_t read_context(struct config *config)
 {
@@ -82,9 +113,10 @@ static void read_sizes(struct config *config)
         read_integer(config, "num_hidden_layers n_layer n_layers num_layers", folder_count_layers(config));
     bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
     shape->n_heads = attends ? read_integer(config, "num_attention_heads n_head n_heads num_heads", 0) : 1;
-    shape->n_kv_heads = is_model_type(config, "falcon")
-                            ? falcon_kv_heads(config, shape->n_heads)
-                            : read_integer(config, "num_key_value_heads", shape->n_heads);
+    shape->n_kv_heads =
+        is_model_type(config, "falcon")
+            ? falcon_kv_heads(config, shape->n_heads)
+            : read_integer(config, "num_key_value_heads num_attention_groups", shape->n_heads);
     if (config->status != STATUS_OK)
         return;
     if (n_embd < 1 || shape->n_layers < 1 || shape->n_layers > MODEL_LAYERS_MAX || shape->n_heads < 1 ||
@@ -103,14 +135,22 @@ static void read_sizes(struct config *config)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
     if (layers_vary(config) && config->status == STATUS_OK)
         folder_put_layers(config);
+    if (heads_differ(config) && config->status == STATUS_OK)
+        folder_put_heads(config);
+    if (family_of(config)->indexed && config->status == STATUS_OK)
+        put_index(config);
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
-    put_integer(config, "attention.head_count", attends ? shape->n_heads : 0);
-    if (!layers_vary(config) && !heads_vary(config))
+    if (!heads_differ(config))
+        put_integer(config, "attention.head_count", attends ? shape->n_heads : 0);
+    if (!layers_vary(config) && !heads_vary(config) && !heads_differ(config))
         put_integer(config, "attention.head_count_kv", shape->n_kv_heads);
     if (!find_setting(config, "kv_lora_rank") && attends) {
         put_integer(config, "attention.key_length", shape->head_dim);
-        put_integer(config, "attention.value_length", shape->head_dim);
+        put_integer(config, "attention.value_length",
+                    is_model_type(config, "mimo_v2_flash")
+                        ? read_integer(config, "v_head_dim", shape->head_dim)
+                        : shape->head_dim);
     }
     if (!layers_vary(config) && family_of(config)->layer_kinds != LAYERS_SINGLE)
         put_integer(config, "feed_forward_length", attends ? read_mlp_width(config, 4 * n_embd) : 0);
@@ -195,7 +235,7 @@ static void read_numbers(struct config *config)
     static const struct {
         const char *from, *to;
     } numbers[] = {
-        {"rms_norm_eps", "attention.layer_norm_rms_epsilon"},
+        {"rms_norm_eps layernorm_epsilon", "attention.layer_norm_rms_epsilon"},
         {"layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps", "attention.layer_norm_epsilon"},
         {"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"},
@@ -203,7 +243,10 @@ static void read_numbers(struct config *config)
         {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
         {"logits_scaling logit_scale lm_head_multiplier", "logit_scale"},
-        {"routed_scaling_factor route_scale router_scaling_factor", "expert_weights_scale"},
+        {"routed_scaling_factor route_scale router_scaling_factor moe_router_scaling_factor "
+         "moe_routed_scaling_factor",
+         "expert_weights_scale"},
+        {"moe_router_logit_softcapping", "router_logit_softcapping"},
     };
     static const struct {
         const char *from, *to;
@@ -211,10 +254,12 @@ static void read_numbers(struct config *config)
         {"n_routed_experts num_local_experts num_experts moe_num_experts", "expert_count"},
         {"n_shared_experts moe_num_shared_experts num_shared_expert num_shared_experts",
          "expert_shared_count"},
-        {"num_experts_per_tok num_experts_per_token top_k_experts moe_k moe_topk", "expert_used_count"},
+        {"num_experts_per_tok num_experts_per_token top_k_experts moe_k moe_topk moe_top_k",
+         "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"moe_latent_size", "moe_latent_size"},
-        {"shared_expert_intermediate_size shared_intermediate_size moe_shared_expert_intermediate_size",
+        {"shared_expert_intermediate_size shared_intermediate_size moe_shared_expert_intermediate_size "
+         "share_expert_dim share_expert_dims",
          "expert_shared_feed_forward_length"},
     };
     char name[128];
@@ -288,6 +333,9 @@ static void check_sparse_layers(struct config *config)
     const struct value *types = find_setting(config, "mlp_layer_types"),
                        *end = find_setting(config, "moe_layer_end_index");
     int64_t n_layers = config->out->shape.n_layers, n_dense = count_dense_layers(config);
+    if (heads_differ(config) &&
+        family_of(config)->experts_by_tensors) // the tensors say which layers are dense
+        return;
     bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers &&
                            (n_dense == 0 || find_setting(config, "scoring_func")));
     for (int64_t i = n_dense; types && fits && i < n_layers; i++)
@@ -354,6 +402,10 @@ static void refuse_unknown(struct config *config)
         {"gpt_bigcode", "multi_query", true},
         {"gpt_bigcode", "add_cross_attention", false},
         {"bailing_moe", "use_qk_norm", true},
+        {"step3p5", "norm_expert_weight", true},
+        {"step3p5", "zero_centered", true},
+        {"step3p5", "sink", false},
+        {"laguna", "moe_apply_router_weight_on_input", false},
         {"youtu", "rope_interleave", true},
         {"sarvam_mla", "rope_interleave", true},
         {"falcon_h1", "attention_bias", false}, // the multipliers apply to some biases
@@ -395,7 +447,9 @@ static void refuse_unknown(struct config *config)
     if (read_integer(config, "decoder_sparse_step", 1) != 1)
         refuse_setting(config, ERROR_MODEL_FILE, "decoder_sparse_step",
                        find_setting(config, "decoder_sparse_step"));
-    if (read_integer(config, "moe_layer_freq", 1) != 1)
+    const struct value *frequency = find_setting(config, "moe_layer_freq");
+    bool listed = frequency && frequency->kind == VALUE_ARRAY && is_model_type(config, "mimo_v2_flash");
+    if (!listed && read_integer(config, "moe_layer_freq", 1) != 1)
         refuse_setting(config, ERROR_MODEL_FILE, "moe_layer_freq", find_setting(config, "moe_layer_freq"));
     if (read_number(config, "swiglu_limit", 7.0) != 7.0)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_limit", find_setting(config, "swiglu_limit"));
@@ -501,6 +555,8 @@ static void read_windows(struct config *config)
     bool used = windows == WINDOWS_GIVEN ||
                 (windows == WINDOWS_IF_USED && read_truth(config, "use_sliding_window", false));
     bool is_none = none && none->kind == VALUE_NULL; // absent, it would have the default
+    if (is_model_type(config, "mimo_v2_flash") && find_setting(config, "sliding_window_size"))
+        window = read_integer(config, "sliding_window_size", 0) + 1; // without the row's own position
     if (used && is_none)
         put_integer(config, "attention.sliding_window", 0);
     if (!used || is_none || window == 0 || config->status != STATUS_OK)
@@ -509,8 +565,8 @@ static void read_windows(struct config *config)
     if (!types && is_model_type(config, "mellum")) // no layer has a window
         window = 0;
     put_integer(config, "attention.sliding_window", window);
-    if (layers_vary(config) || window == 0)
-        return; // folder_put_layers wrote the pattern
+    if (layers_vary(config) || heads_differ(config) || window == 0)
+        return; // folder_put_layers or folder_put_heads wrote the pattern
     if (types)
         put_layer_types(config, types);
     else if (is_model_type(config, "cwm"))

@@ -357,3 +357,37 @@
 #define BAMBA_DEFAULTS                                                                                       \
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"mamba_n_heads\":128,\"mamba_n_groups\":1,"           \
     "\"mamba_d_state\":256,\"mamba_d_head\":\"auto\",\"mamba_d_conv\":4,\"mamba_expand\":2,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":262144}"
+#define ROPE_BY_KIND(full, full_part, windowed, windowed_part)                                               \
+    "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":" full ",\"partial_rotary_factor\":" full_part  \
+    "},\"sliding_attention\":{\"rope_theta\":" windowed ",\"partial_rotary_factor\":" windowed_part "}}"
+#define MIMO2_DEFAULTS                                                                                       \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":192,\"v_head_dim\":128,\"num_key_value_heads\":4,"                  \
+    "\"attention_value_scale\":0.707,\"sliding_window\":129,\"partial_rotary_factor\":0.334,"                \
+    "\"rope_theta\":5000000.0,\"swa_rope_theta\":10000.0,\"scoring_func\":\"sigmoid\","                      \
+    "\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,\"n_group\":1,\"topk_group\":1,"                   \
+    "\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":2048,"                     \
+    "\"max_position_embeddings\":131072}"
+#define STEP35_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_key_value_heads\":8,\"sliding_window\":512,"              \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,"                     \
+    "\"moe_num_experts\":288,\"moe_top_k\":8,\"moe_intermediate_size\":1280,\"share_expert_dim\":1280,"      \
+    "\"max_position_embeddings\":128000}"
+#define LAGUNA_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"sliding_window\":512,"              \
+    "\"scoring_func\":\"sigmoid\",\"topk_method\":\"noaux_tc\",\"norm_topk_prob\":true,"                     \
+    "\"first_k_dense_replace\":1,\"num_experts\":256,\"num_experts_per_tok\":8,"                             \
+    "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,"                                 \
+    "\"max_position_embeddings\":131072," ROPE_BY_KIND("500000.0", "0.5", "10000.0", "1.0") "}"
+#define DEEPSEEK32_DEFAULTS                                                                                  \
+    "{" DEEPSEEK_SIZES "\"q_lora_rank\":1536,\"rms_norm_eps\":1e-6,\"scoring_func\":\"sigmoid\","            \
+    "\"topk_method\":\"noaux_tc\",\"first_k_dense_replace\":3,\"norm_topk_prob\":true,"                      \
+    "\"routed_scaling_factor\":2.5,\"n_group\":8,\"topk_group\":4,\"n_shared_experts\":1,"                   \
+    "\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":2048,"                     \
+    "\"index_n_heads\":64,\"index_head_dim\":128,\"index_topk\":2048,\"max_position_embeddings\":163840}"
+#define GLM_DSA_DEFAULTS                                                                                     \
+    "{\"kv_lora_rank\":512,\"qk_nope_head_dim\":192,\"qk_rope_head_dim\":64,\"v_head_dim\":256,"             \
+    "\"q_lora_rank\":2048,\"rms_norm_eps\":1e-5,\"scoring_func\":\"sigmoid\","                               \
+    "\"topk_method\":\"noaux_tc\",\"first_k_dense_replace\":3,\"norm_topk_prob\":true,"                      \
+    "\"routed_scaling_factor\":2.5,\"n_group\":1,\"topk_group\":1,\"n_shared_experts\":1,"                   \
+    "\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":2048,"                     \
+    "\"index_n_heads\":32,\"index_head_dim\":128,\"index_topk\":2048,\"max_position_embeddings\":202752}"

@@ -58,6 +58,16 @@ const struct folder_rule folder_dots1_layers[] = {PRE_NORMS,
     }
 const struct folder_rule folder_deepseek_layers[] = {LATENT_ATTENTION, GATED_MLP, EXPERTS, SHARED_EXPERTS,
                                                      END};
+const struct folder_rule folder_dsa_layers[] = {
+    LATENT_ATTENTION,
+    {"model.layers.*.self_attn.indexer.wq_b", "indexer.attn_q_b", FORM_AS_IS},
+    {"model.layers.*.self_attn.indexer.wk", "indexer.attn_k", FORM_AS_IS},
+    {"model.layers.*.self_attn.indexer.k_norm", "indexer.k_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.indexer.weights_proj", "indexer.proj", FORM_AS_IS},
+    GATED_MLP,
+    EXPERTS,
+    SHARED_EXPERTS,
+    END};
 const struct folder_rule folder_mistral4_layers[] = {
     LATENT_ATTENTION,
     GATED_MLP,
@@ -189,4 +199,40 @@ const struct folder_rule folder_bailing_layers[] = {
     EXPERTS,
     {"=model.layers.*.mlp.gate.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
     SHARED_EXPERT_OF("shared_experts"),
+    END};
+const struct folder_rule folder_mimo_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"=model.layers.*.self_attn.attention_sink_bias", "attn_sinks.weight", FORM_AS_IS},
+    {"=model.layers.*.self_attn.sinks", "attn_sinks.weight", FORM_AS_IS},
+    GATED_MLP,
+    EXPERTS,
+    {"=model.layers.*.mlp.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    END};
+const struct folder_rule folder_step_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_attention_layernorm", "ffn_norm", FORM_ADD_ONE},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_ADD_ONE),
+    {"model.layers.*.self_attn.g_proj", "attn_gate", FORM_AS_IS},
+    GATED_MLP,
+    {"model.layers.*.moe.gate", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.moe.router_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"model.layers.*.moe.gate_proj", "ffn_gate_exps", FORM_AS_IS},
+    {"model.layers.*.moe.up_proj", "ffn_up_exps", FORM_AS_IS},
+    {"model.layers.*.moe.down_proj", "ffn_down_exps", FORM_AS_IS},
+    {"model.layers.*.share_expert.gate_proj", "ffn_gate_shexp", FORM_AS_IS},
+    {"model.layers.*.share_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
+    {"model.layers.*.share_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
+    END};
+const struct folder_rule folder_laguna_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.self_attn.g_proj", "attn_gate", FORM_AS_IS},
+    GATED_MLP,
+    EXPERTS,
+    {"=model.layers.*.mlp.experts.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    {"=model.layers.*.mlp.gate.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
+    SHARED_EXPERT_OF("shared_expert"),
     END};

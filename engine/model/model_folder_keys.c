@@ -89,6 +89,29 @@ static const struct folder_key keys[] = {
      "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
      "block_multiple_of tie_embedding",
      NULL},
+    // DeepSeek V3.2, GLM-5
+    {"config.json", KEY_READ,
+     "index_n_heads index_head_dim index_topk indexer_types index_topk_pattern index_topk_freq "
+     "index_skip_topk_offset",
+     NULL},
+    {"config.json", KEY_REFUSED, "indexer_rope_interleave", "true"}, // of GLM-5
+    // MiMo-V2-Flash, Step 3.5, Laguna
+    {"config.json", KEY_READ,
+     "hybrid_layer_pattern swa_num_key_value_heads swa_num_attention_heads swa_head_dim swa_v_head_dim "
+     "swa_rope_theta attention_value_scale sliding_window_size layernorm_epsilon num_attention_groups "
+     "attention_other_setting num_sliding_attention_heads partial_rotary_factors moe_top_k share_expert_dim "
+     "share_expert_dims moe_router_scaling_factor norm_expert_weight zero_centered sink swiglu_limits "
+     "swiglu_limits_shared num_attention_heads_per_layer moe_routed_scaling_factor "
+     "moe_apply_router_weight_on_input moe_router_logit_softcapping",
+     NULL},
+    {"config.json", KEY_REFUSED, "moe_router_activation", "\"sigmoid\""},
+    {"config.json", KEY_REFUSED, "yarn_only_types", "[\"full_attention\"]"},
+    {"config.json", KEY_REFUSED, "use_rope_layers", "[]"},
+    {"config.json", KEY_NO_PART,
+     "add_full_attention_sink_bias add_swa_attention_sink_bias attention_chunk_size_swa gating gating_types "
+     "moe_layers_enum moe_every_n_layer use_moe use_moe_router_bias use_head_wise_attn_gate need_fp32_gate "
+     "att_impl_type mtp_layer_types mtp_mlp_layer_types max_seq_len",
+     NULL},
     {"config.json", KEY_REFUSED, "block_use_swiglu use_pos_enc", "true"}, // LFM2
     {"config.json", KEY_NO_PART,
      "conv_bias use_expert_bias block_dim block_norm_eps conv_dim conv_dim_out conv_use_xavier_init "
@@ -236,7 +259,8 @@ static const struct folder_key keys[] = {
      "bos_token eos_token unk_token pad_token add_bos_token add_eos_token add_prefix_space chat_template "
      "fix_mistral_regex",
      NULL},
-    {"tokenizer_config.json", KEY_READ, "model_max_length truncation_side added_tokens_decoder legacy", NULL},
+    {"tokenizer_config.json", KEY_READ,
+     "model_max_length truncation_side added_tokens_decoder legacy model_input_names", NULL},
     {"tokenizer_config.json", KEY_REFUSED, "split_special_tokens", "false"},
     {"tokenizer_config.json", KEY_REFUSED, "sp_model_kwargs", "{} {\"enable_sampling\":false}"},
     // tokens and lower-casing come from tokenizer.json; spaces in decoded text are as in vLLM
@@ -248,7 +272,7 @@ static const struct folder_key keys[] = {
      NULL},
     {"tokenizer_config.json", KEY_NO_PART,
      "tokenizer_class processor_class image_processor_type auto_map use_fast from_slow is_local backend "
-     "local_files_only tokenizer_file special_tokens_map_file name_or_path model_input_names "
+     "local_files_only tokenizer_file special_tokens_map_file name_or_path "
      "response_schema max_length max_len stride truncation_strategy padding pad_to_multiple_of "
      "pad_token_type_id return_token_type_ids trim_offsets",
      NULL},

@@ -185,6 +185,44 @@ static void put_proportional(struct config *config, const struct value *scaling,
         divisors[i] = i < n_rotated ? (float)factor : 1e30f;
 }
 
+// A number, or the item of a list for the first layer that has a window, or has none.
+static double number_by_layer(struct config *config, const char *name, bool slides, double otherwise)
+{
+    const struct value *list = find_setting(config, name);
+    int64_t n_layers = config->out->shape.n_layers;
+    if (!heads_differ(config) || !list || list->kind != VALUE_ARRAY)
+        return read_number(config, name, otherwise);
+    for (int64_t i = 0; i < n_layers && (size_t)i < list->array.n_items; i++) {
+        const struct value *item = &list->array.items[i];
+        if (folder_layer_slides(config, i) != slides)
+            continue;
+        if (item->kind != VALUE_FLOAT && item->kind != VALUE_INTEGER)
+            refuse_setting(config, ERROR_MODEL_FILE, name, list);
+        return item->kind == VALUE_INTEGER ? (double)item->integer : item->number;
+    }
+    return otherwise;
+}
+
+// The windowed layers' rotation in families whose layers differ in heads. `windowed`: its settings; NULL: none.
+static void put_windowed_rope(struct config *config, const struct value *windowed, double base,
+                              double fraction)
+{
+    base = find_setting(config, "swa_rope_theta") ? read_number(config, "swa_rope_theta", base)
+                                                  : number_by_layer(config, "rope_theta", true, base);
+    fraction = number_by_layer(config, "partial_rotary_factors", true, fraction);
+    if (windowed) {
+        base = number_in(config, windowed, "rope_theta", base);
+        fraction = number_in(config, windowed, "partial_rotary_factor",
+                             is_model_type(config, "mimo_v2_flash") ? fraction : 1.0);
+    }
+    if (!(fraction > 0.0 && fraction <= 1.0))
+        refuse_setting(config, ERROR_MODEL_FILE, "partial_rotary_factor", windowed);
+    else
+        put_integer(config, "rope.dimension_count_swa",
+                    (int64_t)((double)config->out->shape.head_dim * fraction));
+    put_number(config, "rope.freq_base_swa", base);
+}
+
 void folder_read_rope(struct config *config)
 {
     if (!config->out->family->rotates || config->status != STATUS_OK)
@@ -196,8 +234,11 @@ void folder_read_rope(struct config *config)
     }
     // Newer files nest the settings of each kind of layer.
     const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
+    const struct value *of_windows = windowed && windowed->kind == VALUE_OBJECT ? windowed : NULL;
     const char *local = "rope_local_base_freq local_rope_theta";
-    if (windowed && windowed->kind == VALUE_OBJECT && !find_first(config->json, local))
+    if (heads_differ(config))
+        windowed = of_windows;
+    else if (windowed && windowed->kind == VALUE_OBJECT && !find_first(config->json, local))
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
     else if (find_setting(config, local))
         put_number(config, "rope.freq_base_swa", read_number(config, local, 0.0));
@@ -205,11 +246,14 @@ void folder_read_rope(struct config *config)
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_parameters", windowed);
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");
-    double base = read_number(config, "rope_theta rotary_emb_base global_rope_theta", 10000.0);
+    double base = heads_differ(config)
+                      ? number_by_layer(config, "rope_theta", false, 10000.0)
+                      : read_number(config, "rope_theta rotary_emb_base global_rope_theta", 10000.0);
     if (scaling && scaling->kind == VALUE_OBJECT)
         base = number_in(config, scaling, "rope_theta", base);
     double fraction =
         read_number(config, "partial_rotary_factor rotary_pct rope_pct rotary_emb_fraction", 1.0);
+    fraction = number_by_layer(config, "partial_rotary_factors", false, fraction);
     if (scaling && scaling->kind == VALUE_OBJECT)
         fraction = number_in(config, scaling, "partial_rotary_factor", fraction);
     if (!(fraction > 0.0 && fraction <= 1.0))
@@ -226,7 +270,11 @@ void folder_read_rope(struct config *config)
     if (alpha > 0.0 && n_dims > 2) // HunYuan: another base, for sequences of all lengths
         base *= elementary_exp(elementary_log(alpha) * (double)n_dims / (double)(n_dims - 2));
     put_number(config, "rope.freq_base", base);
-    put_integer(config, "rope.dimension_count", n_dims);
+    if (family_of(config)->half_rotated) // the key counts dims of layers with a window
+        n_dims = n_dims / 2 * 2;
+    if (heads_differ(config))
+        put_windowed_rope(config, of_windows, base, fraction);
+    put_integer(config, "rope.dimension_count", family_of(config)->half_rotated ? 2 * n_dims : n_dims);
     if (proportional)
         put_proportional(config, scaling, fraction);
     else if (scaling && scaling->kind == VALUE_OBJECT && !(alpha > 0.0))

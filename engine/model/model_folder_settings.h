@@ -177,6 +177,16 @@ static inline bool layers_vary(const struct config *config)
            is_model_type(config, "gemma3n_text");
 }
 
+// model_folder_heads.c: families whose layers differ in heads (MiMo-V2-Flash, Step 3.5, Laguna).
+static inline bool heads_differ(const struct config *config)
+{
+    return family_of(config)->heads_vary;
+}
+// Whether a layer of such a family has a window.
+bool folder_layer_slides(struct config *config, int64_t layer);
+// Heads and windows of each layer, and limits of their experts' activations.
+void folder_put_heads(struct config *config);
+
 // Heads, MLPs and sharing of each layer: the keys whose value is an array. Sets shape.head_dim to the width
 // of the heads of layers without a window, of which all must have the same.
 void folder_put_layers(struct config *config);

@@ -26,6 +26,22 @@ int32_t read_size(struct key_reader *reader, const char *suffix, int32_t otherwi
 int32_t read_size_or_none(struct key_reader *reader, const char *suffix, int32_t otherwise, int32_t least,
                           int32_t most);
 
+// Whether the sizes may be arrays with an item for each layer.
+bool sizes_vary(const struct family *family);
+// A size that may be such an array, in families whose layers vary.
+int32_t read_layer_size(struct key_reader *reader, const struct model *model, const char *suffix,
+                        int32_t layer, int32_t otherwise, int32_t least, int32_t most);
+// Finds a key with a truth value, or 0 and 1, for each of n_layers layers, and maybe n_beyond further ones. False: no
+// such array; a wrong one is an error.
+bool find_layer_truths(struct key_reader *reader, const char *suffix, int32_t n_layers, int32_t n_beyond,
+                       struct gguf_array *truths);
+
+// model_layers.c
+void read_layers(struct key_reader *reader, struct model *model);
+void read_limits(struct key_reader *reader, struct model *model, const char *suffix, bool shared);
+void read_altup(struct key_reader *reader, struct model *model);
+void read_index(struct key_reader *reader, struct model *model);
+
 // Sets model->shape except the rope fields, and allocates model->layers with `windowed` and `unrotated` set.
 enum status model_read_shape(struct model *model, struct error *error) WARN_UNUSED;
 // The rope fields and tables.

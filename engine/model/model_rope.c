@@ -48,7 +48,9 @@ static enum status read_divisors(const struct model *model, const char *name, do
     size_t n_pairs = (size_t)model->shape.rope.n_dims / 2;
     if (!tensor)
         return STATUS_OK;
-    if (tensor->type != TENSOR_F32 || tensor->dims[0] != n_pairs || tensor_n_rows(tensor) != 1)
+    // Where layers rotate different dims, the tensor is as long as the most need.
+    bool longer = model->family->half_rotated && tensor->dims[0] >= n_pairs;
+    if (tensor->type != TENSOR_F32 || (tensor->dims[0] != n_pairs && !longer) || tensor_n_rows(tensor) != 1)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s: expected %zu items of F32", name,
                          n_pairs);
     double *items = calloc(n_pairs, sizeof *items);
@@ -90,7 +92,14 @@ static double yarn_magnitude(double factor, double m)
 static enum status set_yarn_magnitude(struct model *model, struct key_reader *reader,
                                       struct rope_parameters *parameters)
 {
+    bool given;
+    double whole = (double)read_number(reader, "rope.scaling.yarn_attn_factor", 1.0f, &given);
     double multiplier = (double)read_number(reader, "rope.scaling.yarn_log_multiplier", 0.0f, NULL);
+    if (given && whole > 0.0 && parameters->scaling == ROPE_SCALING_YARN && parameters->factor > 1.0 &&
+        multiplier == 0.0) { // config.json's attention_factor
+        parameters->magnitude *= whole / yarn_magnitude(parameters->factor, 1.0);
+        return reader->status;
+    }
     if (parameters->scaling != ROPE_SCALING_YARN || multiplier == 0.0 || !(parameters->factor > 1.0))
         return reader->status;
     if (multiplier < 0.0 || multiplier > 100.0)
@@ -209,8 +218,11 @@ enum status model_read_rope(struct model *model, struct error *error)
         return STATUS_OK;
     int32_t key_dim = key_dim_of(model, false), window_dims = key_dim_of(model, true);
     shape->rope.n_dims = read_size_or_none(&reader, "rope.dimension_count", key_dim, 2, key_dim);
-    window_dims = model->heads ? read_size(&reader, "rope.dimension_count_swa", window_dims, 2, window_dims)
+    int32_t otherwise = model->family->heads_vary ? shape->rope.n_dims : window_dims;
+    window_dims = model->heads ? read_size(&reader, "rope.dimension_count_swa", otherwise, 2, window_dims)
                                : shape->rope.n_dims;
+    if (model->family->half_rotated)
+        shape->rope.n_dims = shape->rope.n_dims / 4 * 2;
     if (shape->latent.dim)
         shape->rope.n_dims = window_dims = shape->latent.rope_dim;
     struct rope_parameters parameters = {
@@ -226,7 +238,7 @@ enum status model_read_rope(struct model *model, struct error *error)
         read_number(&reader, "rope.freq_base_swa", (float)model->family->window_rope_base, NULL);
     if (read_scaling(model, &reader, &parameters) != STATUS_OK)
         return reader.status;
-    if (model->family->window_rope_unscaled)
+    if (model->family->window_rope_unscaled || (model->family->heads_vary && window_base == 0.0f))
         window_base = (float)parameters.base;
     bool has_windows = false;
     for (int32_t i = 0; i < shape->n_layers; i++)

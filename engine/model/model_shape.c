@@ -34,35 +34,6 @@ static void read_latent(struct key_reader *reader, struct model_shape *shape)
                                    shape->latent.dim, n_rope, MODEL_HEAD_DIM_MAX);
 }
 
-// Whether the sizes may be arrays with an item for each layer.
-static bool sizes_vary(const struct family *family)
-{
-    return family->layers_vary || family->layer_kinds == LAYERS_BY_HEADS ||
-           family->layer_kinds == LAYERS_SINGLE;
-}
-
-// A size that may be an array with an item for each layer, in families whose layers vary.
-static int32_t read_layer_size(struct key_reader *reader, const struct model *model, const char *suffix,
-                               int32_t layer, int32_t otherwise, int32_t least, int32_t most)
-{
-    struct gguf_array array = {0};
-    bool is_array = false;
-    struct error ignored;
-    char key[128];
-    key_name(reader, suffix, key);
-    if (!sizes_vary(model->family) ||
-        gguf_array(reader->gguf, key, &array, &is_array, &ignored) != STATUS_OK || !is_array)
-        return read_size(reader, suffix, otherwise, least, most);
-    bool fits =
-        (array.kind == GGUF_I32 || array.kind == GGUF_U32) && array.n_items == (size_t)model->shape.n_layers;
-    int64_t item = fits ? gguf_array_integer(&array, (size_t)layer) : -1;
-    if ((item < least || item > most) && reader->status == STATUS_OK)
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                   "%s: expected an integer of %d to %d for each of %d layers", key, least,
-                                   most, model->shape.n_layers);
-    return item >= least && item <= most ? (int32_t)item : least;
-}
-
 static int32_t read_largest(struct key_reader *reader, const struct model *model, const char *suffix,
                             int32_t otherwise, int32_t most)
 {
@@ -83,12 +54,14 @@ static void read_heads(struct key_reader *reader, struct model *model)
         shape->attention.key_dim = shape->attention.value_dim = 1;
         return;
     }
-    shape->attention.n_heads = read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
+    shape->attention.n_heads = model->family->heads_vary
+                                   ? read_largest(reader, model, "attention.head_count", -1, MODEL_HEADS_MAX)
+                                   : read_size(reader, "attention.head_count", -1, 1, MODEL_HEADS_MAX);
     shape->attention.n_kv_heads = read_largest(reader, model, "attention.head_count_kv",
                                                shape->attention.n_heads, shape->attention.n_heads);
     if (reader->status != STATUS_OK)
         return;
-    if (shape->attention.n_heads % shape->attention.n_kv_heads != 0) {
+    if (shape->attention.n_heads % shape->attention.n_kv_heads != 0 && !model->family->heads_vary) {
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                                    "%d heads can't be shared evenly by %d key-value heads",
                                    shape->attention.n_heads, shape->attention.n_kv_heads);
@@ -170,6 +143,7 @@ static void read_experts(struct key_reader *reader, const struct family *family,
             : 1;
     shape->experts.weighs_inputs = family->experts_weigh_inputs;
     shape->experts.n_latent = read_size(reader, "moe_latent_size", 0, 0, MODEL_WIDTH_MAX);
+    shape->experts.logits_softcap = read_number(reader, "router_logit_softcapping", 0.0f, NULL);
     if (family->shared_expert)
         shape->experts.n_ff_shared = shape->experts.n_ff;
     if (family->routed_by_keys)
@@ -194,6 +168,7 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
         read_number(reader, "attention.scale", family->values_normalized || family->attention_unscaled, NULL);
     if (shape->attention.scale == 0.0f) // absent, or 0 as in Granite's files: the usual scale
         shape->attention.scale = (float)(1.0 / sqrt((double)width));
+    shape->attention.value_scale = read_scale(reader, "attention.value_scale", 1.0);
     shape->attention.softcap = read_number(reader, "attn_logit_softcapping", 0.0f, NULL);
     shape->scales.logits_softcap = read_number(reader, "final_logit_softcapping", 0.0f, NULL);
     shape->scales.embedding = read_scale(reader, "embedding_scale",
@@ -230,24 +205,6 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
                       (double)shape->scales.logits);
 }
 
-// Finds a key with a truth value for each of n_layers layers. False: no such array; a wrong one is an error.
-static bool find_layer_truths(struct key_reader *reader, const char *suffix, int32_t n_layers,
-                              struct gguf_array *truths)
-{
-    bool is_array = false;
-    struct error ignored;
-    char key[128];
-    key_name(reader, suffix, key);
-    if (reader->status != STATUS_OK ||
-        gguf_array(reader->gguf, key, truths, &is_array, &ignored) != STATUS_OK || !is_array)
-        return false;
-    if (truths->kind == GGUF_BOOL && truths->n_items == (size_t)n_layers)
-        return true;
-    reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                               "%s: expected a truth value for each of %d layers", key, n_layers);
-    return false;
-}
-
 // Reads which layers are windowed. The pattern is a number n (layers n-1, 2n-1, ... have full attention) or
 // one truth value per layer (true: windowed).
 static void read_windows(struct key_reader *reader, const struct family *family, struct model *model)
@@ -258,7 +215,8 @@ static void read_windows(struct key_reader *reader, const struct family *family,
         return;
     shape->window.chunked = family->window_chunked;
     struct gguf_array truths = {0};
-    if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers, &truths)) {
+    if (find_layer_truths(reader, "attention.sliding_window_pattern", shape->n_layers, shape->n_layers_beyond,
+                          &truths)) {
         for (int32_t i = 0; i < shape->n_layers; i++)
             model->layers[i].windowed = gguf_array_integer(&truths, (size_t)i) != 0;
         return;
@@ -271,87 +229,6 @@ static void read_windows(struct key_reader *reader, const struct family *family,
     for (int32_t i = 0; i < shape->n_layers; i++)
         model->layers[i].windowed =
             pattern < 2 || (family->full_first ? i % pattern > 0 : i % pattern < pattern - 1);
-}
-
-// The earlier layer of the same kind, windowed or not, whose keys and values a layer beyond `n_own` reads:
-// the last one that has its own. -1: none.
-static int32_t kv_layer_of(const struct model *model, int32_t layer, int32_t n_own)
-{
-    int32_t source = layer < n_own ? layer : n_own - 1;
-    while (source >= 0 && model->layers[source].windowed != model->layers[layer].windowed)
-        source--;
-    return source;
-}
-
-// Reads what differs between layers: heads, MLPs, and whose keys and values are read. The keys of the family
-// without "_swa" are for layers without a window.
-static void read_layers(struct key_reader *reader, struct model *model)
-{
-    struct model_shape *shape = &model->shape;
-    for (int32_t i = 0; i < shape->n_layers; i++) {
-        struct model_layer *layer = &model->layers[i];
-        layer->kv_layer = i, layer->n_ff = shape->n_ff;
-        layer->output_scale = 1.0f, layer->sparsity = -INFINITY;
-    }
-    if (!model->family->layers_vary || reader->status != STATUS_OK)
-        return;
-    model->heads = calloc((size_t)shape->n_layers, sizeof *model->heads);
-    if (!model->heads) {
-        reader->status = error_memory(reader->error, STATUS_REFUSE, "%d layers", shape->n_layers);
-        return;
-    }
-    int32_t key_dim = shape->attention.key_dim, value_dim = shape->attention.value_dim;
-    struct layer_heads windowed = {
-        .key_dim = read_size(reader, "attention.key_length_swa", key_dim, 2, MODEL_HEAD_DIM_MAX),
-        .value_dim = read_size(reader, "attention.value_length_swa", value_dim, 1, MODEL_HEAD_DIM_MAX)};
-    int32_t n_shared = read_size(reader, "attention.shared_kv_layers", 0, 0, shape->n_layers - 1);
-    for (int32_t i = 0; i < shape->n_layers && reader->status == STATUS_OK; i++) {
-        struct layer_heads *heads = &model->heads[i];
-        struct model_layer *layer = &model->layers[i];
-        *heads = layer->windowed ? windowed : (struct layer_heads){0, key_dim, value_dim};
-        heads->n_kv_heads = read_layer_size(reader, model, "attention.head_count_kv", i,
-                                            shape->attention.n_heads, 1, shape->attention.n_heads);
-        layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, 1, MODEL_WIDTH_MAX);
-        layer->kv_layer = kv_layer_of(model, i, shape->n_layers - n_shared);
-        bool fits = layer->kv_layer >= 0 && shape->attention.n_heads % heads->n_kv_heads == 0;
-        if (!fits && reader->status == STATUS_OK)
-            reader->status =
-                error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                          "layer %d: %d key-value heads for %d heads, %d layers share keys and values", i,
-                          heads->n_kv_heads, shape->attention.n_heads, n_shared);
-        if (layer->kv_layer != i)
-            heads->n_kv_heads = 0;
-    }
-    shape->attention.key_dim = key_dim > windowed.key_dim ? key_dim : windowed.key_dim;
-    shape->attention.value_dim = value_dim > windowed.value_dim ? value_dim : windowed.value_dim;
-    shape->n_layer_input = read_size(reader, "embedding_length_per_layer_input", 0, 0, MODEL_WIDTH_MAX);
-}
-
-static void read_altup(struct key_reader *reader, struct model *model)
-{
-    struct altup_shape *altup = &model->shape.altup;
-    const struct tensor *laurel = gguf_tensor(model->gguf, "blk.0.laurel_l.weight");
-    struct gguf_array scales = {0};
-    bool found = false;
-    char key[128];
-    if (!model->family->altup || reader->status != STATUS_OK)
-        return;
-    altup->n = read_size(reader, "altup.num_inputs", -1, 2, MODEL_ALTUP_MAX);
-    altup->active = read_size(reader, "altup.active_idx", 0, 0, altup->n - 1);
-    bool ranked = laurel && laurel->dims[1] >= 1 && laurel->dims[1] <= MODEL_WIDTH_MAX;
-    altup->laurel_rank = ranked ? (int32_t)laurel->dims[1] : 1;
-    key_name(reader, "activation_sparsity_scale", key);
-    if (reader->status == STATUS_OK)
-        reader->status = gguf_array(reader->gguf, key, &scales, &found, reader->error);
-    bool fits = scales.kind == GGUF_F32 && scales.n_items == (size_t)model->shape.n_layers;
-    for (int32_t i = 0; found && fits && i < model->shape.n_layers; i++) {
-        model->layers[i].sparsity = (float)gguf_array_number(&scales, (size_t)i);
-        fits = model->layers[i].sparsity < INFINITY;
-    }
-    if (found && !fits && reader->status == STATUS_OK)
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                   "%s: expected a number below infinity for each of %d layers", key,
-                                   model->shape.n_layers);
 }
 
 // Whether the layer has no key-value heads; layers that have some have the same number.
@@ -404,9 +281,9 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
     enum { INTERVAL = 4 };
     struct model_shape *shape = &model->shape;
     struct gguf_array truths = {0};
-    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0, dense = 0;
+    int32_t n_all = shape->n_layers + shape->n_layers_beyond, interval = 0, dense = 0, n_attending = 0;
     bool by_interval = family->layer_kinds == LAYERS_BY_INTERVAL;
-    bool given = by_interval && find_layer_truths(reader, "attention.recurrent_layers", n_all, &truths);
+    bool given = by_interval && find_layer_truths(reader, "attention.recurrent_layers", n_all, 0, &truths);
     if (by_interval && !given)
         interval = read_size(reader, "full_attention_interval", INTERVAL, 1, MODEL_LAYERS_MAX);
     for (int32_t i = 0; i < shape->n_layers && reader->status == STATUS_OK; i++) {
@@ -416,6 +293,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         else if (family->layer_kinds == LAYERS_BY_HEADS || family->layer_kinds == LAYERS_SINGLE)
             layer->recurrent = has_no_heads(reader, model, i);
         layer->attends = !layer->recurrent;
+        if (family->layers_partial)
+            layer->attends = model->heads[i].n_kv_heads > 0;
         if (family->layer_kinds == LAYERS_BOTH || family->layer_kinds == LAYERS_RECURRENT)
             layer->recurrent = true;
         if (family->layer_kinds == LAYERS_RECURRENT)
@@ -425,6 +304,9 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         layer->sparse = has_experts(model, i);
         layer->state = layer->recurrent ? shape->recurrent.n_layers++ : 0;
         layer->store = layer->attends ? shape->attention.n_layers++ : 0;
+        if (family->layers_partial) // pages are found by the layer
+            n_attending += layer->attends, layer->store = i,
+                                           shape->attention.n_layers = n_attending ? i + 1 : 0;
         if (shape->bidirectional) // pages hold the keys and values of one layer at a time
             layer->store = 0, shape->attention.n_layers = 1;
     }
@@ -503,7 +385,11 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
         const char *suffix;
         float neutral; // allowed, as is 0
         bool routed;
-    } numbers[] = {{"attention.clamp_kqv", 0.0f, false}, {"expert_weights_scale", 1.0f, true}};
+        bool headed; // with heads that vary
+    } numbers[] = {{"attention.clamp_kqv", 0.0f, false, false},
+                   {"expert_weights_scale", 1.0f, true, false},
+                   {"attention.value_scale", 1.0f, false, true},
+                   {"router_logit_softcapping", 0.0f, false, true}};
     const char *format = "%s.%s is %g, which this version can't compute in that family";
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++) {
         int32_t value = read_integer(reader, integers[i].suffix, 0, NULL);
@@ -518,7 +404,8 @@ static void refuse_unknown_arithmetic(struct key_reader *reader, const struct fa
     }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         float value = read_number(reader, numbers[i].suffix, 0.0f, NULL);
-        bool known = numbers[i].routed && family->routed_by_keys;
+        bool known =
+            (numbers[i].routed && family->routed_by_keys) || (numbers[i].headed && family->heads_vary);
         if (value != 0.0f && value != numbers[i].neutral && !known && reader->status == STATUS_OK)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, format, reader->family,
                                        numbers[i].suffix, (double)value);
@@ -660,6 +547,9 @@ enum status model_read_shape(struct model *model, struct error *error)
     if (shape->activation == ACTIVATION_XIELU)
         read_xielu(&reader, model);
     read_layers(&reader, model);
+    read_index(&reader, model);
+    read_limits(&reader, model, "swiglu_clamp_exp", false);
+    read_limits(&reader, model, "swiglu_clamp_shexp", true);
     read_altup(&reader, model);
     read_layer_kinds(&reader, family, model);
     set_unrotated(model);

@@ -54,6 +54,10 @@ static const struct {
     [SLOT_ATTN_KV_B] = {"attn_kv_b", MATRIX_UNBIASED, {LATENT, HEADS_KEY_VALUE, ONE}},
     [SLOT_ATTN_K_B] = {"attn_k_b", MATRIX_UNBIASED, {LATENT_KEY, LATENT, HEADS}},
     [SLOT_ATTN_V_B] = {"attn_v_b", MATRIX_UNBIASED, {LATENT, LATENT_VALUE, HEADS}},
+    [SLOT_INDEX_QUERY] = {"indexer.attn_q_b", MATRIX_UNBIASED, {QUERY_LATENT, INDEX_QUERY, ONE}},
+    [SLOT_INDEX_KEY] = {"indexer.attn_k", MATRIX_UNBIASED, {EMBD, INDEX_KEY, ONE}},
+    [SLOT_INDEX_KEY_NORM] = {"indexer.k_norm", VECTOR_UNBIASED, {INDEX_KEY, ONE, ONE}}, // and a bias
+    [SLOT_INDEX_WEIGHTS] = {"indexer.proj", MATRIX_UNBIASED, {EMBD, INDEX_HEADS, ONE}},
     [SLOT_ROUTER_SCALE] = {"ffn_gate_inp", VECTOR_UNBIASED, {EMBD, ONE, ONE}}, // .scale, not .weight
     [SLOT_FFN_POST_NORM_1] = {"post_ffw_norm_1", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM_2] = {"pre_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
@@ -147,6 +151,9 @@ static void set_widths(struct tensor_search *search)
     widths[QUERY_LATENT] = shape->latent.query_dim;
     widths[HEADS_KEY_VALUE] =
         (int64_t)shape->attention.n_heads * (shape->latent.key_dim + shape->latent.value_dim);
+    widths[INDEX_QUERY] = (int64_t)shape->index.n_heads * shape->index.key_dim;
+    widths[INDEX_KEY] = shape->index.key_dim;
+    widths[INDEX_HEADS] = shape->index.n_heads;
     widths[STATE_CHANNELS] = shape->recurrent.n_channels;
     widths[STATE_INNER] = shape->recurrent.inner;
     widths[STATE_RANK] = shape->recurrent.rank;
@@ -169,10 +176,12 @@ static void set_layer_widths(struct tensor_search *search, int32_t index)
     widths[FF] = model->layers[index].n_ff;
     if (!model->heads)
         return;
-    widths[QUERY] = (int64_t)model->shape.attention.n_heads * heads.key_dim;
+    widths[HEADS] = heads.n_heads;
+    widths[QUERY] = (int64_t)heads.n_heads * heads.key_dim;
     widths[KEY] = (int64_t)heads.n_kv_heads * heads.key_dim;
     widths[VALUE] = (int64_t)heads.n_kv_heads * heads.value_dim;
-    widths[HEADS_OUT] = (int64_t)model->shape.attention.n_heads * heads.value_dim;
+    widths[HEADS_OUT] =
+        model->layers[index].linear ? model->shape.n_embd : (int64_t)heads.n_heads * heads.value_dim;
     widths[KEY_DIM] = heads.key_dim;
 }
 
@@ -192,8 +201,9 @@ static const char *slot_name(const struct family *family, enum layer_slot slot)
 static enum status take_qk_norm(struct tensor_search *search, const char *name, bool required,
                                 enum layer_slot slot, struct tensor *out)
 {
-    const struct model_shape *shape = &search->model->shape;
-    int64_t n_heads = slot == SLOT_ATTN_Q_NORM ? shape->attention.n_heads : shape->attention.n_kv_heads;
+    int64_t n_heads = search->widths[slot == SLOT_ATTN_Q_NORM ? QUERY : KEY] / search->widths[KEY_DIM];
+    if (slot == SLOT_ATTN_Q_NORM && search->model->shape.attention.gated)
+        n_heads /= 2;
     const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
     int64_t each[3] = {search->widths[KEY_DIM], n_heads, 1};
     if (search->model->family->qk_norm_full)
@@ -201,6 +211,14 @@ static enum status take_qk_norm(struct tensor_search *search, const char *name, 
     if (tensor && has_dims(tensor, each))
         return take_tensor(search, name, required, each, out);
     return take_vector(search, name, required, each[0], out);
+}
+
+// Whether the gate of attention's output has a row a head.
+static bool is_gated_by_head(const struct tensor_search *search, const char *name)
+{
+    const struct tensor *tensor = gguf_tensor(search->model->gguf, name);
+    return search->model->family->gated_by_head || (search->model->family->gated_by_softplus && tensor &&
+                                                    tensor->dims[1] == (uint64_t)search->widths[HEADS]);
 }
 
 static enum status take_weight(struct tensor_search *search, int32_t index, enum layer_slot slot,
@@ -221,7 +239,7 @@ static enum status take_weight(struct tensor_search *search, int32_t index, enum
     int64_t dims[3];
     for (int i = 0; i < 3; i++)
         dims[i] = search->widths[slots[slot].dims[i]];
-    if (slot == SLOT_ATTN_GATE && search->model->family->gated_by_head)
+    if (slot == SLOT_ATTN_GATE && is_gated_by_head(search, name))
         dims[1] = search->widths[HEADS];
     if (model_slot_is_vector(slot))
         return take_vector(search, name, required, dims[0], weight);
@@ -366,6 +384,28 @@ static enum status take_latent(struct tensor_search *search, int32_t index)
     return status;
 }
 
+// The tensors of an indexer. A layer without one may have unused tensors.
+static enum status take_index(struct tensor_search *search, int32_t index)
+{
+    static const enum layer_slot indexer[] = {SLOT_INDEX_QUERY, SLOT_INDEX_KEY, SLOT_INDEX_KEY_NORM,
+                                              SLOT_INDEX_WEIGHTS};
+    struct model_layer *layer = &search->model->layers[index];
+    char name[NAME_BYTES];
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof indexer / sizeof *indexer && status == STATUS_OK; i++) {
+        status = take_weight(search, index, indexer[i], layer->indexed);
+        if (!layer->indexed)
+            layer->tensors[indexer[i]] = (struct tensor){0};
+    }
+    layer_name(name, index, slots[SLOT_INDEX_KEY_NORM].name, "bias");
+    if (status == STATUS_OK)
+        status = take_vector(search, name, layer->indexed, search->widths[INDEX_KEY],
+                             &layer->biases[SLOT_INDEX_KEY_NORM]);
+    if (!layer->indexed)
+        layer->biases[SLOT_INDEX_KEY_NORM] = (struct tensor){0};
+    return status;
+}
+
 // Gate and up of all experts in one tensor: for each expert the rows of gate, then the rows of up. *found:
 // the file has it.
 static enum status take_gate_up_experts(struct tensor_search *search, int32_t index, bool *found)
@@ -473,6 +513,10 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     bool recurrent = search->model->layers[index].recurrent, attends = search->model->layers[index].attends;
     if (!attends)
         required &= ~(uint32_t)ATTENTION;
+    if (search->model->layers[index].linear)
+        required |= SLOT(ATTN_OUT);
+    else if (!attends && family->layers_partial)
+        required &= ~(uint32_t)SLOT(ATTN_NORM);
     if (family->normed_by_kind)
         required &= ~(uint32_t)(recurrent ? POST_NORMS : PRE_NORMS);
     if (attends && has_qkv(search, index)) {
@@ -498,6 +542,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_pick_bias(search, index);
     if (status == STATUS_OK && family->latent_attention && attends)
         status = take_latent(search, index);
+    if (status == STATUS_OK && family->indexed)
+        status = take_index(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);
     if (status == STATUS_OK && search->model->shape.unit_head_norms && !layer->unrotated)
@@ -506,7 +552,7 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_varied(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
         move_falcon_norms(layer);
-    if (status == STATUS_OK && !attends && !recurrent) // an MLP only
+    if (status == STATUS_OK && !attends && !recurrent && family->layer_kinds == LAYERS_SINGLE) // an MLP only
         move_slot(layer, SLOT_FFN_NORM, SLOT_ATTN_NORM);
     return status;
 }

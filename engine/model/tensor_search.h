@@ -27,6 +27,9 @@ enum width {
     LATENT_VALUE,
     QUERY_LATENT,
     HEADS_KEY_VALUE,
+    INDEX_QUERY, // an indexer
+    INDEX_KEY,
+    INDEX_HEADS,
     INPUT, // a layer's own input
     ALTUP,
     ALTUP_SQUARE,

@@ -1,7 +1,7 @@
 #include "engine/template/provenance.h"
 #include "engine/template/rendering.h"
 
-enum { PAGE_BYTES = 4096, WORDS = PAGE_BYTES / 64, SLOTS_FIRST = 64 };
+enum { PAGE_BYTES = 1024, WORDS = PAGE_BYTES / 64, SLOTS_FIRST = 64 };
 
 struct provenance_page {
     uintptr_t number; // address / PAGE_BYTES

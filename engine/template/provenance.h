@@ -1,6 +1,6 @@
 // Tracks which bytes in memory come from the caller's variables. Strings share memory, and no string is
 // changed or freed during a rendering. So a byte is marked once, by its address, and the mark is found in
-// every string that contains the byte. There is one bit per byte, in pages of 4,096 bytes that are created on
+// every string that contains the byte. There is one bit per byte, in pages of 1,024 bytes that are created on
 // their first mark. A mark may also have the number of a source. A page stores one number for all its bytes,
 // or one per byte if bytes of several sources are in it.
 #pragma once

@@ -546,6 +546,9 @@ static void complete_templates(struct tokenizer *tokenizer)
                 add_item(template, -1, tokenizer->ids.eos, text);
         }
     }
+    for (int i = 0; i < 2 && tokenizer->rules.one_type; i++)
+        for (size_t at = 0; at < tokenizer->templates[i].n_items; at++)
+            tokenizer->templates[i].items[at].type = 0;
 }
 
 // --- Open, close ---

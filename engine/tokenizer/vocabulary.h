@@ -67,6 +67,7 @@ struct token_rules {
     bool merges_are_tokens; // a merge must name tokens and give a token
     bool fuses_unknown;     // consecutive characters that the vocabulary lacks become one unknown token
     bool adds_bos, adds_eos;
+    bool one_type;     // the model gets no token_type_ids: all are 0
     bool assumes_case; // the file does not say whether WordPiece is cased
 };
 

@@ -291,6 +291,27 @@ static int32_t named_token(const struct json_source *source, const char *name)
                       token_of(is_named ? &source->config : &source->special_tokens, name));
 }
 
+// Whether transformers gives the model no token_type_ids: by "model_input_names", else by the class. The class
+// PreTrainedTokenizerFast gives them in version 4, in which such folders were written.
+static bool has_one_type(const struct value *config)
+{
+    static const char *const classes[] = {"TokenizersBackend", "DistilBertTokenizer",
+                                          "DistilBertTokenizerFast", "MPNetTokenizer", "MPNetTokenizerFast"};
+    const struct value *names = value_get(config, "model_input_names");
+    const struct value *class = value_get(config, "tokenizer_class");
+    for (size_t i = 0; names && names->kind == VALUE_ARRAY && i < names->array.n_items; i++) {
+        const struct value *name = &names->array.items[i];
+        if (name->kind == VALUE_STRING && text_equals_string(name->text, "token_type_ids"))
+            return false;
+    }
+    if (names && names->kind == VALUE_ARRAY)
+        return true;
+    for (size_t i = 0; class && class->kind == VALUE_STRING && i < sizeof classes / sizeof *classes; i++)
+        if (text_equals_string(class->text, classes[i]))
+            return true;
+    return false;
+}
+
 static enum status read_settings(struct json_source *source, const struct value *root)
 {
     struct vocabulary *vocabulary = source->vocabulary;
@@ -320,6 +341,7 @@ static enum status read_settings(struct json_source *source, const struct value 
         vocabulary->templates[0].n_items = vocabulary->templates[1].n_items = 0;
     vocabulary->rules.adds_bos = bos;
     vocabulary->rules.adds_eos = eos_too;
+    vocabulary->rules.one_type = has_one_type(config);
     return STATUS_OK;
 }
 

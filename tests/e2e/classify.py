@@ -83,6 +83,15 @@ def a_text_has_the_label_and_the_probabilities_of_its_last_hidden_state(test):
 
 
 @case
+def a_special_token_in_a_text_is_one_token(test):
+    folder = head_folder(test, "three", 3, LABELS)
+    text = "<|im_start|>the"
+    ids = json.loads(test.run("tokenize", folder, "--special", stdin=json.dumps({"text": text}) + "\n").out)
+    (line,) = lines_of(test, "classify", folder, [text])
+    assert line["usage"]["prompt_tokens"] == len(ids) < 5 and close(line["probs"], softmax(logits_of(test, folder, 3, [text])[0])), (line, ids)
+
+
+@case
 def scores_are_the_same_bytes_in_any_steps_and_threads(test):
     folder = head_folder(test, "three", 3, LABELS)
     expected = lines_of(test, "classify", folder, TEXTS)

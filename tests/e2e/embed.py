@@ -54,6 +54,19 @@ def a_mean_of_one_token_is_its_own_and_dimensions_cut_before_the_length_is_made_
 
 
 @case
+def a_special_token_in_a_text_or_a_prompt_is_one_token(test):
+    """Of a decoder too: prompts of embedding models contain special tokens."""
+    ids = json.loads(test.run("tokenize", test.model, "--special", stdin=json.dumps({"text": "<|im_start|>the"}) + "\n").out)
+    assert ids[0] == tiny_model.TOKENS.index("<|im_start|>") and len(ids) < 5, ids
+    (text,), (prompt,) = vectors_of(test, ["<|im_start|>the"]), vectors_of(test, ["the"], "--prefix", "<|im_start|>")
+    test.write("in.jsonl", [{"custom_id": "ids", "input": [ids]}])
+    test.run("run", "in.jsonl", test.model, "-o", "out.jsonl", "--task", "embed", "--pooling", "last")
+    (answer,) = test.answers("out.jsonl")
+    assert text["usage"]["prompt_tokens"] == len(ids) and text["embedding"] == prompt["embedding"], (text["usage"], ids)
+    assert text["embedding"] == answer["response"]["body"]["data"][0]["embedding"]
+
+
+@case
 def a_bad_line_has_its_error_and_the_others_their_vectors(test):
     lines = ['{"text": "the winter"}', "the winter", '"the winter"', '{"text": 5}', '{"text"', "", '{"text": "' + "inner " * 400 + '"}',
              "{\"text\": \"the winter\"}"]
@@ -437,8 +450,8 @@ def a_model_that_needs_a_prompt_and_gets_none_is_warned_of_once(test):
         assert not warnings(sentence_folder(test, name)), name
 
 
-@case
-def a_roberta_folder_and_its_linear_layer_give_vectors(test):
+def roberta_parts():
+    """config.json and the tensors of an encoder."""
     width, heads = tiny_model.WIDTH, tiny_model.N_HEADS
     listed = [("embeddings.word_embeddings.weight", [tiny_model.N_VOCAB, width]), ("embeddings.position_embeddings.weight", [50, width]),
               ("embeddings.token_type_embeddings.weight", [1, width]), ("embeddings.LayerNorm.weight", [width]),
@@ -452,6 +465,12 @@ def a_roberta_folder_and_its_linear_layer_give_vectors(test):
                        (f"encoder.layer.{layer}.{name}.bias", [rows])]
     config = {"architectures": ["RobertaModel"], "model_type": "roberta", "hidden_size": width, "num_hidden_layers": 2,
               "num_attention_heads": heads, "intermediate_size": 96, "max_position_embeddings": 50, "pad_token_id": 1, "hidden_act": "gelu"}
+    return config, listed
+
+
+@case
+def a_roberta_folder_and_its_linear_layer_give_vectors(test):
+    width, (config, listed) = tiny_model.WIDTH, roberta_parts()
     dense = {"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
     folder = test.path("roberta")
     tiny_model.write_folder(folder, {"config.json": config, "modules.json": MODULES[:2] + [dense], "sentence_bert_config.json": {"max_seq_length": 512}},

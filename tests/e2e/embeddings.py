@@ -363,3 +363,10 @@ def a_result_that_the_topic_cannot_take_is_refused_before_it_is_computed(test):
     assert error["code"] == "result_too_large" and f"give each job {most} texts at most" in error["message"], error
     ((n_tokens,),) = test.query("SELECT sum(prefill_tokens) FROM steps", "w.db")
     assert n_tokens == n + 1, n_tokens
+    test.write("in.jsonl", [line("small", ["the"] * n, dimensions=3), line("large", ["the"] * n, dimensions=tiny_model.WIDTH)])
+    refused = test.run("submit", "in.jsonl", "--dataset", "d", *options, status=1)
+    assert f"in.jsonl: line 2: the vectors of {n} texts have" in refused.err and f"takes 200000 a record (max.message.bytes): --split {most} " in refused.err, refused
+    test.run("submit", "in.jsonl", "--dataset", "d", "--split", str(most), *options)
+    test.run("work", test.model, "--group", topics.group, *options, "--exit-when-idle", "1", "--store", "w.db", status=None)
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl", *options)
+    assert [len(answer["response"]["body"]["data"]) for answer in test.answers()] == [n, n]

@@ -87,6 +87,12 @@ def products_without_wgmma_give_the_same_bytes(test):
 
 
 @case
+def measured_tiles_of_products_give_the_same_bytes(test):
+    same_as_reference(test, "--tiles", "measured")
+    assert "--tiles: expected measured or by-rows" in test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "wide", status=2).err
+
+
+@case
 def launches_one_after_the_other_give_the_same_bytes(test):
     same_as_reference(test, "--no-overlap")
 
@@ -334,16 +340,17 @@ def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.makedirs(test.path("build/tests/gpu"))
     products = ["products", "product_tiles", "product_gates", "product_experts", "pages"]
-    for name in ("probe", "golden", "sample", "rows", *products, "attention", "bench", "faults"):
+    for name in ("probe", "golden", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward", "bench", "faults"):
         write_program(test.path(f"build/tests/gpu/gpu_{name}"), "echo $1\n")
     write_program(test.path("sheaf"), FAKE_SHEAF)
     test.write("model", "")
     environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_decode="1", BATCH="4", STEPS="12", LARGE="7")
     expected = {
-        "first": (["facts", "probe-memory", "probe-cache", "probe-products", "probe-graph", "probe-graph-no-overlap", "golden", "sample", "rows",
-                   *products, "attention", "trace", "alone", "decode", "prefill"], {"decode": "more than 1 s"}),
-        "second": (["probe-wgmma", "probe-order", "probe-columns", "probe-zero", "bench", "trace", "among", "decode-no-wgmma", "decode-no-overlap",
-                    "saturated", "beside-cpu", "faults"], {}),
+        "first": (["facts", "golden", "sample", "rows", "recurrent", *products, "attention", "probe-memory", "probe-cache", "probe-products",
+                   "probe-graph", "probe-graph-no-overlap", "bench", "decode", "prefill", "saturated", "trace", "alone"],
+                  {"decode": "more than 1 s"}),
+        "second": (["hybrid", "forward", "bench", "trace", "among", "bf16", "decode-no-wgmma", "decode-no-overlap", "decode-no-carveout", "decode-by-rows",
+                    "beside-cpu", "faults"], {}),
     }
     for part, (stages, endings) in expected.items():
         for late in (False, True):
@@ -354,7 +361,7 @@ def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most
                 ended = [line.split(",")[:2] for line in file]
             wanted = {stage: "no time left" if late else endings.get(stage, "passed") for stage in stages}
             assert dict(ended) == wanted and len(ended) == len(stages), (ended, finished)
-            together = {"golden", "sample", "rows", *products, "attention"} | {stage for stage in stages if stage.startswith("probe")}
+            together = {"golden", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward"} | {stage for stage in stages if stage.startswith("probe")}
             assert [stage for stage, _ in ended if stage not in together] == [stage for stage in stages if stage not in together], ended
             assert finished.returncode == (1 if late or endings else 0), finished
             with open(test.path(f"{out}/goals.csv"), encoding="utf-8", newline="") as file:

@@ -44,9 +44,10 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "consumer/evaluate": BASE | {"consumer/table", "schemas/parquet", "store", "consumer/observe", "consumer/options"},
     "consumer/annotate": BASE | QUEUE | {"consumer/evaluate", "consumer/table", "schemas/parquet", "store", "batching", "engine/template", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files"},
     "consumer/certificate": BASE | {"consumer/annotate", "consumer/evaluate", "consumer/table", "schemas/parquet", "store", "consumer/options", "consumer/observe", "consumer/worker", "consumer/command/files"},
+    "consumer/cascade": BASE | {"store", "consumer/table", "consumer/observe", "consumer/options", "consumer/worker", "consumer/annotate", "consumer/evaluate"},
     "consumer/serve": BASE | QUEUE | {"store", "batching", "consumer/observe", "consumer/options", "consumer/command/files"},
     "consumer/command": BASE | QUEUE | ENGINE | {"store", "batching", "batching/embedding", "consumer/observe", "consumer/options", "consumer/worker", "consumer/command/files",
-                                                 "consumer/annotate", "consumer/certificate", "consumer/evaluate", "consumer/table", "consumer/serve"},
+                                                 "consumer/annotate", "consumer/cascade", "consumer/certificate", "consumer/evaluate", "consumer/table", "consumer/serve"},
 }
 THIRD_PARTY = {  # header: where its including files stand, and how many at most
     "msgpack.h": (r"schemas/msgpack\.c", 1),

@@ -87,6 +87,24 @@ def a_job_has_the_classes_of_classify(test):
 
 
 @case
+def a_job_has_the_classes_of_pairs(test):
+    """text_1 and text_2 as of /v1/score: the classes of sheaf classify with text_pair."""
+    test.model = head_folder(test, "three", 3, LABELS)
+    pairs = [("water", document) for document in DOCUMENTS] + [("the", DOCUMENTS[1])]
+    expected = lines_of(test, "classify", test.model, [{"text": a, "text_pair": b} for a, b in pairs])
+    assert expected[1]["probs"] != expected[5]["probs"] != lines_of(test, "classify", test.model, ["the"])[0]["probs"]
+    test.write("in.jsonl", [line("many", "/v1/classify", text_1="water", text_2=DOCUMENTS), line("pair", "/classify", text_1="the", text_2=DOCUMENTS[1]),
+                            {"custom_id": "each", "task": "classify", "text_1": [a for a, _ in pairs], "text_2": [b for _, b in pairs]},
+                            line("bad", "/v1/classify", text_1="water", text_2=[DOCUMENTS[0], "inner " * 400], partial=True)])
+    test.run_file(status=0)
+    found = bodies(test)
+    data = [{"index": i, **{key: each[key] for key in ("label", "probs", "num_classes")}} for i, each in enumerate(expected)]
+    assert found["each"]["data"] == data and found["many"]["data"] == data[:5] and found["pair"]["data"] == [{**data[5], "index": 0}], found
+    assert found["many"]["usage"]["prompt_tokens"] == sum(each["usage"]["prompt_tokens"] for each in expected[:5])
+    assert found["bad"]["data"][0] == data[0] and found["bad"]["data"][1]["error"]["message"].startswith("text_2[1]: the pair has"), found["bad"]
+
+
+@case
 def scores_are_the_same_bytes_in_any_batch_step_and_thread(test):
     reranker(test)
     texts = [" " + text_of(i, 1 + i * 7 % 30) for i in range(60)] + [" the" * n for n in (62, 63, 64, 254, 255)]

@@ -1,4 +1,4 @@
-"""Small folders of families with recurrent layers: config.json, tensors and their shapes."""
+"""Small folders of families with recurrent layers, or sparse attention: config.json, tensors and their shapes."""
 import tiny_model
 from tiny_model import N_VOCAB, WIDTH
 
@@ -154,6 +154,30 @@ def kimi():
             yield f"{prefix}{'block_sparse_moe' if layer else 'mlp'}.{name}", shape
 
 
+QUERY, INDEX_HEADS, INDEX_DIM = 24, 6, 12
+
+
+def dsa():
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "model.norm.weight", [WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    latent = {"q_a_proj.weight": [QUERY, WIDTH], "q_a_layernorm.weight": [QUERY], "q_b_proj.weight": [HEADS * (PLAIN + SHARED), QUERY],
+              "kv_a_proj_with_mqa.weight": [LATENT + SHARED, WIDTH], "kv_a_layernorm.weight": [LATENT],
+              "kv_b_proj.weight": [HEADS * (PLAIN + VALUE), LATENT], "o_proj.weight": [WIDTH, HEADS * VALUE]}
+    indexer = {"wq_b.weight": [INDEX_HEADS * INDEX_DIM, QUERY], "wk.weight": [INDEX_DIM, WIDTH], "k_norm.weight": [INDEX_DIM],
+               "k_norm.bias": [INDEX_DIM], "weights_proj.weight": [INDEX_HEADS, WIDTH]}
+    for layer in range(3):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "post_attention_layernorm.weight", [WIDTH]
+        for name, shape in latent.items():
+            yield f"{prefix}self_attn.{name}", shape
+        for name, shape in indexer.items() if layer < 2 else ():
+            yield f"{prefix}self_attn.indexer.{name}", shape
+        for name, shape in (("gate_proj", [N_FF, WIDTH]), ("up_proj", [N_FF, WIDTH]), ("down_proj", [WIDTH, N_FF])):
+            yield f"{prefix}mlp.{name}.weight", shape
+
+
 PURE = {"num_hidden_layers": 3, "conv_kernel": 4, "state_size": STATE, "hidden_size": WIDTH, "vocab_size": N_VOCAB,
         "tie_word_embeddings": False}
 FAMILIES = {
@@ -194,6 +218,13 @@ FAMILIES = {
                        "full_attn_layers": [3], "kda_layers": [1, 2, 4], "num_heads": KDA_HEADS, "head_dim": KDA_DIM,
                        "short_conv_kernel_size": 4}, **{**SIZES, "num_key_value_heads": HEADS, "tie_word_embeddings": True}},
         "tensors": kimi, "shown": "recurrent   3 layers of 3 heads (3 key) of 10 x 10"},
+    "glm-dsa": {
+        "config": {"model_type": "glm_moe_dsa", "num_hidden_layers": 3, "intermediate_size": N_FF, "kv_lora_rank": LATENT, "q_lora_rank": QUERY,
+                   "qk_nope_head_dim": PLAIN, "qk_rope_head_dim": SHARED, "v_head_dim": VALUE, "index_n_heads": INDEX_HEADS,
+                   "index_head_dim": INDEX_DIM, "index_topk": 20, "indexer_types": ["full", "full", "shared"], "first_k_dense_replace": 3,
+                   "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": N_FF,
+                   **{**SIZES, "num_key_value_heads": HEADS}},
+        "tensors": dsa, "shown": "family      glm-dsa"},
     "mamba": {
         "config": {"model_type": "mamba", "time_step_rank": RANK, **PURE},
         "tensors": lambda: pure(SELECTIVE), "shown": "3 layers, width 64, no attention"},

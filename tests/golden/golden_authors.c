@@ -1,6 +1,5 @@
 // Every folder of ../shared/authors: our logits against the authors' own modeling code in double precision.
-// One test per folder, with a line that reports the distance. Folders whose family is not supported are
-// listed here and must be refused.
+// One test per folder, with a line that reports the distance.
 #include "engine/cpu/backend.h"
 #include "engine/logits.h"
 #include "tests/support/cases.h"
@@ -15,21 +14,23 @@ enum { FOLDERS_MAX = 256, N_IDS = 96, N_VOCAB = 320, NAME_BYTES = 64 };
 static const char *const recurrent_case = "qwen3_next";
 static const double nmse_recurrent = 1e-8, nmse_usual = 1e-9;
 
-static const char *const unsupported[] = {
-    "deepseek_v32",
-    "glm_moe_dsa",
-};
-enum { N_UNSUPPORTED = sizeof unsupported / sizeof *unsupported };
+// The two heads of these folders' indexers give many positions the score 0. Of equal scores torch.topk selects by the
+// number of all tokens, so the authors' logits of a row depend on the tokens after it (by an nmse of 0.1 to 0.2). Only
+// rows that see all positions are compared; golden_model.c compares the others with double arithmetic.
+static const struct {
+    const char *name;
+    int n_rows;
+} compared[] = {{"deepseek_v32", 16}, {"glm_moe_dsa", 16}};
+
+static int rows_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof compared / sizeof *compared; i++)
+        if (strcmp(compared[i].name, name) == 0)
+            return compared[i].n_rows;
+    return N_IDS;
+}
 
 static char names[FOLDERS_MAX][NAME_BYTES];
-
-static bool is_supported(const char *name)
-{
-    for (int i = 0; i < N_UNSUPPORTED; i++)
-        if (strcmp(unsupported[i], name) == 0)
-            return false;
-    return true;
-}
 
 static FILE *open_part(const char *name, const char *part)
 {
@@ -73,11 +74,6 @@ static void logits_are_the_authors(void **state)
     snprintf(relative, sizeof relative, "authors/%s", name);
     assert_true(shared_path(path, sizeof path, relative));
     enum status status = model_open(&model, path, &error);
-    if (!is_supported(name)) {
-        assert_int_equal(status, STATUS_REFUSE);         // else remove it from the list
-        print_message("%s: %.200s\n", name, error.text); // cmocka cuts a line of 1,024 bytes
-        return;
-    }
     assert_ok(status, &error);
     evaluate(model, name, logits);
     model_close(model);
@@ -85,21 +81,13 @@ static void logits_are_the_authors(void **state)
     assert_int_equal(fread(expected, sizeof *expected, N_IDS * N_VOCAB, file), N_IDS * N_VOCAB);
     fclose(file);
     double errors = 0.0, norm = 0.0;
-    for (int i = 0; i < N_IDS * N_VOCAB; i++) {
+    for (int i = 0; i < rows_of(name) * N_VOCAB; i++) {
         errors += pow((double)logits[i] - (double)expected[i], 2);
         norm += pow((double)expected[i], 2);
     }
     double nmse_max = strcmp(name, recurrent_case) == 0 ? nmse_recurrent : nmse_usual;
     print_message("%s: nmse %.2g of %.2g\n", name, errors / norm, nmse_max);
     assert_true(errors / norm <= nmse_max);
-}
-
-static bool is_named(const char *name, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
 }
 
 int main(void)
@@ -119,11 +107,5 @@ int main(void)
     }
     if (directory)
         closedir(directory);
-    for (int i = 0; directory && i < N_UNSUPPORTED; i++) // names without a folder fail
-        if (!is_named(unsupported[i], n)) {
-            snprintf(names[n], sizeof names[n], "%s", unsupported[i]);
-            tests[n] = (struct CMUnitTest){names[n], logits_are_the_authors, NULL, NULL, names[n]};
-            n++;
-        }
     return _cmocka_run_group_tests("golden_authors", tests, n, NULL, NULL);
 }

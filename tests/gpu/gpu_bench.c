@@ -1,7 +1,7 @@
 // Times of the kernels on a device beside what bounds them: products of each weight type x five shapes of a
 // Llama-3-8B x nine row counts, attention by batch x context. One CSV line each, written when it is known:
 //
-//   gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [TYPE...]
+//   gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [--once] [TYPE...]
 //   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash,tile
 //
 // Launches are those of the program: in a graph, tiles of two blocks where it has them. `hash` is of y after one
@@ -10,7 +10,8 @@
 // For attention, inputs are positions and rows are sequences. bound_us is the larger of bytes / bandwidth and
 // operations / rate, that of wgmma where it multiplies; the defaults are an H200's: the rates as measured
 // (gpu/README.md), the bandwidth assumed. Weights rotate over copies that exceed the second-level cache.
-// --tiny: sizes for a dry run over the emulated device, whose times mean nothing. With types, products of
+// --once: for a profiler, one launch of a few sizes each, without graphs and times. --tiny: sizes for a dry run over the
+// emulated device, whose times mean nothing. With types, products of
 // these alone.
 #include "gpu/attention_assign.h"
 #include "gpu/device.h"
@@ -36,7 +37,7 @@ enum {
 };
 
 static struct device *device;
-static bool tiny;
+static bool tiny, once;
 static double bandwidth_bytes = 4300e9, mma_flop = 543e12, wgmma_flop = 885e12;
 static bool wanted[TENSOR_TYPE_COUNT]; // types of weights
 static int n_different;                // results of one row at different numbers of rows
@@ -104,6 +105,11 @@ static void print_line(const char *what, const char *type, int32_t n_inputs, int
 // `launch_once` gets the number of the launch.
 static double time_of(void (*launch_once)(void *context, int i), void *context)
 {
+    if (once) {
+        launch_once(context, 0);
+        wait_for_device();
+        return 0.0;
+    }
     int n = tiny ? 2 : REPEAT;
     struct device_event *begin = device_event_create(device), *end = device_event_create(device);
     if (!begin || !end) {
@@ -274,15 +280,17 @@ static void bench_products(void)
                                         {4096, 28672},
                                         {14336, 4096},
                                         {4096, 128256}},
-                         rows[] = {1, 8, 16, 32, 64, 96, 128, 256, 8192, 0},
+                         rows[] = {1, 8, 16, 32, 64, 96, 128, 256, 8192, 0}, once_rows[] = {1, 64, 8192, 0},
                          tiny_rows[] = {1, 3, 8, 9, 16, 17, 24, 33, 40, 0};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t s = 0; wanted[types[t]] && s < sizeof shapes / sizeof *shapes; s++) {
+            if (once && s < 2)
+                continue;
             if (tiny)
                 bench_product(types[t], shapes[s][0] / 32 / 128 * 128, shapes[s][1] / 2048 / 16 * 16 + 16,
-                              tiny_rows);
+                              once ? tiny_rows + 7 : tiny_rows);
             else
-                bench_product(types[t], shapes[s][0], shapes[s][1], rows);
+                bench_product(types[t], shapes[s][0], shapes[s][1], once ? once_rows : rows);
         }
 }
 
@@ -456,6 +464,11 @@ static void bench_attention(const struct attentions *attentions)
 
 static void bench_attentions(void)
 {
+    if (once) {
+        bench_attention(&(struct attentions){"attention", KV_F16, tiny ? 3 : 64, tiny ? 32 : 512,
+                                             tiny ? 32 : 512, even_length});
+        return;
+    }
     static const int32_t batches[] = {1, 16, 64, 256}, contexts[] = {512, 2048, 8192, 32768};
     for (int t = 0; t < 2; t++) {
         enum kv_type type = t ? KV_Q8_0 : KV_F16;
@@ -489,6 +502,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--tiny") == 0)
             tiny = true;
+        else if (strcmp(argv[i], "--once") == 0)
+            once = true;
         else if (strcmp(argv[i], "--bandwidth") == 0 && i + 1 < argc)
             bandwidth_bytes = strtod(argv[++i], NULL) * 1e9;
         else if (strcmp(argv[i], "--mma") == 0 && i + 1 < argc)
@@ -499,7 +514,7 @@ int main(int argc, char **argv)
             all = false;
         else
             return printf(
-                       "gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [TYPE...]\n"),
+                       "gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [--once] [TYPE...]\n"),
                    2;
     for (size_t i = 0; all && i < sizeof type_names / sizeof *type_names; i++)
         wanted[i] = type_names[i] != NULL;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # For a day on which a GPU is at hand, maybe on a machine that has a driver and python3 with numpy and nothing else of ours:
 #   tests/gpu/gpu_device.sh pack DIR                  here, with nvcc: DIR/pack.tar.xz, all that the rest needs beside the sources
-#   tests/gpu/gpu_device.sh first OUT [MODEL.gguf]    there, when time is short, in 400 s: does it run right, alone == in a batch, decode, prefill
-#   tests/gpu/gpu_device.sh second OUT [MODEL.gguf]   the next 400 s: each kernel, a larger batch, other ways to the same bytes, the faults
+#   tests/gpu/gpu_device.sh first OUT [MODEL.gguf]    there, when time is short, in 330 s: does it run right, every tile of products, decode, prefill, alone == in a batch
+#   tests/gpu/gpu_device.sh second OUT [MODEL.gguf]   the next 330 s: what failed (AGAIN) under memcheck, races, other types, a larger batch, other ways to the same bytes, the faults
 #   tests/gpu/gpu_device.sh check OUT                 with more time: does anything run, gpu_probe, the predicted bytes, every operation at once, what
 #                                                 failed again under memcheck, all oracle cases, the whole program
 #   tests/gpu/gpu_device.sh bench OUT                 each kernel beside its bound (OUT/bench.csv)
@@ -10,14 +10,14 @@
 #   tests/gpu/gpu_device.sh sanitize OUT              memcheck, racecheck and synccheck
 #   tests/gpu/gpu_device.sh faults OUT                a device that is lost on purpose: last of all
 #   tests/gpu/gpu_device.sh all OUT [MODEL.gguf]      the last five: check to faults
-# Each part fits a call of ten minutes, the first two one of 400 s, and what matters most comes first. OUT/stages.csv says how each stage ended as soon as it
+# Each part fits a call of ten minutes, the first two one of 330 s, and what matters most comes first. OUT/stages.csv says how each stage ended as soon as it
 # has, OUT/log.txt has what all of them wrote: 7 files at most, none above 16 MiB. A stage that does not even die when it is killed,
 # because it hangs in the driver, is abandoned. Without MODEL, one of Llama-3-8B's shape is made.
 #
 # Programs are those of a pack ($PACK, build-pack) where there is one; else of the build folder $BUILD (build-gpu), which is brought
 # up to date where there is meson. $SHEAF names a program that is used as it is. DRY=1: those of build/ over the emulated device
-# and small sizes, to find this script's own faults. From the environment besides: PART_S, seconds that a part may take (580, or 390);
-# ONLY, the stages to run; LIMIT_NAME, seconds of stage NAME (- is _);
+# and small sizes, to find this script's own faults. From the environment besides: PART_S, seconds that a part may take (580, or 320);
+# ONLY, the stages to run; AGAIN, the programs that the second part runs again; LIMIT_NAME, seconds of stage NAME (- is _);
 # SHARED (../shared); DECODE, PREFILL, SATURATED, options of sheaf bench; BATCH and STEPS of the trace, LARGE, a larger batch.
 set -euo pipefail
 
@@ -189,6 +189,7 @@ facts() {
     uname -a
     ldd --version | head -n 1
     nvidia-smi || true
+    echo "device: $(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)"
     python3 --version
     nproc
     "$sheaf" --version
@@ -239,8 +240,8 @@ check() {
     stage e2e 120 python3 tests/e2e/run.py gpu --sheaf "$sheaf" ${dry:+--only trace}
 }
 
-write_bench() { # a line as soon as it is known
-    "$bin/gpu_bench$suffix" ${dry:+--tiny} | tee "$out/bench.csv"
+write_bench() { # [TYPE...]: a line as soon as it is known
+    "$bin/gpu_bench$suffix" ${dry:+--tiny} "$@" | tee "$out/bench.csv"
 }
 
 bench() {
@@ -318,14 +319,12 @@ among() {
     compare_answers "$work/answers.jsonl" "$work/among.jsonl" 1
 }
 
-# Three jobs of the batch, each computed alone.
+# Three jobs of the batch, computed one after the other by one process.
 alone() {
-    local line
-    for line in 1 $((batch / 2)) "$batch"; do
-        sed -n "${line}p" "$work/jobs.jsonl" >"$work/one.jsonl"
-        run_jobs "$work/one.jsonl" "$work/alone-$line.jsonl" 1
-        compare_answers "$work/alone-$line.jsonl" "$work/answers.jsonl" "$line"
-    done
+    sed -n "1p;$((batch / 2))p;${batch}p" "$work/jobs.jsonl" >"$work/three.jsonl"
+    sed -n "1p;$((batch / 2))p;${batch}p" "$work/answers.jsonl" >"$work/answers-three.jsonl"
+    run_jobs "$work/three.jsonl" "$work/alone.jsonl" 1
+    compare_answers "$work/alone.jsonl" "$work/answers-three.jsonl" 1
 }
 
 # Each step's logits beside the CPU's.
@@ -341,10 +340,31 @@ start_model() {
         --vocab '$shared/vocab/llama-bpe.gguf' && mv '$model.part' '$model'"
 }
 
+# Jobs of a BF16 model of Llama-3.2-1B's shape: among others and alone.
+bf16() {
+    model=$bf16_model
+    run_jobs "$work/batch.jsonl" "$work/bf16.jsonl" "$batch"
+    sed -n "1p;${batch}p" "$work/batch.jsonl" >"$work/two.jsonl"
+    sed -n "1p;${batch}p" "$work/bf16.jsonl" >"$work/bf16-two.jsonl"
+    run_jobs "$work/two.jsonl" "$work/bf16-alone.jsonl" 1
+    compare_answers "$work/bf16-alone.jsonl" "$work/bf16-two.jsonl" 1
+}
+
+start_bf16_model() {
+    bf16_model=${TMPDIR:-/tmp}/llama3.2-1b-bf16.gguf
+    export bf16_model
+    if [[ $dry ]]; then
+        bf16_model=$model
+    elif [[ ! -s $bf16_model ]]; then
+        start model-bf16 120 bash -euc "python3 '$shared/tools/make_model.py' '$bf16_model.part' --type bf16 --shape llama3.2-1b \
+            --vocab '$shared/vocab/llama-bpe.gguf' && mv '$bf16_model.part' '$bf16_model'"
+    fi
+}
+
 prepare_jobs() {
     make_jobs
     export model
-    export -f trace among alone beside_cpu run_jobs compare_answers
+    export -f trace among alone bf16 beside_cpu run_jobs compare_answers
 }
 
 stage_bench() { # NAME SECONDS OPTION...
@@ -363,11 +383,12 @@ stage_saturated() { # SECONDS
     stage_bench saturated "$1" ${SATURATED:---prompt 128 --generate 128 --batch 256}
 }
 
-# Eager launches of a decoding step, by name, each with its time and what bounds it.
+# Launches of gpu_bench, which are known and need little memory: what bounds each, and where its warps wait, by instruction.
 stage_ncu() { # SECONDS
-    [[ $dry ]] || ! command -v ncu >/dev/null || stage ncu "$1" ncu --clock-control none --kernel-name 'regex:gemm_|decode|norm_' \
-        --section SpeedOfLight --section MemoryWorkloadAnalysis --section Occupancy --section WarpStateStats --launch-skip 600 \
-        --launch-count 30 "$sheaf" bench "$model" --backend cuda --no-graphs --prompt 64 --generate 8 --batch "$batch" --repeat 1
+    [[ ! $dry ]] && command -v ncu >/dev/null || return 0
+    stage ncu "$1" bash -euo pipefail -c 'ncu --clock-control none --kernel-name "regex:gemm_|decode|norm_" --set none --section SpeedOfLight \
+        --section WarpStateStats --section SchedulerStats --section MemoryWorkloadAnalysis --section SourceCounters --launch-count 60 \
+        -f -o "$out/ncu" "$bin/gpu_bench$suffix" --once q4_k && ncu --import "$out/ncu.ncu-rep" --page source --csv --print-source sass >"$out/sass.csv"'
 }
 
 write_goals() {
@@ -390,50 +411,66 @@ measure() {
     write_goals || n_failed=$((n_failed + 1))
 }
 
-# The two parts for a device that is lent for a quarter of an hour. Their goals.csv has what each of them measures.
+# The two parts for a device that is lent for a quarter of an hour. Their goals.csv has what each of them measures. The first asks whether
+# all programs run right while the model is made, then for the rates and the times of every tile, which the next changes are made from.
 first() {
     local name
-    begin_part 390
-    export -f facts golden
-    stage facts 15 bash -euc facts
-    rates
+    begin_part 320
+    export dry
+    export -f facts golden write_bench
+    stage facts 12 bash -euc facts
     start_model
-    start golden 90 bash -euc golden
-    start sample 90 "$(program sample)"
-    start rows 60 "$(program rows)"
+    start golden 60 bash -euc golden
+    start sample 60 "$(program sample)"
+    start rows 30 "$(program rows)"
+    start recurrent 30 "$(program recurrent)"
     for name in "${products[@]}" pages; do
-        start "$name" 100 "$(program "$name")"
+        start "$name" 60 "$(program "$name")"
     done
-    start attention 100 "$(program attention)"
+    start attention 60 "$(program attention)"
     finish
+    rates
+    stage bench 90 bash -euo pipefail -c 'write_bench "$@"' write_bench q4_k q6_k bf16
+    stage_ncu 50
     prepare_jobs
-    stage trace 60 bash -euc trace
-    stage alone 60 bash -euc alone
-    stage_decode 90
-    stage_prefill 45
+    stage_decode 60
+    stage_prefill 30
+    stage_saturated 25
+    stage trace 40 bash -euc trace
+    stage alone 40 bash -euc alone
     write_goals || true
 }
 
+# AGAIN: programs that failed in the first call, by name; they run again under memcheck.
 second() {
     local name
-    begin_part 390
+    begin_part 320
     export dry
     export -f write_bench
     start_model
-    for name in wgmma order columns zero; do
-        start "probe-$name" 10 "$(program probe)" "$name"
+    start_bf16_model
+    for name in ${AGAIN:-}; do
+        [[ $dry ]] || ! command -v compute-sanitizer >/dev/null ||
+            start "again-$name" 100 compute-sanitizer --tool memcheck --error-exitcode 1 "$(program "$name")"
+    done
+    start hybrid 60 "$(program hybrid)"
+    start forward 90 "$(program forward)" ${dry:+'graph*'}
+    finish
+    for name in product_tiles products; do
+        [[ $dry ]] || ! command -v compute-sanitizer >/dev/null ||
+            start "racecheck-$name" 60 compute-sanitizer --tool racecheck --error-exitcode 1 "$(program "$name")"
     done
     finish
-    stage bench 110 bash -euo pipefail -c write_bench
+    stage bench 60 bash -euo pipefail -c 'write_bench "$@"' write_bench q8_0 q5_k f16 q4_0
     prepare_jobs
-    stage trace 45 bash -euc trace
-    stage among 60 bash -euc among
-    for name in no-wgmma no-overlap; do
-        stage_bench "decode-$name" 30 ${DECODE:---prompt 480 --generate 64 --batch 64} "--$name"
+    stage trace 40 bash -euc trace
+    stage among 40 bash -euc among
+    stage bf16 40 bash -euc bf16
+    for name in no-wgmma no-overlap no-carveout; do
+        stage_bench "decode-$name" 20 ${DECODE:---prompt 480 --generate 64 --batch 64} "--$name"
     done
-    stage_saturated 30
-    stage beside-cpu 40 bash -euc beside_cpu
-    stage_ncu 60
+    stage_bench decode-by-rows 20 ${DECODE:---prompt 480 --generate 64 --batch 64} --tiles by-rows
+    stage beside-cpu 30 bash -euc beside_cpu
     stage faults 30 "$(program faults)"
     write_goals || true
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The goals on one H200 and what gpu_device.sh measured beside them: OUT/goals.csv, and the same on standard output.
+"""The goals on one H200, and beside them what gpu_device.sh measured on the device it names: OUT/goals.csv, and the same on standard output.
 
   gpu_goals.py LOGS OUT BATCH
 
-Reads LOGS/decode.log, LOGS/prefill.log and LOGS/saturated.log (sheaf bench --json, one object a line) and OUT/trace.jsonl (sheaf run
+Reads LOGS/facts.log (the device), LOGS/decode.log, LOGS/prefill.log and LOGS/saturated.log (sheaf bench --json, one object a line) and OUT/trace.jsonl (sheaf run
 --trace-steps). A saturated worker computes a token of a prompt for each token that it generates: their times add up.
 The share of a step's time that is not on the device is taken over the steps that decode BATCH rows. OUT/phases.csv has where the
 time of such a step goes, and of steps with prompts. Exit status 1: something was not measured.
@@ -13,10 +13,10 @@ import json
 import os
 import sys
 
-# tokens/s of an H200: Llama-3-8B's shape, Q4_K_M
-DECODE_GOALS = {1: 720, 64: 20000}
-SATURATED_GOAL = 28000  # 128 tokens in and 128 out, any batch
-PREFILL_GOAL, PREFILL_BATCH = 40000, 8
+# tokens/s of an H200, without multicast and without products of integers (gpu/README.md): Llama-3-8B's shape, Q4_K_M
+DECODE_GOALS = {1: 450, 64: 12000}
+SATURATED_GOAL = 14000  # 128 tokens in and 128 out, any batch
+PREFILL_GOAL, PREFILL_BATCH = 32000, 8
 OFF_DEVICE_GOAL = 5  # per cent, at batch 64
 
 
@@ -74,6 +74,14 @@ def goals(logs, out, batch):
            off_device_percent(objects(os.path.join(out, "trace.jsonl")), batch))
 
 
+def device_name(logs):
+    path = os.path.join(logs, "facts.log")
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if line.startswith("device:")), "")
+
+
 def write_phases(out, batch):
     with open(os.path.join(out, "phases.csv"), "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -89,12 +97,12 @@ def main():
     write_phases(out, batch)
     with open(os.path.join(out, "goals.csv"), "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["what", "bound", "goal", "measured", "met"])
+        writer.writerow(["what", "bound", "goal", "measured", "met", "device"])
         for what, bound, goal, measured in goals(logs, out, batch):
             n_missing += goal is not None and measured is None
             met = "" if goal is None or measured is None else measured >= goal if bound == "at least" else measured <= goal
             row = [what, bound, "" if goal is None else goal, "" if measured is None else f"{measured:.1f}",
-                   met if met == "" else "yes" if met else "no"]
+                   met if met == "" else "yes" if met else "no", device_name(logs)]
             writer.writerow(row)
             print(",".join(str(item) for item in row))
     return n_missing > 0

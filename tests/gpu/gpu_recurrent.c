@@ -201,116 +201,155 @@ static void expect(struct subject *s)
 
 enum { SLOTS = 3, OTHER_ROWS = 2 };
 
+enum { N_ALLOCATED_MAX = 16 };
+
+// A step's memory on the device.
+struct computation {
+    const struct subject *s;
+    int32_t first, n, n_rows;
+    struct device_matrix input, step, beta, b, c, convolved, result;
+    float *kernel, *bias, *decay, *step_bias, *direct; // weights
+    struct recurrent_states states;
+    void *allocated[N_ALLOCATED_MAX];
+    int n_allocated;
+};
+
+static void *keep(struct computation *c, void *memory)
+{
+    assert_true(c->n_allocated < N_ALLOCATED_MAX);
+    return c->allocated[c->n_allocated++] = memory;
+}
+
+// The other sequence's rows, which are the subject's first ones, then the subject's rows of the step.
+static struct device_matrix place_rows(struct computation *c, const float *all, int32_t n_cols)
+{
+    size_t width = (size_t)n_cols, n = (size_t)c->n_rows * width;
+    float *items = malloc(n * sizeof *items);
+    memcpy(items, all, OTHER_ROWS * width * sizeof *items);
+    memcpy(items + OTHER_ROWS * width, all + (size_t)c->first * width, (size_t)c->n * width * sizeof *items);
+    struct device_matrix matrix = {keep(c, to_device(items, n * sizeof *items)), n_cols};
+    free(items);
+    return matrix;
+}
+
+static struct device_matrix reserve_rows(struct computation *c, int32_t n_cols)
+{
+    return (struct device_matrix){
+        keep(c, device_allocate(device, (size_t)c->n_rows * (size_t)n_cols * sizeof(float))), n_cols};
+}
+
+static float *place_weight(struct computation *c, const float *items, size_t n)
+{
+    return keep(c, to_device(items, n * sizeof *items));
+}
+
+static void place(struct computation *c, int32_t from, int32_t to, const float *states)
+{
+    const struct subject *s = c->s;
+    const struct dims *d = &s->dims;
+    const struct attention_sequence sequences[] = {{.n_rows = OTHER_ROWS, .state_in = 2, .state_out = 2},
+                                                   {.first_row = OTHER_ROWS,
+                                                    .n_rows = c->n,
+                                                    .position = s->position + c->first,
+                                                    .state_in = from,
+                                                    .state_out = to},
+                                                   {0}};
+    size_t n_decays = d->rule == SELECTIVE ? (size_t)s->inner * (size_t)d->key_dim : (size_t)d->n_heads;
+    c->input = place_rows(c, s->input, s->n_channels);
+    c->step = place_rows(c, s->step, s->n_alphas);
+    c->beta = place_rows(c, s->beta, d->n_heads);
+    c->b = place_rows(c, s->b, d->key_dim);
+    c->c = place_rows(c, s->c, d->key_dim);
+    c->convolved = reserve_rows(c, s->n_channels);
+    c->result = reserve_rows(c, s->inner);
+    c->kernel = place_weight(c, s->kernel, (size_t)d->n_taps * (size_t)s->n_channels);
+    c->bias = place_weight(c, s->bias, (size_t)s->n_channels);
+    c->decay = place_weight(c, s->decay, n_decays);
+    c->step_bias = place_weight(c, s->step_bias, (size_t)s->n_alphas);
+    c->direct = place_weight(c, s->direct, (size_t)s->inner);
+    c->states =
+        (struct recurrent_states){.layer = keep(c, to_device(states, SLOTS * s->slot_items * sizeof(float))),
+                                  .slot_items = (int64_t)s->slot_items,
+                                  .matrices = (int64_t)s->rows_items,
+                                  .sequences = keep(c, to_device(sequences, sizeof sequences)),
+                                  .n_sequences = 3,
+                                  .n_rows_most = c->n > OTHER_ROWS ? c->n : OTHER_ROWS};
+}
+
+static void launch_convolution_of(const struct computation *c)
+{
+    struct convolution_launch launch = {.states = c->states,
+                                        .out = c->convolved,
+                                        .in = c->input,
+                                        .n_channels = c->s->n_channels,
+                                        .n_taps = c->s->dims.n_taps,
+                                        .kernel = c->kernel,
+                                        .bias = c->bias,
+                                        .activated = true};
+    launch_convolution(device_stream(device), &launch);
+}
+
+static void launch_scan_of(const struct computation *c)
+{
+    const struct dims *d = &c->s->dims;
+    struct scan_launch launch = {.states = c->states,
+                                 .out = c->result,
+                                 .x = c->convolved,
+                                 .step = c->step,
+                                 .b = c->b,
+                                 .c = c->c,
+                                 .n_heads = d->n_heads,
+                                 .n_groups = d->n_key_heads,
+                                 .key_dim = d->key_dim,
+                                 .value_dim = d->value_dim,
+                                 .decay = c->decay,
+                                 .step_bias = c->step_bias,
+                                 .direct = c->direct,
+                                 .step_max = INFINITY};
+    if (d->rule == SCAN)
+        launch_scan(device_stream(device), &launch);
+    else
+        launch_selective_scan(device_stream(device), &launch);
+}
+
+static void launch_delta_of(const struct computation *c)
+{
+    const struct dims *d = &c->s->dims;
+    struct delta_launch launch = {.states = c->states,
+                                  .out = c->result,
+                                  .qkv = c->convolved,
+                                  .alpha = c->step,
+                                  .beta = c->beta,
+                                  .n_rows = c->n_rows,
+                                  .n_heads = d->n_heads,
+                                  .n_key_heads = d->n_key_heads,
+                                  .key_dim = d->key_dim,
+                                  .value_dim = d->value_dim,
+                                  .doubles_beta = true,
+                                  .by_channel = d->rule == CHANNELS,
+                                  .decay = c->decay,
+                                  .step_bias = c->step_bias};
+    launch_delta_rule(device_stream(device), &launch);
+}
+
 // Computes rows [first, end) of the subject in a step that begins with another sequence's rows (of the same values)
 // and ends with padding. The state goes from slot `from` to slot `to` of `states`.
 static void compute(const struct subject *s, int32_t first, int32_t end, int32_t from, int32_t to,
                     float *states, float *out)
 {
-    const struct dims *d = &s->dims;
-    int32_t n = end - first, n_rows = OTHER_ROWS + n;
-    const struct attention_sequence sequences[] = {{.n_rows = OTHER_ROWS, .state_in = 2, .state_out = 2},
-                                                   {.first_row = OTHER_ROWS,
-                                                    .n_rows = n,
-                                                    .position = s->position + first,
-                                                    .state_in = from,
-                                                    .state_out = to},
-                                                   {0}};
-    struct {
-        const float *items;
-        int32_t width;
-        struct device_matrix on_device;
-    } rows[] = {{s->input, s->n_channels, {0}},
-                {s->step, s->n_alphas, {0}},
-                {s->beta, d->n_heads, {0}},
-                {s->b, d->key_dim, {0}},
-                {s->c, d->key_dim, {0}}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        size_t width = (size_t)rows[i].width, all = (size_t)n_rows * width;
-        float *items = malloc(all * sizeof *items);
-        memcpy(items, rows[i].items, OTHER_ROWS * width * sizeof *items);
-        memcpy(items + OTHER_ROWS * width, rows[i].items + (size_t)first * width,
-               (size_t)n * width * sizeof *items);
-        rows[i].on_device = (struct device_matrix){to_device(items, all * sizeof *items), rows[i].width};
-        free(items);
-    }
-    size_t n_decays = d->rule == SELECTIVE ? (size_t)s->inner * (size_t)d->key_dim : (size_t)d->n_heads;
-    const struct {
-        const float *items;
-        size_t n;
-    } weights[] = {{s->kernel, (size_t)d->n_taps * (size_t)s->n_channels},
-                   {s->bias, (size_t)s->n_channels},
-                   {s->decay, n_decays},
-                   {s->step_bias, (size_t)s->n_alphas},
-                   {s->direct, (size_t)s->inner}};
-    float *weight[5];
-    for (int i = 0; i < 5; i++)
-        weight[i] = to_device(weights[i].items, weights[i].n * sizeof(float));
-    struct device_matrix convolved = {device_allocate(device,
-                                                      (size_t)n_rows * (size_t)s->n_channels * sizeof(float)),
-                                      s->n_channels},
-                         result = {device_allocate(device, (size_t)n_rows * (size_t)s->inner * sizeof(float)),
-                                   s->inner};
-    struct attention_sequence *listed = to_device(sequences, sizeof sequences);
-    float *memory = to_device(states, SLOTS * s->slot_items * sizeof(float));
-    struct recurrent_states at = {.layer = memory,
-                                  .slot_items = (int64_t)s->slot_items,
-                                  .matrices = (int64_t)s->rows_items,
-                                  .sequences = listed,
-                                  .n_sequences = 3,
-                                  .n_rows_most = n > OTHER_ROWS ? n : OTHER_ROWS};
-    launch_convolution(device_stream(device), &(struct convolution_launch){.states = at,
-                                                                           .out = convolved,
-                                                                           .in = rows[0].on_device,
-                                                                           .n_channels = s->n_channels,
-                                                                           .n_taps = d->n_taps,
-                                                                           .kernel = weight[0],
-                                                                           .bias = weight[1],
-                                                                           .activated = true});
-    struct scan_launch scan = {.states = at,
-                               .out = result,
-                               .x = convolved,
-                               .step = rows[1].on_device,
-                               .b = rows[3].on_device,
-                               .c = rows[4].on_device,
-                               .n_heads = d->n_heads,
-                               .n_groups = d->n_key_heads,
-                               .key_dim = d->key_dim,
-                               .value_dim = d->value_dim,
-                               .decay = weight[2],
-                               .step_bias = weight[3],
-                               .direct = weight[4],
-                               .step_max = INFINITY};
-    struct delta_launch delta = {.states = at,
-                                 .out = result,
-                                 .qkv = convolved,
-                                 .alpha = rows[1].on_device,
-                                 .beta = rows[2].on_device,
-                                 .n_rows = n_rows,
-                                 .n_heads = d->n_heads,
-                                 .n_key_heads = d->n_key_heads,
-                                 .key_dim = d->key_dim,
-                                 .value_dim = d->value_dim,
-                                 .doubles_beta = true,
-                                 .by_channel = d->rule == CHANNELS,
-                                 .decay = weight[2],
-                                 .step_bias = weight[3]};
-    if (d->rule == SCAN)
-        launch_scan(device_stream(device), &scan);
-    else if (d->rule == SELECTIVE)
-        launch_selective_scan(device_stream(device), &scan);
+    struct computation c = {.s = s, .first = first, .n = end - first, .n_rows = OTHER_ROWS + end - first};
+    bool scans = s->dims.rule == SCAN || s->dims.rule == SELECTIVE;
+    place(&c, from, to, states);
+    launch_convolution_of(&c);
+    if (scans)
+        launch_scan_of(&c);
     else
-        launch_delta_rule(device_stream(device), &delta);
-    from_device(states, memory, SLOTS * s->slot_items * sizeof(float));
-    from_device(out + (size_t)first * (size_t)s->inner, result.items + OTHER_ROWS * s->inner,
-                (size_t)n * (size_t)s->inner * sizeof(float));
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        device_free(device, rows[i].on_device.items);
-    for (int i = 0; i < 5; i++)
-        device_free(device, weight[i]);
-    device_free(device, convolved.items);
-    device_free(device, result.items);
-    device_free(device, listed);
-    device_free(device, memory);
+        launch_delta_of(&c);
+    from_device(states, c.states.layer, SLOTS * s->slot_items * sizeof(float));
+    from_device(out + (size_t)first * (size_t)s->inner, c.result.items + OTHER_ROWS * s->inner,
+                (size_t)c.n * (size_t)s->inner * sizeof(float));
+    for (int i = 0; i < c.n_allocated; i++)
+        device_free(device, c.allocated[i]);
 }
 
 static double squared_error_of(const float *got, const double *expected, size_t n)

@@ -118,26 +118,28 @@ TEST(an_expert_s_rows_are_in_the_smallest_tile_that_has_room)
 }
 
 // Outputs and rows of a wgmma tile; chunks are computed over_chunks at a time.
-struct wgmma_tile {
+struct launched_tile {
     int n_outputs, n_rows, over_chunks;
 };
 
-static struct wgmma_tile tile_of(struct device *device, enum tensor_type type, int32_t n_rows,
-                                 int32_t n_outputs)
+static struct launched_tile tile_of(struct device *device, enum tensor_type type, int32_t n_rows,
+                                    enum wgmma_tile tiling)
 {
+    enum { N_OUTPUTS_EACH = 28672 };
     static float nothing[4]; // nothing runs
     char name[LAUNCHED_MAX];
     struct product_launch call = {
         .type = type,
         .n_parts = 1,
-        .parts = {{.tiles = nothing, .y = nothing, .y_stride = n_outputs, .n_outputs = n_outputs}},
+        .parts = {{.tiles = nothing, .y = nothing, .y_stride = N_OUTPUTS_EACH, .n_outputs = N_OUTPUTS_EACH}},
         .x = {.n_rows = n_rows, .n_inputs = 4096, .items = nothing, .scales = nothing, .swizzled = true},
         .floats.rows_divisor = 1,
+        .tiling.tile = tiling,
         .device = {.shared_bytes_max = PRODUCT_SHARED_BYTES_WGMMA, .n_multiprocessors = 132}};
     launched = name;
     launch_product(device_stream(device), &call);
     launched = NULL;
-    struct wgmma_tile tile;
+    struct launched_tile tile;
     const char *shape = strstr(name, "wgmma_shape<");
     assert_non_null(shape);
     shape = strchr(shape, ',');
@@ -147,35 +149,38 @@ static struct wgmma_tile tile_of(struct device *device, enum tensor_type type, i
     return tile;
 }
 
-// Wide where 132 multiprocessors have tiles all the same, or less time goes by in spite of it, and there is room
-// for a ring.
-TEST(tiles_are_as_wide_as_leaves_all_multiprocessors_busy)
+static void check_tile(struct device *device, enum tensor_type type, int32_t n_rows, enum wgmma_tile tiling,
+                       struct launched_tile wanted)
+{
+    struct launched_tile tile = tile_of(device, type, n_rows, tiling);
+    if (tile.n_outputs != wanted.n_outputs || tile.n_rows != wanted.n_rows ||
+        tile.over_chunks != wanted.over_chunks)
+        fail_msg("%d rows, tiling %d: %d x %d in %d chunks", n_rows, (int)tiling, tile.n_outputs, tile.n_rows,
+                 tile.over_chunks);
+}
+
+// A tile by rows is as high as the rows, up to 128; a chosen one is what its name says, at any number of rows.
+TEST(the_tile_that_is_launched_is_the_chosen_one_or_one_by_rows)
 {
     static const struct {
-        enum tensor_type type;
-        int32_t n_rows, n_outputs;
-        struct wgmma_tile tile;
-    } wanted[] = {
-        {TENSOR_Q4_K, 17, 28672, {256, 32, 1}},    {TENSOR_Q4_K, 32, 4096, {64, 32, 4}},
-        {TENSOR_Q4_K, 33, 28672, {256, 64, 1}},    {TENSOR_Q4_K, 64, 28672, {256, 64, 1}},
-        {TENSOR_Q4_K, 64, 128256, {256, 64, 1}},   {TENSOR_Q4_K, 64, 6144, {64, 64, 4}},
-        {TENSOR_Q4_K, 64, 4096, {64, 64, 4}},      {TENSOR_Q4_K, 65, 28672, {256, 96, 1}},
-        {TENSOR_Q4_K, 96, 28672, {256, 96, 1}},    {TENSOR_Q4_K, 96, 6144, {64, 64, 4}},
-        {TENSOR_Q6_K, 96, 28672, {256, 64, 1}},    {TENSOR_BF16, 96, 28672, {256, 64, 1}},
-        {TENSOR_Q4_K, 97, 28672, {256, 64, 1}},    {TENSOR_Q4_K, 128, 28672, {256, 64, 1}},
-        {TENSOR_Q4_K, 129, 4096, {64, 128, 2}},    {TENSOR_Q4_K, 256, 28672, {192, 128, 1}},
-        {TENSOR_Q4_K, 8192, 28672, {192, 128, 1}}, {TENSOR_Q4_K, 8192, 4096, {192, 128, 1}},
-        {TENSOR_Q4_K, 8192, 6144, {192, 128, 1}},  {TENSOR_BF16, 8192, 28672, {128, 128, 1}},
-    };
+        enum wgmma_tile tiling;
+        struct launched_tile tile;
+    } named[] = {{WGMMA_64X32, {64, 32, 4}},     {WGMMA_256X32, {256, 32, 1}},  {WGMMA_64X64, {64, 64, 4}},
+                 {WGMMA_256X64, {256, 64, 1}},   {WGMMA_256X96, {256, 96, 1}},  {WGMMA_64X128, {64, 128, 2}},
+                 {WGMMA_128X128, {128, 128, 1}}, {WGMMA_192X128, {192, 128, 1}}};
+    static const struct {
+        int32_t n_rows;
+        struct launched_tile tile;
+    } by_rows[] = {{17, {64, 32, 4}},  {32, {64, 32, 4}},    {33, {64, 64, 4}},
+                   {128, {64, 64, 4}}, {129, {128, 128, 1}}, {8192, {128, 128, 1}}};
     struct device *device;
     struct error error;
     assert_ok(device_open(&device, &(struct device_options){0}, &error), &error);
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        struct wgmma_tile tile = tile_of(device, wanted[i].type, wanted[i].n_rows, wanted[i].n_outputs);
-        if (tile.n_outputs != wanted[i].tile.n_outputs || tile.n_rows != wanted[i].tile.n_rows ||
-            tile.over_chunks != wanted[i].tile.over_chunks)
-            fail_msg("case %zu: %d x %d in %d chunks", i, tile.n_outputs, tile.n_rows, tile.over_chunks);
-    }
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        check_tile(device, TENSOR_Q4_K, i % 2 ? 64 : 200, named[i].tiling, named[i].tile);
+    for (size_t i = 0; i < sizeof by_rows / sizeof *by_rows; i++)
+        check_tile(device, i % 2 ? TENSOR_BF16 : TENSOR_Q4_K, by_rows[i].n_rows, WGMMA_BY_ROWS,
+                   by_rows[i].tile);
     device_close(device);
 }
 

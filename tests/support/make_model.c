@@ -83,6 +83,15 @@ static const struct {
     {"nemotron_h_moe", HEAD_LENGTHS | PLAIN_MLP | SPARSE | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"kimi-linear", LATENT | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"lfm2moe", HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS},
+    {"deci", HEAD_LENGTHS},
+    {"openelm", HEAD_LENGTHS | HEAD_NORMS | FUSED_QKV},
+    {"deepseek32", LATENT | COMPRESSED | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
+    {"glm-dsa", LATENT | COMPRESSED | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
+    {"mimo2", HEAD_LENGTHS | SPARSE | ROUTED | EXPERT_WIDTH | PICK_BIAS | WINDOWED},
+    {"step35", HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS |
+                   WINDOWED},
+    {"laguna", HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS |
+                   WINDOWED},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
 
@@ -152,7 +161,8 @@ enum {
     MADE_LATENT = 32,
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
-}; // latent attention
+};                                                                       // latent attention
+enum { MADE_INDEX_HEADS = 10, MADE_INDEX_DIM = 20, MADE_SELECTED = 12 }; // its indexers
 
 // The width that experts read and write; 0: the model's.
 static int32_t made_latent_experts(const struct maker *maker)
@@ -163,6 +173,11 @@ static int32_t made_latent_experts(const struct maker *maker)
 static void add_latent_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
+    if (is_of(maker, INDEXED_FAMILIES)) {
+        add_key(maker, "attention.indexer.head_count", GGUF_U32, MADE_INDEX_HEADS);
+        add_key(maker, "attention.indexer.key_length", GGUF_U32, MADE_INDEX_DIM);
+        add_key(maker, "attention.indexer.top_k", GGUF_U32, MADE_SELECTED);
+    }
     add_key(maker, "attention.kv_lora_rank", GGUF_U32, MADE_LATENT);
     if (r->larger || has_trait(maker, COMPRESSED))
         add_key(maker, "attention.q_lora_rank", GGUF_U32, MADE_QUERY_LATENT);
@@ -227,6 +242,126 @@ static void add_xielu_keys(struct maker *maker)
     }
 }
 
+// --- Layers whose heads differ: twice as many heads, or key-value heads, in layers with a window; in deci some
+// layers lack attention or an MLP ---
+
+enum { DECI_WHOLE, DECI_LINEAR, DECI_NO_HEADS, DECI_ONE_HEAD, DECI_NO_MLP, DECI_KINDS };
+
+static bool made_slides(int32_t layer)
+{
+    return layer % 4 != 0;
+}
+
+static int32_t made_heads(const struct maker *maker, int32_t layer)
+{
+    int32_t n = maker->recipe.n_heads;
+    if (is_of(maker, "openelm"))
+        return n + layer % 3 * maker->recipe.n_kv_heads;
+    if (is_of(maker, "deci"))
+        return layer % DECI_KINDS == DECI_NO_HEADS ? 0 : n;
+    return is_of(maker, "step35 laguna") && made_slides(layer) ? 2 * n : n;
+}
+
+static int32_t made_kv_heads(const struct maker *maker, int32_t layer)
+{
+    int32_t n = maker->recipe.n_kv_heads, kind = is_of(maker, "deci") ? layer % DECI_KINDS : DECI_WHOLE;
+    if (kind == DECI_LINEAR || kind == DECI_NO_HEADS)
+        return 0;
+    return kind == DECI_ONE_HEAD ? 1 : is_of(maker, "mimo2") && made_slides(layer) ? 2 * n : n;
+}
+
+static int32_t made_width(const struct maker *maker, int32_t layer)
+{
+    int32_t n = maker->recipe.n_ff, kind = is_of(maker, "deci") ? layer % DECI_KINDS : DECI_WHOLE;
+    if (is_of(maker, "openelm"))
+        return n + layer % 2 * 32;
+    return kind == DECI_NO_MLP ? 0 : kind == DECI_ONE_HEAD ? n / 2 : n;
+}
+
+static int32_t made_value_dim(const struct maker *maker)
+{
+    return is_of(maker, "mimo2") ? maker->head_dim / 2 + 1 : maker->head_dim;
+}
+
+static void add_layer_array(struct maker *maker, const char *suffix, enum gguf_kind kind,
+                            float (*item)(const struct maker *maker, int32_t layer))
+{
+    char key[128];
+    int32_t n_layers = maker->recipe.n_layers + maker->recipe.n_beyond;
+    snprintf(key, sizeof key, "%s.%s", maker->base, suffix);
+    if (replaced(maker, key))
+        return;
+    put_key_array(&maker->keys, key, kind, (uint64_t)n_layers);
+    for (int32_t i = 0; i < n_layers; i++) {
+        if (kind == GGUF_F32)
+            put_float(&maker->keys, item(maker, i));
+        else
+            put_integer(&maker->keys, (uint64_t)item(maker, i), kind == GGUF_BOOL ? 1 : 4);
+    }
+    maker->n_keys++;
+}
+
+static float item_heads(const struct maker *maker, int32_t layer)
+{
+    return (float)made_heads(maker, layer);
+}
+
+static float item_kv_heads(const struct maker *maker, int32_t layer)
+{
+    return (float)made_kv_heads(maker, layer);
+}
+
+static float item_width(const struct maker *maker, int32_t layer)
+{
+    return (float)made_width(maker, layer);
+}
+
+static float item_slides(const struct maker *maker, int32_t layer)
+{
+    return (float)made_slides(layer);
+}
+
+static float item_limit(const struct maker *maker, int32_t layer)
+{
+    return layer == 1 ? 0.25f : layer == 2 ? 0.5f : 0.0f;
+}
+
+static float item_shared_limit(const struct maker *maker, int32_t layer)
+{
+    return layer >= 2 ? 0.125f : 0.0f;
+}
+
+static void add_head_keys(struct maker *maker)
+{
+    const struct model_recipe *r = &maker->recipe;
+    add_layer_array(maker, "attention.head_count", GGUF_I32, item_heads);
+    add_layer_array(maker, "attention.head_count_kv", GGUF_I32, item_kv_heads);
+    if (is_of(maker, "deci openelm")) {
+        add_layer_array(maker, "feed_forward_length", GGUF_I32, item_width);
+        return;
+    }
+    if (!is_of(maker, "laguna")) // the family's own
+        add_layer_array(maker, "attention.sliding_window_pattern",
+                        is_of(maker, "mimo2") ? GGUF_I32 : GGUF_BOOL, item_slides);
+    if (is_of(maker, "step35")) {
+        add_layer_array(maker, "swiglu_clamp_exp", GGUF_F32, item_limit);
+        add_layer_array(maker, "swiglu_clamp_shexp", GGUF_F32, item_shared_limit);
+    }
+    add_key(maker, "rope.freq_base_swa", GGUF_F32, 500.0);
+    if (is_of(maker, "mimo2"))
+        add_key(maker, "attention.value_scale", GGUF_F32, 0.625);
+    if (!is_of(maker, "laguna"))
+        return;
+    add_key(maker, "rope.dimension_count_swa", GGUF_U32, maker->head_dim);
+    if (!r->larger)
+        return;
+    add_string(maker, "rope.scaling.type", "yarn");
+    add_key(maker, "rope.scaling.factor", GGUF_F32, 8.0);
+    add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
+    add_key(maker, "rope.scaling.yarn_attn_factor", GGUF_F32, 1.125);
+    add_key(maker, "router_logit_softcapping", GGUF_F32, 1.5);
+}
+
 static void add_family_keys(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -235,8 +370,10 @@ static void add_family_keys(struct maker *maker)
               "qwen3 qwen3moe gemma gemma2 gemma3 gpt-oss glm4moe dots1 seed_oss " QWEN_DELTA_FAMILIES) ||
         has_trait(maker, HEAD_LENGTHS)) {
         add_key(maker, "attention.key_length", GGUF_U32, maker->head_dim);
-        add_key(maker, "attention.value_length", GGUF_U32, maker->head_dim);
+        add_key(maker, "attention.value_length", GGUF_U32, made_value_dim(maker));
     }
+    if (is_of(maker, VARIED_FAMILIES))
+        add_head_keys(maker);
     if (is_of(maker, GEMMA_FAMILIES))
         add_gemma_keys(maker);
     if (is_of(maker, "deepseek2") || has_trait(maker, LATENT))
@@ -302,21 +439,22 @@ static void add_keys(struct maker *maker)
     add_key(maker, "embedding_length", GGUF_U32, r->n_embd);
     add_key(maker, "block_count", GGUF_U32, r->n_layers + r->n_beyond);
     bool pure = is_of(maker, PURE_FAMILIES);
-    add_key(maker, "attention.head_count", GGUF_U32, pure ? 0 : r->n_heads);
+    if (!is_of(maker, VARIED_FAMILIES))
+        add_key(maker, "attention.head_count", GGUF_U32, pure ? 0 : r->n_heads);
     if (!is_of(maker, GEMMA_FAMILIES)) {
-        if (!is_of(maker, SINGLE_FAMILIES))
+        if (!is_of(maker, SINGLE_FAMILIES " deci openelm"))
             add_key(maker, "feed_forward_length", GGUF_U32, pure ? 0 : r->n_ff);
-        if (!is_of(maker, HEADS_FAMILIES) && !pure)
+        if (!is_of(maker, HEADS_FAMILIES " " VARIED_FAMILIES) && !pure)
             add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_kv_heads);
     }
     add_key(maker, maker->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
             GGUF_F32, 1e-5);
     if (!is_of(maker, "gpt2 bloom starcoder gpt_neo " GEMMA_FAMILIES)) {
         bool latent = is_of(maker, "deepseek2") || has_trait(maker, LATENT) || is_of(maker, "kimi-linear");
-        int32_t n_rope = is_of(maker, "phi2 stablelm gptneox " QWEN_DELTA_FAMILIES)
-                             ? maker->head_dim / 4 / 2 * 2
-                         : is_of(maker, "glm4 glm4moe chatglm gptj bailingmoe2") ? maker->head_dim / 2
-                         : latent                                                ? MADE_ROPE_DIMS
+        int32_t n_rope =
+            is_of(maker, "phi2 stablelm gptneox " QWEN_DELTA_FAMILIES)           ? maker->head_dim / 4 / 2 * 2
+            : is_of(maker, "glm4 glm4moe chatglm gptj bailingmoe2 mimo2 laguna") ? maker->head_dim / 2
+            : latent                                                             ? MADE_ROPE_DIMS
                                                                                  : maker->head_dim;
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "qwen2 qwen3 gemma3") ? 1e6 : 1e4);
         add_key(maker, "rope.dimension_count", GGUF_U32, n_rope);
@@ -474,6 +612,19 @@ static void add_matrices(struct maker *maker, const char *prefix, const char *na
     add_tensor(maker, whole, MADE_MATRIX, (uint64_t)n_cols, (uint64_t)n_rows, (uint64_t)n_matrices);
 }
 
+// Of GLM-5 every second layer has an indexer.
+static void add_indexer(struct maker *maker, const char *prefix, int32_t layer)
+{
+    if (!is_of(maker, INDEXED_FAMILIES) || (is_of(maker, "glm-dsa") && layer % 2 == 1))
+        return;
+    add_matrix(maker, prefix, "indexer.attn_q_b", MADE_INDEX_HEADS * MADE_INDEX_DIM, MADE_QUERY_LATENT,
+               false);
+    add_matrix(maker, prefix, "indexer.attn_k", MADE_INDEX_DIM, maker->recipe.n_embd, false);
+    add_vector(maker, prefix, "indexer.k_norm.weight", MADE_NORM, MADE_INDEX_DIM);
+    add_vector(maker, prefix, "indexer.k_norm.bias", MADE_BIAS, MADE_INDEX_DIM);
+    add_matrix(maker, prefix, "indexer.proj", MADE_INDEX_HEADS, maker->recipe.n_embd, false);
+}
+
 static void add_latent_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -497,15 +648,17 @@ static void add_latent_attention(struct maker *maker, const char *prefix)
     add_matrix(maker, prefix, "attn_output", n_embd, heads * MADE_HEAD_VALUE, false);
 }
 
-static void add_attention(struct maker *maker, const char *prefix)
+static void add_attention(struct maker *maker, const char *prefix, int32_t layer)
 {
     const struct model_recipe *r = &maker->recipe;
     if (is_of(maker, "deepseek2") || has_trait(maker, LATENT)) {
         add_latent_attention(maker, prefix);
+        add_indexer(maker, prefix, layer);
         return;
     }
     bool gated = is_of(maker, QWEN_DELTA_FAMILIES); // attn_q has a gate beside each head's query
-    int32_t d = maker->head_dim, q = r->n_heads * d, kv = r->n_kv_heads * d;
+    int32_t d = maker->head_dim, q = made_heads(maker, layer) * d, kv = made_kv_heads(maker, layer) * d,
+            v = made_kv_heads(maker, layer) * made_value_dim(maker);
     bool full_norm = is_of(maker, "olmo2") || has_trait(maker, FULL_NORMS),
          bias = is_of(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe") ||
                 has_trait(maker, BIASED);
@@ -518,7 +671,7 @@ static void add_attention(struct maker *maker, const char *prefix)
     } else {
         add_matrix(maker, prefix, "attn_q", gated ? 2 * q : q, r->n_embd, bias);
         add_matrix(maker, prefix, "attn_k", kv, r->n_embd, bias);
-        add_matrix(maker, prefix, "attn_v", kv, r->n_embd, bias);
+        add_matrix(maker, prefix, "attn_v", v, r->n_embd, bias);
     }
     if (full_norm || gated || is_of(maker, "qwen3 qwen3moe gemma3 dots1") ||
         (is_of(maker, "glm4moe") && r->larger) || has_trait(maker, HEAD_NORMS)) {
@@ -530,10 +683,14 @@ static void add_attention(struct maker *maker, const char *prefix)
         add_head_norms(maker, prefix, "attn_k_norm", r->n_kv_heads);
     }
     if (has_trait(maker, OUTPUT_GATE))
-        add_matrix(maker, prefix, "attn_gate", is_of(maker, "lfm3") ? r->n_heads : q, r->n_embd, false);
-    add_matrix(maker, prefix, "attn_output", r->n_embd, q,
+        add_matrix(maker, prefix, "attn_gate",
+                   is_of(maker, "lfm3 step35") || (is_of(maker, "laguna") && !r->larger)
+                       ? made_heads(maker, layer)
+                       : q,
+                   r->n_embd, false);
+    add_matrix(maker, prefix, "attn_output", r->n_embd, q / d * made_value_dim(maker),
                is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss") || has_trait(maker, OUTPUT_BIASED));
-    if (is_of(maker, "gpt-oss"))
+    if (is_of(maker, "gpt-oss") || (is_of(maker, "mimo2") && made_slides(layer)))
         add_vector(maker, prefix, "attn_sinks.weight", MADE_NORM, (uint64_t)r->n_heads);
     if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
@@ -583,6 +740,9 @@ static void add_experts(struct maker *maker, const char *prefix)
 static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
 {
     const struct model_recipe *r = &maker->recipe;
+    int32_t n_ff = made_width(maker, layer);
+    if (n_ff == 0)
+        return;
     bool gated =
         (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) || is_of(maker, "stablelm command-r cohere2");
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
@@ -601,9 +761,9 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     } else {
         bool fused = is_of(maker, "phi3 glm4") || has_trait(maker, FUSED_GATE);
         if (gated && !fused)
-            add_matrix(maker, prefix, "ffn_gate", r->n_ff, r->n_embd, bias);
-        add_matrix(maker, prefix, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, r->n_embd, bias);
-        add_matrix(maker, prefix, "ffn_down", r->n_embd, r->n_ff, bias);
+            add_matrix(maker, prefix, "ffn_gate", n_ff, r->n_embd, bias);
+        add_matrix(maker, prefix, "ffn_up", fused ? 2 * n_ff : n_ff, r->n_embd, bias);
+        add_matrix(maker, prefix, "ffn_down", r->n_embd, n_ff, bias);
     }
     if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS) ||
         (is_of(maker, "olmo_hybrid") && !made_is_recurrent(maker, layer)))
@@ -655,8 +815,13 @@ static void add_tensors(struct maker *maker)
             add_gemma_layer(maker, prefix, i);
             continue;
         }
-        if (made_attends(maker, i))
-            add_attention(maker, prefix);
+        bool linear = is_of(maker, "deci") && i % DECI_KINDS == DECI_LINEAR;
+        if (linear)
+            add_matrix(maker, prefix, "attn_output", r->n_embd, r->n_embd, false);
+        if (is_of(maker, "deci") && i % DECI_KINDS == DECI_NO_HEADS)
+            ;
+        else if (made_attends(maker, i) && !linear)
+            add_attention(maker, prefix, i);
         else
             add_norm(maker, prefix, "attn_norm", r->n_embd);
         if (is_of(maker, "lfm3") && !made_attends(maker, i))
@@ -850,6 +1015,7 @@ static void fill_recipe(struct maker *maker)
     r->family = r->family ? r->family : "llama";
     int32_t n_layers = is_of(maker, "gemma4")             ? 6
                        : is_of(maker, "gemma3n")          ? 5
+                       : is_of(maker, VARIED_FAMILIES)    ? 5
                        : is_of(maker, RECURRENT_FAMILIES) ? 4
                                                           : 2;
     r->n_layers = given_or(r->n_layers, n_layers);

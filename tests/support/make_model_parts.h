@@ -67,6 +67,9 @@ bool made_has_mlp(const struct maker *maker, int32_t layer);
 void add_recurrent_keys(struct maker *maker);
 void add_recurrence(struct maker *maker, const char *prefix);
 
+#define INDEXED_FAMILIES "deepseek32 glm-dsa"               // sparse attention
+#define VARIED_FAMILIES  "mimo2 step35 laguna deci openelm" // layers differ in heads
+
 // Families whose layers differ (make_model_gemma.c).
 #define GEMMA_FAMILIES "gemma3n gemma4"
 void add_gemma_keys(struct maker *maker);

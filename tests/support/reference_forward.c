@@ -54,6 +54,13 @@ double layer_number(const struct reference *r, const char *suffix, int layer)
     return gguf_array_number(&array, (size_t)layer);
 }
 
+static const char *layer_tensor(int layer, const char *name)
+{
+    static char whole[128];
+    snprintf(whole, sizeof whole, "blk.%d.%s", layer, name);
+    return whole;
+}
+
 // A whole tensor as doubles, or NULL; free() it.
 double *load(const struct reference *r, int layer, const char *name)
 {
@@ -173,7 +180,9 @@ bool is_windowed(const struct reference *r, int layer)
     } patterns[] = {{"gemma2", 2},     {"gemma3", 6},  {"gpt-oss", 2},   {"cohere2", 4},
                     {"olmo2", 4},      {"exaone4", 4}, {"afmoe", 4},     {"llama4", 4},
                     {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
-    if (is_of(r, "gemma3n gemma4"))
+    if (is_of(r, "laguna"))
+        return layer % 4 != 0;
+    if (is_of(r, "gemma3n gemma4 mimo2 step35"))
         return layer_number(r, "attention.sliding_window_pattern", layer) != 0.0;
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
         if (is_of(r, patterns[i].family) && layer % patterns[i].pattern == patterns[i].pattern - 1)
@@ -187,6 +196,11 @@ static bool is_rotated(const struct reference *r, int layer)
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
            !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4") && !is_windowed(r, layer));
+}
+
+static bool is_latent(const struct reference *r)
+{
+    return is_of(r, "deepseek2 minicpm3 mistral4 kimi-linear deepseek32 glm-dsa");
 }
 
 static double mscale(const struct reference *r, double m)
@@ -221,13 +235,18 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
         !is_of(
             r,
             "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
-        !is_of(r, "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj");
+        !is_of(r,
+               "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci");
     // M-RoPE's files of GLM-4.1V
     halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double size = original < r->n_context ? sqrt(1.0 + log(r->n_context / original) / log(original)) : 1.0;
+    if (is_of(r, "laguna")) // layers with a window
+        size = 1.0;
     if (r->n_rope_original)
-        size = is_of(r, "deepseek2 mistral3 mistral4") ? 1.0 : mscale(r, 1.0);
+        size = is_of(r, "deepseek2 mistral3 mistral4")
+                   ? 1.0
+                   : number_of_key(r, "rope.scaling.yarn_attn_factor", mscale(r, 1.0));
     double temperature = is_query ? number_of_key(r, "attention.temperature_scale", 0.0) : 0.0;
     for (int p = 0; p < r->n; p++)
         for (int h = 0; h < n_heads; h++, x += step)
@@ -257,8 +276,10 @@ double activate(const struct reference *r, double x)
     return x / (1.0 + exp(-x));
 }
 
-static double activate_gated(const struct reference *r, double gate, double up)
+static double activate_gated(const struct reference *r, double gate, double up, double limit)
 {
+    if (limit > 0.0)
+        return fmin(activate(r, gate), limit) * fmax(-limit, fmin(up, limit));
     if (!is_of(r, "gpt-oss"))
         return activate(r, gate) * up;
     gate = fmin(gate, 7.0);
@@ -287,7 +308,12 @@ static void attend_row(const struct reference *r, int layer, int p, int head, co
         first = p - p % r->window; // windows do not slide
     const double *q = heads->q + ((size_t)p * (size_t)r->n_heads + (size_t)head) * (size_t)heads->key;
     double *scores = zeros((size_t)r->n), largest = sinks ? sinks[head] : -INFINITY, sum = 0.0;
+    const bool *seen = heads->selected ? heads->selected + (size_t)p * (size_t)r->n : NULL;
     for (int j = first; j <= p; j++) {
+        if (seen && !seen[j]) {
+            scores[j] = -INFINITY;
+            continue;
+        }
         const double *k = heads->k + ((size_t)j * (size_t)heads->n_kv + (size_t)kv_head) * (size_t)heads->key;
         for (int i = 0; i < heads->key; i++)
             scores[j] += q[i] * k[i] * r->attention_scale;
@@ -315,12 +341,54 @@ double *attend(const struct reference *r, int layer, const struct heads *heads)
     for (int p = 0; p < r->n; p++)
         for (int h = 0; h < r->n_heads; h++)
             attend_row(r, layer, p, h, heads, sinks, all + (size_t)p * (size_t)width + h * heads->value);
-    for (int i = 0; heads->gates && i < r->n * width; i++)
-        all[i] *= heads->gates[i];
+    for (int i = 0; i < r->n * width; i++)
+        all[i] *= r->value_scale * (heads->gates ? heads->gates[i] : 1.0);
     double *out = multiply(r, layer, "attn_output", all, r->n, width, 0, r->n_embd);
     free(all);
     free(sinks);
     return out;
+}
+
+// The lightning indexer as its authors write it (DeepSeek-V3.2, section 2.1): sums of weighted ReLUs; of equal
+// sums the first positions.
+static void select_positions(const struct reference *r, int layer, const double *x, const double *compressed,
+                             int query)
+{
+    int heads = (int)number_of_key(r, "attention.indexer.head_count", 0),
+        dim = (int)number_of_key(r, "attention.indexer.key_length", 0),
+        most = (int)number_of_key(r, "attention.indexer.top_k", 0), n = r->n;
+    struct reference own = *r; // rotates pairs of halves, or neighbors
+    double *q = multiply(r, layer, "indexer.attn_q_b", compressed, n, query, 0, heads * dim),
+           *k = multiply(r, layer, "indexer.attn_k", x, n, r->n_embd, 0, dim),
+           *weights = multiply(r, layer, "indexer.proj", x, n, r->n_embd, 0, heads),
+           *scores = zeros((size_t)n);
+    own.layer_norm = true, own.epsilon = 1e-6;
+    normalize(&own, layer, "indexer.k_norm", k, n, dim);
+    snprintf(own.family, sizeof own.family, "%s", is_of(r, "glm-dsa") ? "deepseek2" : "qwen2");
+    rotate(&own, q, heads, dim, r->rope_base, NULL, false);
+    rotate(&own, k, 1, dim, r->rope_base, NULL, false);
+    for (int p = 0; p < n; p++) {
+        for (int j = 0; j <= p; j++) {
+            r->selected[p * n + j] = p < most;
+            scores[j] = 0.0;
+            for (int h = 0; h < heads; h++) {
+                double dot = 0.0;
+                for (int i = 0; i < dim; i++)
+                    dot += q[(p * heads + h) * dim + i] * k[j * dim + i];
+                scores[j] += weights[p * heads + h] * fmax(dot, 0.0);
+            }
+        }
+        for (int i = 0; i < most && p >= most; i++) {
+            int best = -1;
+            for (int j = 0; j <= p; j++)
+                if (!r->selected[p * n + j] && (best < 0 || scores[j] > scores[best]))
+                    best = j;
+            r->selected[p * n + best] = true;
+        }
+    }
+    double *all[] = {q, k, weights, scores};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
 }
 
 // Latent attention as its authors write it: every head's keys and values are made (arXiv:2405.04434,
@@ -367,7 +435,10 @@ static double *latent_attention(const struct reference *r, int layer, const doub
             }
             memcpy(k_row + plain, rotated + p * rope, (size_t)rope * sizeof *k_row);
         }
-    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL});
+    if (has_tensor(r, layer, "indexer.attn_k.weight"))
+        select_positions(r, layer, x, compressed, query);
+    const bool *selected = number_of_key(r, "attention.indexer.top_k", 0) > 0.0 ? r->selected : NULL;
+    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL, selected});
     double *all[] = {compressed, q, c, rotated, k, v, whole, keys, values};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -407,6 +478,7 @@ static void finish_llama4(const struct reference *r, int layer, double *q, doubl
 static double *attention(const struct reference *r, int layer, const double *x)
 {
     int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
+    int v_width = r->n_kv_heads * r->value_dim;
     bool lengthened = n > number_of_key(r, "rope.scaling.original_context_length", r->n_context);
     double *fused = load(r, layer, "attn_qkv.weight"), *divisors = load(r, -1, "rope_freqs.weight");
     if (!divisors)
@@ -417,17 +489,21 @@ static double *attention(const struct reference *r, int layer, const double *x)
         multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, gated ? 2 * q_width : q_width);
     double *gates = gated ? split_gates(r, &q) : NULL;
     if (has_tensor(r, layer, "attn_gate.weight")) {
-        int each = is_of(r, "lfm3") ? r->head_dim : 1; // items of a head with one gate
+        // items of a head with one gate
+        bool by_head =
+            is_of(r, "lfm3 step35") ||
+            gguf_tensor(r->gguf, layer_tensor(layer, "attn_gate.weight"))->dims[1] == (uint64_t)r->n_heads;
+        int each = by_head ? r->head_dim : 1;
         double *own = multiply(r, layer, "attn_gate", x, n, r->n_embd, 0, q_width / each);
         gates = zeros((size_t)(n * q_width));
         for (int i = 0; i < n * q_width; i++)
-            gates[i] = sigmoid(own[i / each]);
+            gates[i] = is_of(r, "laguna") ? log1p(exp(own[i / each])) : sigmoid(own[i / each]);
         free(own);
     }
     double *k =
         multiply(r, layer, fused ? "attn_qkv" : names[1], x, n, r->n_embd, fused ? q_width : 0, kv_width);
     double *v = multiply(r, layer, fused ? "attn_qkv" : names[2], x, n, r->n_embd,
-                         fused ? q_width + kv_width : 0, kv_width);
+                         fused ? q_width + kv_width : 0, v_width);
     bool full = is_of(r, "olmo2 olmoe minimax-m2 flex_olmo olmo_hybrid");
     bool each = is_of(r, "stablelm command-r");
     bool after = is_of(r, "hunyuan-dense hunyuan-moe");
@@ -447,7 +523,8 @@ static double *attention(const struct reference *r, int layer, const double *x)
     }
     if (is_of(r, "llama4"))
         finish_llama4(r, layer, q, k);
-    double *out = attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->head_dim, gates});
+    double *out =
+        attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates, NULL});
     free(gates);
     free(fused);
     free(divisors);
@@ -481,12 +558,15 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
     snprintf(gate_weight, sizeof gate_weight, "%s.weight", gate);
     double *gated = load(r, layer, gate_weight);
     bool fused = is_of(r, "phi3 glm4 chatglm"), plain = !gated && !fused;
+    double limit = !is_of(r, "step35") || strstr(gate, "_") == NULL || strcmp(gate, "ffn_gate") == 0 ? 0.0
+                   : strstr(gate, "shexp") ? layer_number(r, "swiglu_clamp_shexp", layer)
+                                           : layer_number(r, "swiglu_clamp_exp", layer);
     double *g = plain ? NULL : multiply(r, layer, fused ? up : gate, x, n, r->n_embd, expert * n_ff, n_ff);
     double *u = multiply(r, layer, up, x, n, r->n_embd, fused ? n_ff : expert * n_ff, n_ff);
     for (int i = 0; i < n * n_ff; i++)
         u[i] = is_of(r, "apertus") ? bend(r, layer, u[i])
                : plain             ? activate(r, u[i])
-                                   : activate_gated(r, g[i], u[i]);
+                                   : activate_gated(r, g[i], u[i], limit);
     double *out = multiply(r, layer, down, u, n, n_ff, expert * r->n_embd, r->n_embd);
     free(gated);
     free(g);
@@ -541,11 +621,14 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     }
     bool sigmoid = number_of_key(r, "expert_gating_func",
                                  is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe hy_v3") ||
-                                         is_of(r, "kimi-linear")
+                                         is_of(r, "kimi-linear mimo2 step35 laguna")
                                      ? 2
                                      : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
     int n_groups = (int)number_of_key(r, "expert_group_count", 1), n = r->n_experts / n_groups, groups[64];
+    double cap = number_of_key(r, "router_logit_softcapping", 0.0);
+    for (int e = 0; e < r->n_experts && cap > 0.0; e++)
+        route[e] = cap * tanh(route[e] / cap);
     for (int e = 0; e < r->n_experts; e++)
         sum += route[e] = sigmoid ? 1.0 / (1.0 + exp(-route[e])) : exp(route[e]);
     for (int e = 0; e < r->n_experts; e++) {
@@ -635,8 +718,28 @@ static double *feed_forward(const struct reference *r, int layer, const double *
                : mlp(r, layer, "ffn_gate", "ffn_up", "ffn_down", x, r->n, n_ff, 0);
 }
 
-static void run_layer(const struct reference *r, int layer, double *x)
+// Where layers differ in heads and rotations: the reference with the layer's own.
+static struct reference of_layer(const struct reference *r, int layer)
 {
+    struct reference own = *r;
+    if (!is_of(r, "mimo2 step35 laguna deci openelm"))
+        return own;
+    bool windowed = is_windowed(r, layer);
+    own.n_heads = (int)layer_number(r, "attention.head_count", layer);
+    own.n_kv_heads = (int)layer_number(r, "attention.head_count_kv", layer);
+    if (is_of(r, "step35") && !windowed)
+        own.n_rope /= 2;
+    if (windowed) {
+        own.n_rope = (int)number_of_key(r, "rope.dimension_count_swa", r->n_rope);
+        own.rope_base = number_of_key(r, "rope.freq_base_swa", r->rope_base);
+        own.n_rope_original = 0, own.yarn_factor = 1.0;
+    }
+    return own;
+}
+
+static void run_layer(const struct reference *whole, int layer, double *x)
+{
+    const struct reference own = of_layer(whole, layer), *r = &own;
     int n_items = r->n * r->n_embd;
     double *input = copy_vector(x, (size_t)n_items), *before = copy_vector(x, (size_t)n_items);
     normalize(r, layer, has_tensor(r, layer, "attn_norm_2.weight") ? "attn_norm_2" : "attn_norm", input, r->n,
@@ -654,9 +757,17 @@ static void run_layer(const struct reference *r, int layer, double *x)
     // these call the MLP's own norm so
     bool as_post = is_of(r, "gpt-oss glm4moe seed_oss qwen3next qwen35 qwen35moe") ||
                    (is_of(r, "olmo_hybrid") && is_recurrent(r, layer));
-    double *branch = is_recurrent(r, layer)                                ? run_recurrence(r, layer, input)
-                     : is_of(r, "deepseek2 minicpm3 mistral4 kimi-linear") ? latent_attention(r, layer, input)
-                                                                           : attention(r, layer, input);
+    if (is_of(r, "deci") && r->n_kv_heads == 0) { // no attention, or a matrix in its place
+        bool linear = has_tensor(r, layer, "attn_output.weight");
+        double *only = linear ? multiply(r, layer, "attn_output", input, r->n, r->n_embd, 0, r->n_embd)
+                              : zeros((size_t)n_items);
+        add_expert(x, only, 1.0, n_items);
+        free(only);
+    }
+    double *branch = is_of(r, "deci") && r->n_kv_heads == 0 ? zeros((size_t)n_items)
+                     : is_recurrent(r, layer)               ? run_recurrence(r, layer, input)
+                     : is_latent(r)                         ? latent_attention(r, layer, input)
+                                                            : attention(r, layer, input);
     if (!as_post)
         normalize(r, layer, "post_attention_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
@@ -673,7 +784,9 @@ static void run_layer(const struct reference *r, int layer, double *x)
               : as_post ? "post_attention_norm"
                         : "ffn_norm",
               input, r->n, r->n_embd);
-    branch = feed_forward(r, layer, input);
+    branch = is_of(r, "deci") && layer_number(r, "feed_forward_length", layer) == 0.0
+                 ? zeros((size_t)n_items)
+                 : feed_forward(r, layer, input);
     normalize(r, layer, "post_ffw_norm", branch, r->n, r->n_embd);
     add_expert(x, branch, r->residual_scale, n_items);
     free(branch);
@@ -698,6 +811,8 @@ static void open_reference(struct reference *r, const char *path)
     for (int i = 0; i < r->n_layers; i++)
         r->n_kv_heads = (int)fmax(r->n_kv_heads, layer_number(r, "attention.head_count_kv", i));
     r->head_dim = (int)number_of_key(r, "attention.key_length", r->n_embd / r->n_heads);
+    r->value_dim = (int)number_of_key(r, "attention.value_length", r->head_dim);
+    r->value_scale = number_of_key(r, "attention.value_scale", 1.0);
     r->n_rope = (int)number_of_key(r, "rope.dimension_count", r->head_dim);
     r->n_ff = (int)number_of_key(r, "feed_forward_length", 0);
     r->n_ff_expert = (int)number_of_key(r, "expert_feed_forward_length", r->n_ff);
@@ -720,7 +835,7 @@ static void open_reference(struct reference *r, const char *path)
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
     r->attention_scale =
         number_of_key(r, "attention.scale", is_of(r, "gpt_neo") ? 1.0 : 1.0 / sqrt(r->head_dim));
-    if (is_of(r, "deepseek2 minicpm3 mistral4 kimi-linear")) { // the key holds a tenth of "mscale_all_dim"
+    if (is_latent(r)) { // the key holds a tenth of "mscale_all_dim"
         double scale = mscale(r, 10.0 * number_of_key(r, "rope.scaling.yarn_log_multiplier", 0.0));
         r->attention_scale =
             scale * scale /
@@ -743,7 +858,7 @@ static void open_reference(struct reference *r, const char *path)
 
 void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
 {
-    struct reference r = {.n = n_ids};
+    struct reference r = {.n = n_ids, .selected = calloc((size_t)n_ids * (size_t)n_ids, sizeof(bool))};
     open_reference(&r, path);
     double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
     double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");
@@ -770,5 +885,6 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
     free(table);
     free(positions);
     free(x);
+    free(r.selected);
     gguf_close(r.gguf);
 }

@@ -12,14 +12,16 @@
 struct reference {
     struct gguf *gguf;
     char family[32];
-    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_rope, n_ff, n_ff_expert, n_ff_shared, n_experts,
-        n_experts_used, window, n_context;
+    int n_layers, n_embd, n_heads, n_kv_heads, head_dim, value_dim, n_rope, n_ff, n_ff_expert, n_ff_shared,
+        n_experts, n_experts_used, window, n_context;
     bool layer_norm, parallel, exact_gelu;
     double epsilon, rope_base, attention_scale, residual_scale, embedding_scale, logit_scale, attention_cap,
-        logit_cap;
+        logit_cap, value_scale;
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
     int n; // positions
+    bool
+        *selected; // [n, n] positions that a row sees, in sparse attention; of the last layer with an indexer
 };
 
 // One head's queries, keys and values, all heads' of a position one after the other.
@@ -27,6 +29,7 @@ struct heads {
     const double *q, *k, *v;
     int n_kv, key, value; // key-value heads and dims of a head
     const double *gates;  // multiply the heads' results; NULL: none
+    const bool *selected; // [n, n]; NULL: all
 };
 
 // Whether the family is one of several names, separated by blanks.

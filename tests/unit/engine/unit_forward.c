@@ -315,6 +315,31 @@ TEST(a_backend_whose_layers_are_alike_refuses_others_by_name)
     bench_finish(&bench);
 }
 
+TEST(a_backend_without_sparse_attention_refuses_it_by_name)
+{
+    struct forward_bench bench;
+    struct error error = {0};
+    bench_init(&bench, &(struct model_recipe){.family = "deepseek32", .seed = 2});
+    bench.backend->operations.select_positions = NULL;
+    assert_int_equal(forward_create(&bench.forward, bench.model, bench.backend, &usual_limits, NULL, NULL,
+                                    &error),
+                     STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "family deepseek32 can't be computed on cpu/"));
+    bench_finish(&bench);
+}
+
+// Latents of 32 and 8 dimensions, values of 32, and in each of two layers a key of 20 for the indexer, always in
+// float32.
+TEST(pages_of_sparse_attention_hold_the_indexers_keys)
+{
+    struct forward_bench bench;
+    bench_init(&bench, &(struct model_recipe){.family = "deepseek32", .seed = 2});
+    assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F32), 16 * 2 * 4 * (40 + 32 + 20));
+    assert_int_equal(forward_page_bytes(bench.model, bench.backend, 16, KV_F16),
+                     16 * 2 * (2 * (40 + 32) + 2 * 4 + 4 * 20));
+    bench_finish(&bench);
+}
+
 TEST(a_draw_in_a_step_is_the_samplers_draw_from_its_logits)
 {
     struct forward_bench bench;

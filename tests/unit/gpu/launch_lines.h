@@ -436,25 +436,7 @@ static inline void flush(void)
     assert_true(gpu_enqueues(&backend));
 }
 
-// ---- tiles: none was measured ----
-
-const struct tile_choice *tile_choices_find(const struct tile_choices *choices,
-                                            const struct product_launch *call)
+void gpu_launch_products(struct gpu_backend *gpu, struct product_launch *calls, int32_t n)
 {
-    (void)choices, (void)call;
-    return NULL;
-}
-
-bool tile_choices_measure(struct tile_choices *choices, struct device *device,
-                          const struct product_launch *call)
-{
-    (void)choices, (void)device, (void)call;
-    fail();
-    return false;
-}
-
-bool gpu_has_graph_memory(const struct gpu_backend *gpu)
-{
-    (void)gpu;
-    return true;
+    launch_products(gpu->stream, calls, n);
 }

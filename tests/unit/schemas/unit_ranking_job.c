@@ -24,6 +24,9 @@ TEST(a_request_is_a_ranking_scores_or_a_classification_by_its_fields)
                  {"{'url':'/v1/classify','body':{'input':['a','b']}}", TASK_CLASSIFY, 2, 0, false},
                  {"{'url':'/classify','body':{'input':'a'}}", TASK_CLASSIFY, 1, 0, false},
                  {"{'task':'classify','input':[1,2]}", TASK_CLASSIFY, 1, 0, false},
+                 {"{'url':'/v1/classify','body':{'text_1':'a','text_2':['b','c']}}", TASK_CLASSIFY, 2, 1,
+                  true},
+                 {"{'task':'classify','text_1':['a','b'],'text_2':['c','d']}", TASK_CLASSIFY, 2, 2, true},
                  {"{'task':'embed','input':'a'}", TASK_EMBED, 1, 0, false},
                  {"{'task':'rerank','text_1':'a','text_2':'b'}", TASK_RERANK, 1, 1, true},
                  {"{'task':'generate','prompt':'a'}", TASK_GENERATE, 0, 0, false}};
@@ -44,6 +47,7 @@ TEST(a_ranking_keeps_its_parameters_when_it_is_written_and_read)
          "\"truncate_prompt_tokens\":-1,\"truncation_side\":\"left\",\"partial\":true}"),
         "{\"job_id\":\"a\",\"text_1\":[\"x\",\"\"],\"text_2\":[\"y\",\"z\"],\"truncate_prompt_tokens\":9}",
         "{\"job_id\":\"a\",\"text_1\":\"x\",\"text_2\":\"y\"}",
+        "{\"job_id\":\"a\",\"task\":\"classify\",\"text_1\":\"x\",\"text_2\":[\"y\",\"z\"]}",
         "{\"job_id\":\"a\",\"task\":\"classify\",\"input\":[\"x\"],\"partial\":true}"};
     for (size_t i = 0; i < sizeof records / sizeof *records; i++) {
         struct decoded_job decoded = decode_bytes(text_from_string(records[i]), ENCODING_JSON);
@@ -110,6 +114,16 @@ TEST(fields_of_another_task_or_path_are_refused_by_name)
                    "url: \"/v1/rerank\" needs query, which is not given");
     assert_refused("{'url':'/v1/score','body':{}}", ERROR_MISSING_FIELD,
                    "text_1: missing; url \"/v1/score\" needs it");
+    assert_refused("{'url':'/v1/classify','body':{'input':'a','text_1':'a','text_2':'b'}}",
+                   ERROR_INVALID_FIELD,
+                   "input: given beside text_1 and text_2; a classification is of texts or of pairs");
+    assert_refused("{'task':'classify','text_1':'a'}", ERROR_MISSING_FIELD,
+                   "text_2: missing; text_1 needs it");
+    assert_refused("{'task':'classify','query':'a','documents':['b']}", ERROR_INVALID_FIELD,
+                   "task: classify is for /v1/classify, the request is one for /v1/rerank and /v1/score");
+    assert_refused("{'url':'/v1/score','body':{'text_1':'a','text_2':'b','task':'classify'}}",
+                   ERROR_INVALID_FIELD,
+                   "task: classify is for /v1/classify, the request is one for /v1/rerank and /v1/score");
     assert_refused("{'url':'/v1/classify','body':{'prompt':'a'}}", ERROR_INVALID_FIELD,
                    "url: \"/v1/classify\" needs input, which is not given");
 }

@@ -177,6 +177,12 @@ TEST(each_request_of_a_table_is_passed_in_the_order_of_submission_with_its_state
     assert_int_equal(n_taken, 0);
     assert_ok(store_each_record(store, TEXT("d"), note_request, &noted, &error), &error);
     assert_string_equal(noted.data, "1 d-0 queued\n2 d-1\n4 d-5 queued\n5 d-6 queued\n");
+    struct buffer record = {0};
+    assert_ok(store_request_record(store, 2, &record, &error), &error); // finished
+    assert_int_equal(record.size, strlen("{\"prompt\":\"1\"}"));
+    assert_memory_equal(record.data, "{\"prompt\":\"1\"}", record.size);
+    assert_int_equal(store_request_record(store, 7, &record, &error), STATUS_REFUSE);
+    buffer_finish(&record);
     for (int64_t id = 1; id <= 6; id++) {
         assert_ok(store_is_cancelled(store, id, &is_cancelled, &error), &error);
         assert_int_equal(is_cancelled, id == 2);

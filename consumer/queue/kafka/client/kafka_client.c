@@ -382,6 +382,19 @@ static enum status read_place(struct place_reading *reading, enum kafka_place *p
     return kafka_error_set(error, STATUS_RETRY, &reading->handle, reading->topic, code);
 }
 
+size_t kafka_topic_bytes_max(const struct kafka_config *config, const char *topic)
+{
+    struct error error;
+    struct kafka_handle admin = {0};
+    struct kafka_topic_settings settings = {0};
+    bool exists = false;
+    if (kafka_topic_exists(config, topic, &exists, &error) == STATUS_OK && exists &&
+        open_handle(&admin, config, KAFKA_ADMIN, &error) == STATUS_OK)
+        kafka_topic_read_settings(&admin, topic, CLOSE_TIMEOUT_MS, &settings);
+    kafka_handle_close(&admin, clock_ms() + CLOSE_TIMEOUT_MS);
+    return settings.bytes_max;
+}
+
 // False if the setting cannot be read.
 static bool is_compacted(const struct kafka_config *config, const char *topic)
 {

@@ -38,6 +38,9 @@ enum status kafka_read_topic_bounded(const struct kafka_config *config, const ch
 // learn of a topic later than others.
 enum status kafka_topic_exists(const struct kafka_config *config, const char *topic, bool *exists,
                                struct error *error) WARN_UNUSED;
+// The topic's max.message.bytes; 0: there is no such topic, or its settings cannot be read.
+size_t kafka_topic_bytes_max(const struct kafka_config *config, const char *topic);
+
 enum kafka_place {
     KAFKA_PLACE_RECORD,  // a record of a committed, open or aborted transaction
     KAFKA_PLACE_DELETED, // deleted by retention or compaction

@@ -202,6 +202,36 @@ TEST(an_idle_worker_looks_for_parts_of_its_queue_without_a_reader_before_it_exit
     stage_end(&stage, 13);
 }
 
+struct refills {
+    struct script *script;
+    int n_left, n_committed[3]; // when each refill came
+};
+
+static bool refill_script(void *context)
+{
+    struct refills *refills = context;
+    refills->n_committed[refills->n_left] = refills->script->commits.n;
+    if (refills->n_left == 0)
+        return false;
+    refills->n_left--;
+    refills->script->queue.n_jobs += 10;
+    return true;
+}
+
+TEST(a_drained_queue_is_refilled_until_there_is_nothing_more_to_queue)
+{
+    struct stage stage = stage_open(10, 20);
+    struct refills refills = {stage.script, 2, {0}};
+    stage.config.refill.run = refill_script;
+    stage.config.refill.context = &refills;
+    assert_int_equal(stage_run(&stage), STATUS_OK);
+    assert_int_equal(refills.n_left, 0);
+    assert_true(refills.n_committed[2] > 0 && refills.n_committed[1] > refills.n_committed[2]);
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(stage.script->commits.of_job[i], 1);
+    stage_close(&stage);
+}
+
 TEST(waiting_jobs_of_partitions_that_are_another_s_are_not_computed)
 {
     struct stage stage = stage_open(400, 500);

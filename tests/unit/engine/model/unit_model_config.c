@@ -127,6 +127,23 @@ TEST(settings_left_out_are_the_model_type_s)
         {"{\"model_type\":\"qwen2_5_vl\"," SIZES "}", "qwen2vl.attention.head_count_kv", 8},
         {"{\"model_type\":\"qwen2_5_omni\",\"thinker_config\":{\"text_config\":{" SIZES "}}}",
          "qwen2vl.attention.head_count_kv", 4},
+        {"{\"model_type\":\"mimo_v2_flash\"," SIZES "}", "mimo2.attention.sliding_window", 129},
+        {"{\"model_type\":\"mimo_v2_flash\"," SIZES ",\"sliding_window_size\":64}",
+         "mimo2.attention.sliding_window", 65},
+        {"{\"model_type\":\"mimo_v2_flash\"," SIZES "}", "mimo2.rope.dimension_count_swa", 64},
+        {"{\"model_type\":\"mimo_v2_flash\"," SIZES "}", "mimo2.rope.freq_base_swa", 1e4},
+        {"{\"model_type\":\"step3p7\",\"text_config\":{" SIZES ",\"layer_types\":[\"full_attention\","
+         "\"sliding_attention\",\"full_attention\"],\"rope_theta\":[5e6,3e4,5e6],"
+         "\"partial_rotary_factors\":[0.5,1.0,0.5]}}",
+         "step35.rope.freq_base_swa", 3e4},
+        {"{\"model_type\":\"step3p7\",\"text_config\":{" SIZES ",\"layer_types\":[\"full_attention\","
+         "\"sliding_attention\",\"full_attention\"],\"rope_theta\":[5e6,3e4,5e6],"
+         "\"partial_rotary_factors\":[0.5,1.0,0.5]}}",
+         "step35.rope.freq_base", 5e6},
+        {"{\"model_type\":\"laguna\"," SIZES "}", "laguna.rope.dimension_count", 64},
+        {"{\"model_type\":\"laguna\"," SIZES "}", "laguna.rope.dimension_count_swa", 128},
+        {"{\"model_type\":\"deepseek_v32\"," SIZES "}", "deepseek32.attention.indexer.top_k", 2048},
+        {"{\"model_type\":\"glm_moe_dsa\"," SIZES "}", "glm-dsa.attention.indexer.head_count", 32},
         {"{\"model_type\":\"olmo_hybrid\"," SIZES "}", "olmo_hybrid.ssm.state_size", 48},
         {"{\"model_type\":\"olmo_hybrid\"," SIZES "}", "olmo_hybrid.ssm.inner_size", 3072},
         {"{\"model_type\":\"hy_v3\"," SIZES ",\"mlp_layer_types\":[\"dense\",\"dense\"]}",
@@ -338,6 +355,17 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
         {"{\"model_type\":\"llama\"," SIZES
          ",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"truncate\":false}}",
          "rope_scaling"},
+        {"{\"model_type\":\"mimo_v2_flash\"," SIZES ",\"swa_head_dim\":64}", "swa_head_dim"},
+        {"{\"model_type\":\"mimo_v2_flash\"," SIZES ",\"hybrid_layer_pattern\":[0]}", "hybrid_layer_pattern"},
+        {"{\"model_type\":\"step3p5\"," SIZES ",\"zero_centered\":false}", "zero_centered"},
+        {"{\"model_type\":\"step3p5\"," SIZES ",\"swiglu_limits\":[\"a\",1]}", "swiglu_limits"},
+        {"{\"model_type\":\"step3p5\"," SIZES ",\"layer_types\":[\"a\",\"b\"]}", "layer_types"},
+        {"{\"model_type\":\"laguna\"," SIZES ",\"num_attention_heads_per_layer\":[32,33]}",
+         "layer 1: 33 heads"},
+        {"{\"model_type\":\"laguna\"," SIZES ",\"moe_apply_router_weight_on_input\":true}",
+         "moe_apply_router_weight_on_input"},
+        {"{\"model_type\":\"glm_moe_dsa\"," SIZES ",\"indexer_types\":[\"full\",\"half\"]}", "indexer_types"},
+        {"{\"model_type\":\"glm_moe_dsa\"," SIZES ",\"index_topk_pattern\":\"FX\"}", "indexer_types"},
         {"{\"model_type\":\"gpt2\"," SIZES ",\"scale_attn_weights\":false}", "scale_attn_weights"},
         {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES
          ",\"per_layer_config\":{\"1\":{\"rms_norm_eps\":1}}}",

@@ -106,6 +106,9 @@ static void write_config(const struct making *making)
         {"topk_group", "expert_group_used_count"},
         {"kv_lora_rank", "attention.kv_lora_rank"},
         {"q_lora_rank", "attention.q_lora_rank"},
+        {"index_n_heads", "attention.indexer.head_count"},
+        {"index_head_dim", "attention.indexer.key_length"},
+        {"index_topk", "attention.indexer.top_k"},
         {"num_nextn_predict_layers", "nextn_predict_layers"},
         {"num_experts_per_tok", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
@@ -435,6 +438,8 @@ static bool is_meant(const struct making *making, const struct folder_rule *rule
         return (strncmp(rule->from, "transformer.", 12) == 0) == making->prefixed;
     if (strcmp(making->name, "mistral4") == 0) // the experts' matrices together
         return strstr(rule->from, ".experts.{}") == NULL;
+    if (strcmp(making->name, "laguna") == 0 || strcmp(making->name, "mimo2") == 0) // transformers' own names
+        return strstr(rule->from, "mlp.experts.e_score") == NULL && strstr(rule->from, "sink_bias") == NULL;
     if (strcmp(making->name, "falcon") == 0 && strcmp(rule->to, "attn_norm") == 0)
         return (strstr(rule->from, "ln_mlp") != NULL) == making->item->larger;
     return true;
@@ -499,7 +504,7 @@ static void write_folder(const struct folder_case *item, const char *path, const
     snprintf(copy, sizeof copy, "%.*s", (int)name.size, name.data);
     making.gguf = gguf;
     making.name = copy;
-    making.n_heads = key_u32(&making, "attention.head_count", 0);
+    making.n_heads = key_u32(&making, "attention.head_count", 1); // an array where layers differ
     making.n_kv_heads = key_u32(&making, "attention.head_count_kv", making.n_heads);
     making.head_dim =
         key_u32(&making, "attention.key_length", key_u32(&making, "embedding_length", 0) / making.n_heads);
@@ -571,7 +576,28 @@ static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
     ",\"rope_parameters\":{\"sliding_attention\":{\"rope_theta\":10000.0},\"full_attention\":"               \
     "{\"rope_type\":\"proportional\",\"partial_rotary_factor\":0.5,\"rope_theta\":1000000.0}}"
 
+#define THREE_KINDS ",\"layer_types\":[\"full_attention\",\"sliding_attention\",\"sliding_attention\"]"
+#define TWO_ROPES                                                                                            \
+    ",\"rope_parameters\":{\"full_attention\":{\"rope_theta\":10000.0,\"partial_rotary_factor\":0.5},"       \
+    "\"sliding_attention\":{\"rope_theta\":500.0,\"partial_rotary_factor\":1.0}}"
+#define INDEXED ",\"v_head_dim\":12,\"n_group\":1,\"topk_group\":1,\"routed_scaling_factor\":1.0"
+
 static struct folder_case cases[] = {
+    {"mimo_v2_flash", "mimo2",
+     ",\"num_attention_heads\":4,\"num_key_value_heads\":2,\"v_head_dim\":9,\"attention_value_scale\":0.625,"
+     "\"swa_rope_theta\":500.0,\"hybrid_layer_pattern\":[0,1,1],\"moe_layer_freq\":[0,1,1]",
+     false, false},
+    {"step3p5", "step35",
+     ",\"num_attention_heads\":4,\"num_attention_groups\":2,\"attention_other_setting\":{"
+     "\"num_attention_heads\":8,\"num_attention_groups\":2},\"swiglu_limits\":[null,0.25,0.5],"
+     "\"swiglu_limits_shared\":[0.0,0,0.125],\"share_expert_dim\":96" THREE_KINDS TWO_ROPES,
+     false, false},
+    {"laguna", "laguna",
+     ",\"num_attention_heads\":4,\"num_key_value_heads\":2,\"num_attention_heads_per_layer\":[4,8,8],"
+     "\"shared_expert_intermediate_size\":96" THREE_KINDS TWO_ROPES,
+     false, false},
+    {"deepseek_v32", "deepseek32", INDEXED, false, false},
+    {"glm_moe_dsa", "glm-dsa", INDEXED ",\"indexer_types\":[\"full\",\"shared\",\"full\"]", false, false},
     {"llama", "llama", NVFP4, .nvfp4 = true},
     {"mixtral", "mixtral", NVFP4, .nvfp4 = true},
     {"qwen3_moe", "qwen3moe", ",\"norm_topk_prob\":true" NVFP4, .nvfp4 = true},

@@ -72,6 +72,31 @@ TEST(bert_gives_the_second_text_type_1)
     tokenizer_close(tokenizer);
 }
 
+TEST(types_are_0_where_transformers_gives_the_model_none)
+{
+    static const struct {
+        const char *config, *expected;
+    } cases[] = {
+        {"{\"model_input_names\":[\"input_ids\",\"attention_mask\"]}", "0:0 2:0 1:0 3:0 1:0"},
+        {"{\"model_input_names\":[\"input_ids\",\"token_type_ids\"],\"tokenizer_class\":\"TokenizersBackend\"}",
+         "0:0 2:0 1:0 3:1 1:1"},
+        {"{\"tokenizer_class\":\"TokenizersBackend\"}", "0:0 2:0 1:0 3:0 1:0"},
+        {"{\"tokenizer_class\":\"DistilBertTokenizer\"}", "0:0 2:0 1:0 3:0 1:0"},
+        {"{\"tokenizer_class\":\"BertTokenizer\"}", "0:0 2:0 1:0 3:1 1:1"},
+        {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"model_input_names\":null}",
+         "0:0 2:0 1:0 3:1 1:1"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tokenizer *tokenizer =
+            create_or_fail("{\"type\":\"BertProcessing\",\"sep\":[\"[S]\",1],\"cls\":[\"[C]\",0]}",
+                           cases[i].config);
+        assert_input(tokenizer, "a", "b", 0, cases[i].expected, 0);
+        tokenizer_close(tokenizer);
+        tokenizer = create_or_fail("null", cases[i].config); // no template: as the texts
+        assert_input(tokenizer, "a", "b", 0, strstr(cases[i].expected, "3:1") ? "2:0 3:1" : "2:0 3:0", 0);
+        tokenizer_close(tokenizer);
+    }
+}
+
 TEST(roberta_separates_a_pair_twice_and_has_one_type)
 {
     struct tokenizer *tokenizer =

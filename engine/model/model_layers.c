@@ -1,0 +1,149 @@
+// What differs between layers: heads, MLPs, whose keys and values are read, limits of activations, indexers.
+#include "engine/model/family.h"
+#include "engine/model/model_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// The earlier layer of the same kind, windowed or not, whose keys and values a layer beyond `n_own` reads:
+// the last one that has its own. -1: none.
+static int32_t kv_layer_of(const struct model *model, int32_t layer, int32_t n_own)
+{
+    int32_t source = layer < n_own ? layer : n_own - 1;
+    while (source >= 0 && model->layers[source].windowed != model->layers[layer].windowed)
+        source--;
+    return source;
+}
+
+// Reads what differs between layers: heads, MLPs, and whose keys and values are read. The keys of the family
+// without "_swa" are for layers without a window.
+void read_layers(struct key_reader *reader, struct model *model)
+{
+    struct model_shape *shape = &model->shape;
+    for (int32_t i = 0; i < shape->n_layers; i++) {
+        struct model_layer *layer = &model->layers[i];
+        layer->kv_layer = i, layer->n_ff = shape->n_ff;
+        layer->output_scale = 1.0f, layer->sparsity = -INFINITY;
+    }
+    if ((!model->family->layers_vary && !model->family->heads_vary) || reader->status != STATUS_OK)
+        return;
+    model->heads = calloc((size_t)shape->n_layers, sizeof *model->heads);
+    if (!model->heads) {
+        reader->status = error_memory(reader->error, STATUS_REFUSE, "%d layers", shape->n_layers);
+        return;
+    }
+    int32_t key_dim = shape->attention.key_dim, value_dim = shape->attention.value_dim;
+    struct layer_heads windowed = {
+        .key_dim = read_size(reader, "attention.key_length_swa", key_dim, 2, MODEL_HEAD_DIM_MAX),
+        .value_dim = read_size(reader, "attention.value_length_swa", value_dim, 1, MODEL_HEAD_DIM_MAX)};
+    int32_t n_shared = read_size(reader, "attention.shared_kv_layers", 0, 0, shape->n_layers - 1);
+    for (int32_t i = 0; i < shape->n_layers && reader->status == STATUS_OK; i++) {
+        struct layer_heads *heads = &model->heads[i];
+        struct model_layer *layer = &model->layers[i];
+        *heads = layer->windowed ? windowed : (struct layer_heads){0, key_dim, value_dim, 0};
+        heads->n_heads = shape->attention.n_heads;
+        int32_t least = model->family->layers_partial ? 0 : 1;
+        if (model->family->heads_vary)
+            heads->n_heads =
+                read_layer_size(reader, model, "attention.head_count", i, -1, least, MODEL_HEADS_MAX);
+        heads->n_kv_heads = read_layer_size(reader, model, "attention.head_count_kv", i, heads->n_heads,
+                                            least, heads->n_heads);
+        layer->n_ff = read_layer_size(reader, model, "feed_forward_length", i, -1, least, MODEL_WIDTH_MAX);
+        layer->linear = heads->n_heads > 0 && heads->n_kv_heads == 0;
+        layer->kv_layer = kv_layer_of(model, i, shape->n_layers - n_shared);
+        bool fits =
+            layer->kv_layer >= 0 && (heads->n_kv_heads == 0 || heads->n_heads % heads->n_kv_heads == 0);
+        if (!fits && reader->status == STATUS_OK)
+            reader->status =
+                error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                          "layer %d: %d key-value heads for %d heads, %d layers share keys and values", i,
+                          heads->n_kv_heads, heads->n_heads, n_shared);
+        if (layer->kv_layer != i)
+            heads->n_kv_heads = 0;
+    }
+    shape->attention.key_dim = key_dim > windowed.key_dim ? key_dim : windowed.key_dim;
+    shape->attention.value_dim = value_dim > windowed.value_dim ? value_dim : windowed.value_dim;
+    shape->n_layer_input = read_size(reader, "embedding_length_per_layer_input", 0, 0, MODEL_WIDTH_MAX);
+}
+
+// Limits of experts' gated activations: an array with a number for each layer; 0: none.
+void read_limits(struct key_reader *reader, struct model *model, const char *suffix, bool shared)
+{
+    struct gguf_array limits = {0};
+    bool found = false;
+    char key[128];
+    size_t n_layers = (size_t)model->shape.n_layers, n_beyond = (size_t)model->shape.n_layers_beyond;
+    key_name(reader, suffix, key);
+    if (!model->family->experts_limited || reader->status != STATUS_OK)
+        return;
+    reader->status = gguf_array(reader->gguf, key, &limits, &found, reader->error);
+    bool fits =
+        limits.kind == GGUF_F32 && (limits.n_items == n_layers || limits.n_items == n_layers + n_beyond);
+    for (size_t i = 0; found && fits && i < n_layers; i++) {
+        float limit = (float)gguf_array_number(&limits, i);
+        *(shared ? &model->layers[i].shared_limit : &model->layers[i].experts_limit) = limit;
+        fits = limit >= 0.0f && limit < INFINITY;
+    }
+    if (found && !fits && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s: expected a number from 0 for each of %zu layers", key, n_layers);
+}
+
+void read_altup(struct key_reader *reader, struct model *model)
+{
+    struct altup_shape *altup = &model->shape.altup;
+    const struct tensor *laurel = gguf_tensor(model->gguf, "blk.0.laurel_l.weight");
+    struct gguf_array scales = {0};
+    bool found = false;
+    char key[128];
+    if (!model->family->altup || reader->status != STATUS_OK)
+        return;
+    altup->n = read_size(reader, "altup.num_inputs", -1, 2, MODEL_ALTUP_MAX);
+    altup->active = read_size(reader, "altup.active_idx", 0, 0, altup->n - 1);
+    bool ranked = laurel && laurel->dims[1] >= 1 && laurel->dims[1] <= MODEL_WIDTH_MAX;
+    altup->laurel_rank = ranked ? (int32_t)laurel->dims[1] : 1;
+    key_name(reader, "activation_sparsity_scale", key);
+    if (reader->status == STATUS_OK)
+        reader->status = gguf_array(reader->gguf, key, &scales, &found, reader->error);
+    bool fits = scales.kind == GGUF_F32 && scales.n_items == (size_t)model->shape.n_layers;
+    for (int32_t i = 0; found && fits && i < model->shape.n_layers; i++) {
+        model->layers[i].sparsity = (float)gguf_array_number(&scales, (size_t)i);
+        fits = model->layers[i].sparsity < INFINITY;
+    }
+    if (found && !fits && reader->status == STATUS_OK)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                   "%s: expected a number below infinity for each of %d layers", key,
+                                   model->shape.n_layers);
+}
+
+// The indexers. A file's types (1: the layer has one) are redundant beside the tensors, but a layer may have tensors
+// that it does not use.
+void read_index(struct key_reader *reader, struct model *model)
+{
+    struct index_shape *index = &model->shape.index;
+    struct gguf_array types = {0};
+    if (!model->family->indexed || reader->status != STATUS_OK)
+        return;
+    index->n_heads = read_size(reader, "attention.indexer.head_count", -1, 1, MODEL_HEADS_MAX);
+    index->key_dim = read_size(reader, "attention.indexer.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
+    index->n_selected = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX);
+    bool given = find_layer_truths(reader, "attention.indexer.types", model->shape.n_layers,
+                                   model->shape.n_layers_beyond, &types);
+    for (int32_t i = 0; i < model->shape.n_layers && reader->status == STATUS_OK; i++) {
+        struct model_layer *layer = &model->layers[i];
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.indexer.attn_k.weight", i);
+        layer->indexed =
+            given ? gguf_array_integer(&types, (size_t)i) != 0 : gguf_tensor(reader->gguf, name) != NULL;
+        layer->index = layer->indexed ? index->n_layers++ : 0;
+    }
+    bool fits = model->layers[0].indexed && model->shape.latent.query_dim > 0 &&
+                index->key_dim >= model->shape.latent.rope_dim;
+    if (reader->status == STATUS_OK && !fits)
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "sparse attention: expected an indexer in layer 0, compressed queries, and keys of "
+                      "at least %d dimensions; got %d",
+                      model->shape.latent.rope_dim, index->key_dim);
+}
