@@ -62,13 +62,13 @@ struct interval interval_difference(struct interval a, struct interval b)
                              value + hypot(a.high - a.value, b.value - b.low)};
 }
 
-// From 4 degrees of freedom: Fisher's expansion, within 0.3 % (Abramowitz and Stegun, "Handbook of Mathematical
+// From 3 degrees of freedom: Fisher's expansion, within 1 % (Abramowitz and Stegun, "Handbook of Mathematical
 // Functions", 26.7.5).
 double student_quantile(double degrees)
 {
     const double z = INTERVAL_QUANTILE, z2 = z * z;
-    if (degrees < 4)
-        return degrees < 2 ? 12.7062 : degrees < 3 ? 4.3027 : 3.1824;
+    if (degrees < 3)
+        return degrees < 2 ? 12.706 : 4.303;
     double first = z * (z2 + 1) / 4, second = z * ((5 * z2 + 16) * z2 + 3) / 96,
            third = z * (((3 * z2 + 19) * z2 + 17) * z2 - 15) / 384;
     return z + (first + (second + third / degrees) / degrees) / degrees;
