@@ -257,8 +257,8 @@ enum status annotate_open_evaluation(struct annotate *annotate, struct error *er
 void annotate_close_evaluation(struct annotate *annotate);
 // Marks the columns of the input that the evaluation reads: [columns.n].
 void annotate_mark_evaluated(const struct annotate *annotate, bool *is_read);
-// Registers the row's gold label, before anything is computed. STATUS_REFUSE: the table has more distinct
-// gold labels than an evaluation has classes.
+// Registers the row's gold labels and group, before anything is computed. STATUS_REFUSE: the table has more distinct
+// gold labels than an evaluation has classes, or more groups than SHARE_GROUPS_MAX.
 enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row,
                                  struct error *error) WARN_UNUSED;
 // Compares the row's answers with its gold labels; does nothing without --evaluate. A fault of the evaluation stops it,
@@ -284,6 +284,8 @@ enum status annotate_check_differences(struct annotate *annotate, struct error *
 // Writes a line for each gold label of the row that its answer is not.
 enum status annotate_write_differences(struct annotate *annotate, const struct table_row *row,
                                        struct error *error) WARN_UNUSED;
+// Opens the file of --differences, if it is wanted and not open.
+enum status annotate_open_differences(struct annotate *annotate, struct error *error) WARN_UNUSED;
 enum status annotate_complete_differences(struct annotate *annotate, struct error *error) WARN_UNUSED;
 // Prints text for people to standard output, or to standard error if the table goes to standard output.
 enum status annotate_print(const struct annotate *annotate, const struct buffer *text,

@@ -410,6 +410,8 @@ enum status annotate_collect(struct annotate *annotate, struct error *error)
     enum status status = open_collecting(&collecting, error);
     if (status == STATUS_OK)
         status = collect_rows(&collecting, error);
+    if (status == STATUS_OK)
+        status = annotate_open_differences(annotate, error); // of a table without rows
     table_reader_close(annotate->reader); // releases its lock: the output may be a table of the same database
     annotate->reader = NULL;
     if (status == STATUS_OK)

@@ -96,15 +96,20 @@ static enum status write_difference(struct annotate *annotate, const struct anno
     return table_writer_add(annotate->evaluation.differences, row, added, NULL, error);
 }
 
+enum status annotate_open_differences(struct annotate *annotate, struct error *error)
+{
+    const struct annotate_evaluation *evaluation = &annotate->evaluation;
+    bool is_wanted = path_of(annotate) && evaluation->status == STATUS_OK && !evaluation->differences;
+    return is_wanted ? open_writer(annotate, error) : STATUS_OK;
+}
+
 enum status annotate_write_differences(struct annotate *annotate, const struct table_row *row,
                                        struct error *error)
 {
     struct annotate_evaluation *evaluation = &annotate->evaluation;
-    enum status status = STATUS_OK;
     if (!path_of(annotate) || evaluation->status != STATUS_OK)
         return STATUS_OK;
-    if (!evaluation->differences)
-        status = open_writer(annotate, error);
+    enum status status = annotate_open_differences(annotate, error);
     for (size_t i = 0; i < evaluation->n && status == STATUS_OK; i++)
         if (annotate_gold_differs(&evaluation->golds[i]))
             status = write_difference(annotate, &evaluation->golds[i], row, error);
@@ -115,7 +120,7 @@ enum status annotate_complete_differences(struct annotate *annotate, struct erro
 {
     const char *path = path_of(annotate);
     struct table_writer *writer = annotate->evaluation.differences;
-    if (!writer)
+    if (!writer || annotate->evaluation.status != STATUS_OK) // else it has the rows up to the fault alone
         return STATUS_OK;
     enum status status = own_output_check(annotate->store, annotate->dataset, path, NULL,
                                           annotate->settings->output.overwrite, error);

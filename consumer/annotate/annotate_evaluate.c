@@ -52,23 +52,12 @@ static enum status find_answer(const struct annotate *annotate, struct annotate_
     return STATUS_OK;
 }
 
-static double number_of(struct text text)
-{
-    char digits[64], *end = digits;
-    if (!text.size || text.size >= sizeof digits)
-        return NAN;
-    memcpy(digits, text.data, text.size);
-    digits[text.size] = '\0';
-    double number = strtod(digits, &end);
-    return *end || !isfinite(number) || !memchr("+-.0123456789", *digits, 13) ? NAN : number;
-}
-
 static bool are_numbers(const struct label_set *labels)
 {
     size_t n = 0;
     for (size_t i = 0; i < labels->n; i++) {
         bool is_null = text_equals_string(labels->labels[i], "null");
-        if (!is_null && isnan(number_of(labels->labels[i])))
+        if (!is_null && isnan(label_number(labels->labels[i])))
             return false;
         n += !is_null;
     }
@@ -292,15 +281,47 @@ static enum status find_gold_label(struct annotate *annotate, size_t index, cons
         status = match_list(field, &gold->lists[0], label, error);
     else if (field->kind != VALUE_NULL || (is_null && labels->has_null))
         *label = label_set_match(labels, label_text(field, &gold->texts[0]), &gold->texts[1]);
-    gold->n_no_number += gold->comparison.has_numbers && label->size && isnan(number_of(*label));
+    gold->n_no_number += gold->comparison.has_numbers && label->size && isnan(label_number(*label));
     gold->n_none += label->size == 0;
     gold->n_refused += is_null && !labels->has_null;
     return status;
 }
 
+static void read_group(struct annotate *annotate, const struct table_row *row)
+{
+    struct annotate_evaluation *evaluation = &annotate->evaluation;
+    buffer_clear(&evaluation->group);
+    if (evaluation->group_column == table_reader_columns(annotate->reader)->n)
+        return;
+    const struct value *field = &row->fields[evaluation->group_column];
+    if (field->kind == VALUE_STRING)
+        buffer_add_text(&evaluation->group, field->text);
+    else if (field->kind != VALUE_NULL)
+        json_encode(field, &evaluation->group);
+}
+
+static enum status expect_group(struct annotate *annotate, const struct table_row *row, struct error *error)
+{
+    struct comparison *comparison = &annotate->evaluation.golds[0].comparison;
+    size_t group;
+    if (!comparison->has_groups)
+        return STATUS_OK;
+    read_group(annotate, row);
+    struct text name = {annotate->evaluation.group.data, annotate->evaluation.group.size};
+    enum status status = share_table_group(&comparison->shares, name, &group, error);
+    if (status == STATUS_OK || error->code != ERROR_LIMIT_EXCEEDED)
+        return status;
+    name = comparison->group;
+    return error_set(
+        error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+        "--by: column \"%.*s\" has more than %d different values: is it a column of groups? Nothing was "
+        "computed",
+        (int)name.size, name.data, SHARE_GROUPS_MAX);
+}
+
 enum status annotate_expect_gold(struct annotate *annotate, const struct table_row *row, struct error *error)
 {
-    enum status status = STATUS_OK;
+    enum status status = annotate->evaluation.n ? expect_group(annotate, row, error) : STATUS_OK;
     for (size_t i = 0; i < annotate->evaluation.n && status == STATUS_OK; i++) {
         struct annotate_gold *gold = &annotate->evaluation.golds[i];
         struct text label;
@@ -347,23 +368,10 @@ static enum status compare_row(struct annotate *annotate, size_t index, const st
                                            label_text(value, &gold->texts[2]), &gold->texts[3]);
     compared->gold_labels = (struct share_labels){gold->lists[0].labels, gold->lists[0].n};
     compared->answer_labels = (struct share_labels){gold->lists[1].labels, gold->lists[1].n};
-    compared->gold_number = number_of(compared->gold);
-    compared->answer_number = number_of(compared->answer);
+    compared->gold_number = label_number(compared->gold);
+    compared->answer_number = label_number(compared->answer);
     compared->group = (struct text){annotate->evaluation.group.data, annotate->evaluation.group.size};
     return status == STATUS_OK ? comparison_add(&gold->comparison, compared, error) : status;
-}
-
-static void read_group(struct annotate *annotate, const struct table_row *row)
-{
-    struct annotate_evaluation *evaluation = &annotate->evaluation;
-    buffer_clear(&evaluation->group);
-    if (evaluation->group_column == table_reader_columns(annotate->reader)->n)
-        return;
-    const struct value *field = &row->fields[evaluation->group_column];
-    if (field->kind == VALUE_STRING)
-        buffer_add_text(&evaluation->group, field->text);
-    else if (field->kind != VALUE_NULL)
-        json_encode(field, &evaluation->group);
 }
 
 void annotate_evaluate(struct annotate *annotate, const struct table_row *row)

@@ -159,7 +159,7 @@ enum status annotate_write_evaluation(const struct annotate *annotate, struct bu
     }
     if (evaluation->status != STATUS_OK)
         buffer_add_format(out, "no evaluation: %s\n", evaluation->fault.text);
-    if (evaluation->differences)
+    if (evaluation->differences && evaluation->status == STATUS_OK)
         buffer_add_format(out, "differences: %lld, in %s\n", (long long)evaluation->n_differences,
                           annotate->settings->annotate.evaluation.differences);
     return status;

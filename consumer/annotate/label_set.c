@@ -188,6 +188,12 @@ static bool read_number(struct text text, double *number)
     return *end == '\0' && isfinite(*number);
 }
 
+double label_number(struct text label)
+{
+    double number;
+    return read_number(label, &number) ? number : NAN;
+}
+
 static bool equals_word(struct text text, const char *word)
 {
     return text.size == strlen(word) && strncasecmp(text.data, word, text.size) == 0;

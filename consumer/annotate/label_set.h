@@ -21,6 +21,8 @@ bool label_set_of_choices(struct label_set *set, struct arena *arena, const stru
 bool label_set_of_schema(struct label_set *set, struct arena *arena, const struct value *root,
                          const struct value *schema);
 
+// The value of a decimal number ("-1.5e3", also with "+"); NAN: the label is none.
+double label_number(struct text label);
 bool label_set_has(const struct label_set *set, struct text label);
 // Returns the label that a gold label means. White space around it is ignored. Booleans and numbers match a
 // label of equal value, as tables spell them ("True", "1.0", "01"). Without a match the result is the trimmed

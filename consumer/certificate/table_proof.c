@@ -108,6 +108,7 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
     struct proof proof = {.certificate = table->certificate};
     struct sha256 leaf;
     bool is_end = false;
+    int64_t left_out = 0; // the first row that was left out
     enum status status = certified_table_rewind(table, error);
     while (status == STATUS_OK && !is_end) {
         status = certified_table_next(table, &leaf, &is_end, error);
@@ -115,6 +116,7 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
             break;
         add_leaf(&proof, &leaf);
         proof.n_requested += !table->is_left_out;
+        left_out = table->is_left_out && !left_out ? table->number : left_out;
     }
     int64_t group_rows = proof.certificate->tags.group_rows;
     if (group_rows > 1 && (int64_t)proof.merkle.n % group_rows)
@@ -124,6 +126,13 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
     if (status == STATUS_OK && proof.n_requested && !proof.certificate->arithmetic.size)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE,
                            "the certificate names no arithmetic, but rows were asked");
+    if (status == STATUS_OK && left_out &&
+        table->certificate->format != TABLE_PARQUET) // which keep such rows
+        status = error_set(
+            error, STATUS_REFUSE, ERROR_FILE,
+            "%s: row %lld has neither an answer nor a reason why not: annotate writes no such rows to a "
+            "%s table",
+            table->source.path, (long long)left_out, table_format_name(table->certificate->format));
     *n_requested = proof.n_requested;
     if (status != STATUS_OK && status != STATUS_RETRY)
         error->status = status = STATUS_REFUSE;

@@ -325,7 +325,7 @@ static enum status open_certificate(struct annotate *annotate, struct certificat
     return status;
 }
 
-// What is written after the table. A row without an answer is certified as well.
+// What is written after the table. A row without an answer is certified as well, and a table whose evaluation fails.
 static enum status complete(struct annotate *annotate, const struct cascade *cascade,
                             struct certificate *certificate, struct error *error)
 {
@@ -339,7 +339,9 @@ static enum status collect(struct annotate *annotate, const struct cascade *casc
 {
     struct error fault;
     enum status status = annotate_collect(annotate, error);
-    bool is_written = status == STATUS_OK || (status == STATUS_REJECT && error->code == ERROR_JOBS_FAILED);
+    const struct annotate_evaluation *evaluation = &annotate->evaluation;
+    bool is_written = status == STATUS_OK || (status == STATUS_REJECT && error->code == ERROR_JOBS_FAILED) ||
+                      (evaluation->status != STATUS_OK && error->code == evaluation->fault.code);
     if (!is_written || complete(annotate, cascade, certificate, &fault) == STATUS_OK)
         return status;
     if (status != STATUS_OK)

@@ -92,6 +92,11 @@ static enum status check_table(const struct settings *settings, const struct cer
             buffer_add_printable(out, certificate->unread.names[i], 0);
             buffer_add_string(out, "\"\n");
         }
+        int64_t n_left_out = certificate->n_rows - n_requested;
+        if (n_left_out)
+            buffer_add_format(out, "%lld row%s left out: %s not asked, and %s no answer\n",
+                              (long long)n_left_out, n_left_out == 1 ? " was" : "s were",
+                              n_left_out == 1 ? "it was" : "they were", n_left_out == 1 ? "has" : "have");
         if (!is_computed)
             buffer_add_string(out, "no row was computed again: give --model\n");
     }

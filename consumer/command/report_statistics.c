@@ -4,6 +4,7 @@
 #include "consumer/observe/page.h"
 #include "consumer/table/table_reader.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,8 +50,11 @@ static void add_number(struct statistics_page *page, const struct table_row *row
     else if (field->kind == VALUE_STRING && field->text.size < sizeof digits)
         snprintf(digits, sizeof digits, "%.*s", (int)field->text.size, field->text.data);
     buffer_add_string(page->out, "<td>");
+    double number = strtod(digits, NULL);
+    // four digits of a year or an income would hide its interval
+    const char *format = column >= ROWS ? "%.0f" : fabs(number) >= 100 ? "%.2f" : "%.4g";
     if (*digits)
-        buffer_add_format(page->out, column >= ROWS ? "%.0f" : "%.4g", strtod(digits, NULL));
+        buffer_add_format(page->out, format, number);
     buffer_add_string(page->out, "</td>");
 }
 

@@ -96,6 +96,8 @@ enum status comparison_add(struct comparison *comparison, const struct compared_
         status = share_table_add(&comparison->shares, group, answers, row->gold.size ? &gold : NULL, error);
     if (status == STATUS_OK && comparison->has_numbers)
         status = number_pairs_add(&comparison->numbers, group, row->gold_number, row->answer_number, error);
+    if (comparison->has_numbers && row->gold.size && isnan(row->gold_number))
+        number_pairs_add_other(&comparison->numbers, group);
     return status;
 }
 

@@ -72,20 +72,40 @@ static void write_agreement(const struct comparison *comparison, struct buffer *
 
 // ---- estimates ----
 
-static void write_value(struct buffer *out, double value, bool is_share)
+enum { SHARE_DECIMALS = 4, DECIMALS_MAX = 9, DIGITS_MAX = 9, NUMBER_BYTES = 64 };
+
+// Decimals for four digits of the largest number, and more if the interval is narrower: of 2019.53, from 2019.1 to 2019.9, two.
+static int decimals_of(struct interval interval)
 {
-    if (isnan(value))
-        buffer_add_format(out, " %10s", "-");
-    else
-        buffer_add_format(out, is_share ? " %10.4f" : " %10.4g", value);
+    double size = fabs(interval.value), width = interval.high - interval.low;
+    if (interval_is_known(interval))
+        size = fmax(size, fmax(fabs(interval.low), fabs(interval.high)));
+    if (width > 0)
+        size = fmin(size, 100 * width);
+    return size > 0 ? (int)fmin(fmax(3 - floor(log10(size)), 0), DECIMALS_MAX) : 1;
 }
 
-static void write_interval(struct buffer *out, struct interval interval, bool is_share)
+static const char *format_number(double number, int decimals, char text[NUMBER_BYTES])
 {
-    char text[64] = "-";
-    write_value(out, interval.value, is_share);
+    bool is_short = fabs(number) < pow(10, DIGITS_MAX);
+    snprintf(text, NUMBER_BYTES, is_short ? "%.*f" : "%.*g", is_short ? decimals : DIGITS_MAX,
+             number + 0); // -0 becomes 0
+    return isnan(number) ? "-" : text;
+}
+
+static void write_value(struct buffer *out, double value, int decimals)
+{
+    char text[NUMBER_BYTES];
+    buffer_add_format(out, " %10s", format_number(value, decimals, text));
+}
+
+static void write_interval(struct buffer *out, struct interval interval, int decimals)
+{
+    char low[NUMBER_BYTES], high[NUMBER_BYTES], text[2 * NUMBER_BYTES + 8] = "-";
+    write_value(out, interval.value, decimals);
     if (interval_is_known(interval))
-        snprintf(text, sizeof text, is_share ? "%.4f to %.4f" : "%.4g to %.4g", interval.low, interval.high);
+        snprintf(text, sizeof text, "%s to %s", format_number(interval.low, decimals, low),
+                 format_number(interval.high, decimals, high));
     buffer_add_format(out, "  %-18s", text);
 }
 
@@ -117,9 +137,9 @@ static void write_shares(const struct comparison *comparison, struct buffer *out
                       "gold rows", "estimate", "95 % interval");
     for (size_t i = 0; i < shares->n_labels && i < LABELS_SHOWN_MAX; i++) {
         evaluation_add_name(out, shares->labels[i], EVALUATION_NAME_WIDTH);
-        write_value(out, share_of_answers(shares, 0, i), true);
-        write_value(out, share_of_gold(shares, 0, i).value, true);
-        write_interval(out, share_of_rows(shares, 0, i), true);
+        write_value(out, share_of_answers(shares, 0, i), SHARE_DECIMALS);
+        write_value(out, share_of_gold(shares, 0, i).value, SHARE_DECIMALS);
+        write_interval(out, share_of_rows(shares, 0, i), SHARE_DECIMALS);
         end_line(out);
     }
     if (shares->n_labels > LABELS_SHOWN_MAX)
@@ -133,7 +153,7 @@ static void begin_groups(const struct comparison *comparison, size_t reference, 
     buffer_add_string(out, "\nby \"");
     buffer_add_printable(out, comparison->group, 0);
     buffer_add_string(out, "\"; differences are from \"");
-    buffer_add_printable(out, comparison->shares.groups[reference].name, 0);
+    buffer_add_printable(out, share_group_name(&comparison->shares, reference), 0);
     buffer_add_format(out, "\"\n%-*s %s%8s %8s %10s  %-18s %10s  %s\n", EVALUATION_NAME_WIDTH, "group",
                       has_labels ? "label            " : "", "rows", "gold", "estimate", "95 % interval",
                       "difference", "95 % interval");
@@ -142,8 +162,7 @@ static void begin_groups(const struct comparison *comparison, size_t reference, 
 static void begin_group(const struct comparison *comparison, size_t group, int64_t n_rows, int64_t n_gold,
                         const struct text *label, struct buffer *out)
 {
-    struct text name = comparison->shares.groups[group].name;
-    evaluation_add_name(out, name.size ? name : TEXT("(empty)"), EVALUATION_NAME_WIDTH);
+    evaluation_add_name(out, share_group_name(&comparison->shares, group), EVALUATION_NAME_WIDTH);
     if (label) {
         buffer_add_byte(out, ' ');
         evaluation_add_name(out, *label, EVALUATION_NAME_WIDTH);
@@ -161,10 +180,10 @@ static void write_group_shares(const struct comparison *comparison, struct buffe
             struct interval share = share_of_rows(shares, i, label);
             begin_group(comparison, i, shares->groups[i].n_rows, shares->groups[i].n_gold,
                         &shares->labels[label], out);
-            write_interval(out, share, true);
+            write_interval(out, share, SHARE_DECIMALS);
             if (i != reference)
                 write_interval(out, interval_difference(share, share_of_rows(shares, reference, label)),
-                               true);
+                               SHARE_DECIMALS);
             end_line(out);
         }
 }
@@ -181,9 +200,10 @@ static enum status write_group_means(const struct comparison *comparison, struct
         if (status != STATUS_OK)
             return status;
         begin_group(comparison, i, mean.n_rows, mean.n_gold, NULL, out);
-        write_interval(out, mean.mean, false);
+        write_interval(out, mean.mean, decimals_of(mean.mean));
+        struct interval difference = mean_difference(&mean, &of_reference);
         if (i != reference)
-            write_interval(out, mean_difference(&mean, &of_reference), false);
+            write_interval(out, difference, decimals_of(difference));
         end_line(out);
     }
     return status;
@@ -195,13 +215,21 @@ static enum status write_means(const struct comparison *comparison, struct buffe
     enum status status = number_pairs_mean(&comparison->numbers, 0, &mean, error);
     if (status != STATUS_OK)
         return status;
-    write_heading(comparison, "mean", out);
+    if (mean.is_of_gold)
+        buffer_add_format(
+            out,
+            "\nmean of the rows whose gold label is a number, from %lld gold rows alone, with 95 %% "
+            "intervals\n(assumed: the gold rows are a simple random sample of all rows)\n",
+            (long long)mean.n_gold);
+    else
+        write_heading(comparison, "mean", out);
     buffer_add_format(out, "%-*s %10s %10s %10s  %s\n", EVALUATION_NAME_WIDTH, "", "answers", "gold rows",
                       "estimate", "95 % interval");
     evaluation_add_name(out, TEXT("mean"), EVALUATION_NAME_WIDTH);
-    write_value(out, mean.of_answers, false);
-    write_value(out, mean.of_gold, false);
-    write_interval(out, mean.mean, false);
+    int decimals = decimals_of(mean.mean);
+    write_value(out, mean.of_answers, decimals);
+    write_value(out, mean.of_gold, decimals);
+    write_interval(out, mean.mean, decimals);
     end_line(out);
     return comparison->shares.n_groups > 1 ? write_group_means(comparison, out, error) : STATUS_OK;
 }

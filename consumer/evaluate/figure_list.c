@@ -12,6 +12,7 @@ const char *const figure_columns[FIGURE_COLUMNS] = {"gold",  "answer", "group", 
 static const char WILSON[] = "Wilson", DELTA[] = "delta method, two rows added",
                   SHARE[] = "PPI++ (post-stratified), Wilson, MOVER", SAMPLE[] = "Wilson, finite population",
                   MEAN[] = "PPI++ (regression), HC3, Student", WELCH[] = "PPI++ (regression), HC3, Welch",
+                  MEAN_OF_GOLD[] = "gold rows alone, Student", WELCH_OF_GOLD[] = "gold rows alone, Welch",
                   STUDENT[] = "Student", FISHER[] = "Fisher's z, jackknife", NONE[] = "";
 
 struct figure_writer {
@@ -143,9 +144,9 @@ static void name_difference(const struct share_table *shares, size_t group, size
                             struct buffer *name)
 {
     buffer_clear(name);
-    buffer_add_text(name, shares->groups[group].name);
+    buffer_add_text(name, share_group_name(shares, group));
     buffer_add_string(name, " - ");
-    buffer_add_text(name, shares->groups[reference].name);
+    buffer_add_text(name, share_group_name(shares, reference));
 }
 
 static void add_shares(struct figure_writer *writer, size_t group, size_t reference, struct buffer *name)
@@ -156,7 +157,7 @@ static void add_shares(struct figure_writer *writer, size_t group, size_t refere
     for (size_t i = 0; i < shares->n_labels; i++) {
         struct interval share = share_of_rows(shares, group, i);
         writer->label = shares->labels[i];
-        writer->group = shares->groups[group].name;
+        writer->group = share_group_name(shares, group);
         add_figure(writer, "share", share, SHARE);
         add_figure(writer, "share_of_answers", without_interval(share_of_answers(shares, group, i)), NONE);
         add_figure(writer, "share_of_gold", share_of_gold(shares, group, i), SAMPLE);
@@ -180,16 +181,17 @@ static enum status add_means(struct figure_writer *writer, size_t group, size_t 
         status = number_pairs_mean(&comparison->numbers, reference, &other, error);
     if (status != STATUS_OK)
         return status;
-    writer->group = comparison->shares.groups[group].name;
+    writer->group = share_group_name(&comparison->shares, group);
     writer->n_rows = mean.n_rows;
     writer->n_gold = mean.n_gold;
-    add_figure(writer, "mean", mean.mean, MEAN);
+    add_figure(writer, "mean", mean.mean, mean.is_of_gold ? MEAN_OF_GOLD : MEAN);
     add_figure(writer, "mean_of_answers", without_interval(mean.of_answers), NONE);
     add_figure(writer, "mean_of_gold", without_interval(mean.of_gold), NONE);
     if (group && group != reference) {
         name_difference(&comparison->shares, group, reference, name);
         writer->group = (struct text){name->data, name->size};
-        add_figure(writer, "mean_difference", mean_difference(&mean, &other), WELCH);
+        add_figure(writer, "mean_difference", mean_difference(&mean, &other),
+                   mean.is_of_gold ? WELCH_OF_GOLD : WELCH);
     }
     return STATUS_OK;
 }

@@ -60,6 +60,8 @@ static enum status choose_columns(struct gold_reading *reading, struct error *er
         reading->golds[i] = has_long ? NO_COLUMN : find_column(reading, reading->names[i]);
         has_wide |= reading->golds[i] != NO_COLUMN;
     }
+    if (!table_reader_columns(reading->reader)->n) // JSON lines without a line
+        return STATUS_OK;
     if (reading->row == NO_COLUMN)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--gold %s: there is no column sheaf_row or row, the number of a row in the table",
@@ -172,8 +174,13 @@ static enum status add_row(struct gold_reading *reading, const struct table_row 
             bool is_name = name->kind == VALUE_STRING && text_equal(name->text, reading->names[i]);
             column = is_name ? reading->label : NO_COLUMN;
         }
-        if (column != NO_COLUMN && !is_empty(&row->fields[column]))
-            status = add_entry(reading, number, i, &row->fields[column], cells, error);
+        const struct value *label = column == NO_COLUMN ? NULL : &row->fields[column];
+        if (label && label->kind == VALUE_STRING && !utf8_valid(label->text.data, label->text.size))
+            return error_set(error, STATUS_REFUSE, ERROR_FILE,
+                             "--gold %s: line %lld: a gold label that is not UTF-8: save the file as UTF-8",
+                             reading->path, (long long)row->line);
+        if (label && !is_empty(label))
+            status = add_entry(reading, number, i, label, cells, error);
     }
     return status;
 }

@@ -84,7 +84,8 @@ static void judge_numbers(const struct number_pairs *numbers, struct buffer *out
         sum += isnan(answer) ? 0 : answer;
         squares += isnan(answer) ? 0 : answer * answer;
     }
-    if (n < GOLD_SAMPLE_TESTED || n >= (double)all->n_answers)
+    // gold labels that are no numbers: the other ones are no random sample
+    if (n < GOLD_SAMPLE_TESTED || n >= (double)all->n_answers || all->n_other)
         return;
     double mean = sum / n, of_all = all->answers / (double)all->n_answers;
     double variance = fmax(squares - n * mean * mean, 0) / (n - 1);
@@ -104,8 +105,8 @@ void gold_sample_judge(const struct gold_sample *sample, const struct share_tabl
         return;
     if (sample->n < GOLD_SAMPLE_FEW)
         buffer_add_format(
-            out, "there are only %zu gold rows: intervals are wide, and of means and kappa approximate\n",
-            sample->n);
+            out, "there %s only %zu gold row%s: intervals are wide, and of means and kappa approximate\n",
+            sample->n == 1 ? "is" : "are", sample->n, sample->n == 1 ? "" : "s");
     if (sample->n < GOLD_SAMPLE_TESTED)
         return;
     if (sample->places[sample->n - 1] == (int64_t)sample->n)

@@ -25,10 +25,11 @@ static bool take_items(struct label_list *list, struct text *items, size_t n)
         qsort(items, n, sizeof *items, compare_texts);
     buffer_add_byte(&json, '[');
     for (size_t i = 0; i < n; i++) {
-        buffer_add_string(&json, i ? "," : "");
+        if (list->n && text_equal(items[list->n - 1], items[i]))
+            continue;
+        buffer_add_string(&json, list->n ? "," : "");
         json_encode_string(items[i], &json);
-        if (!list->n || !text_equal(items[list->n - 1], items[i]))
-            items[list->n++] = items[i];
+        items[list->n++] = items[i];
     }
     buffer_add_byte(&json, ']');
     list->labels = items;

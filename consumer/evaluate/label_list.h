@@ -9,7 +9,7 @@
 struct label_list {
     struct text *labels; // [n], each once, in ascending order of bytes
     size_t n;
-    struct text whole; // all items in this order as JSON, repeated ones too; size 0: there is no list
+    struct text whole; // labels as JSON; size 0: there is no list
     struct arena arena;
 };
 

@@ -37,6 +37,13 @@ enum status number_pairs_add(struct number_pairs *pairs, size_t group, double go
     return STATUS_OK;
 }
 
+void number_pairs_add_other(struct number_pairs *pairs, size_t group)
+{
+    pairs->groups[0].n_other++;
+    if (group)
+        pairs->groups[group].n_other++;
+}
+
 // ---- means ----
 
 // Gold rows, with numbers in place of missing answers.
@@ -47,22 +54,24 @@ struct sample {
 
 static void choose_rows(const struct number_pairs *pairs, size_t group, double missing, struct sample *sample)
 {
+    bool is_of_gold = pairs->groups[0].n_other > 0; // equal answers have weight 0
     for (size_t i = 0; i < pairs->n; i++) {
         const struct number_pair *pair = &pairs->pairs[i];
         if (group && pair->group != group)
             continue;
         sample->gold[sample->n] = pair->gold;
-        sample->answers[sample->n++] = isnan(pair->answer) ? missing : pair->answer;
+        sample->answers[sample->n++] = is_of_gold || isnan(pair->answer) ? missing : pair->answer;
         sample->n_different += isnan(pair->answer) || pair->answer != pair->gold;
     }
 }
 
+// The mean of equal numbers is exactly the number, so that they have no variance.
 static double mean_of(const double *numbers, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
-        sum += numbers[i];
-    return n ? sum / (double)n : NAN;
+        sum += numbers[i] - numbers[0];
+    return n ? numbers[0] + sum / (double)n : NAN;
 }
 
 // Whether so few rows differ that their errors must be completed by assumed ones.
@@ -80,7 +89,8 @@ static double assumed_squares(const double *numbers, size_t n, double mean)
     return INTERVAL_QUANTILE * INTERVAL_QUANTILE / 2 * largest * largest;
 }
 
-static void estimate_mean(const struct sample *sample, double n_rows, double mean_answer,
+// gold_share: of the rows that have a gold label.
+static void estimate_mean(const struct sample *sample, double gold_share, double mean_answer,
                           struct mean_estimate *estimate)
 {
     size_t n = sample->n;
@@ -104,7 +114,7 @@ static void estimate_mean(const struct sample *sample, double n_rows, double mea
     variance = fmax(variance, residuals / (count - 2) / count);
     if (are_errors_few(sample->n_different, n))
         variance = fmax(variance, (residuals + assumed_squares(sample->gold, n, gold)) / (count - 2) / count);
-    estimate->variance = variance * fmax(1 - count / n_rows, 0);
+    estimate->variance = variance * fmax(1 - gold_share, 0);
     double half = student_quantile(count - 2) * sqrt(estimate->variance);
     estimate->mean.low = estimate->mean.value - half;
     estimate->mean.high = estimate->mean.value + half;
@@ -125,9 +135,12 @@ enum status number_pairs_mean(const struct number_pairs *pairs, size_t group, st
         double sum = rows->answers + missing * (double)(rows->n_rows - rows->n_answers);
         estimate->n_gold = (int64_t)sample.n;
         estimate->of_gold = mean_of(sample.gold, sample.n);
+        int64_t n_labels = estimate->n_gold + rows->n_other;
+        estimate->is_of_gold = all->n_other > 0;
         if (sample.n >= PAIRS_MEAN_MIN)
-            estimate_mean(&sample, (double)rows->n_rows, sum / (double)rows->n_rows, estimate);
-        else if (sample.n && estimate->n_gold == estimate->n_rows)
+            estimate_mean(&sample, (double)n_labels / (double)rows->n_rows, sum / (double)rows->n_rows,
+                          estimate);
+        else if (sample.n && n_labels == rows->n_rows)
             estimate->mean = (struct interval){estimate->of_gold, estimate->of_gold, estimate->of_gold};
     }
     bool is_allocated = sample.gold && sample.answers;
@@ -166,11 +179,13 @@ struct moments {
     double n, x, y, xx, yy, xy; // x, y: means
 };
 
-// Pearson's correlation without the pair (x, y); n at least 3.
+// Pearson's correlation without the pair (x, y); n at least 3. NAN: the other pairs have equal x or equal y, but for rounding.
 static double correlation_without(const struct moments *all, double x, double y)
 {
     double share = all->n / (all->n - 1), dx = x - all->x, dy = y - all->y;
-    return (all->xy - share * dx * dy) / sqrt((all->xx - share * dx * dx) * (all->yy - share * dy * dy));
+    double xx = all->xx - share * dx * dx, yy = all->yy - share * dy * dy;
+    bool is_defined = xx > 1e-12 * all->xx && yy > 1e-12 * all->yy;
+    return is_defined ? (all->xy - share * dx * dy) / sqrt(xx * yy) : NAN;
 }
 
 static struct interval correlate(const struct number_pairs *pairs, const struct moments *all)

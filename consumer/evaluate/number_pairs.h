@@ -14,7 +14,11 @@
 // say little about rare large errors. Then two further rows are assumed whose error is the largest distance of a gold
 // number from the mean, as z^2 / 2 failures are in Agresti and Coull's interval of a proportion.
 //
-// Rows without an answer are estimated from the mean answer. Thread: main.
+// Rows without an answer are estimated from the mean answer.
+//
+// If a gold label is no number (null, a typing error), the mean is of the rows whose gold label is a number. Which of the other
+// rows these are is not known, so the mean answer of all rows says nothing about them: the mean is estimated from the gold
+// rows alone, with weight 0 and the same variance. Thread: main.
 #pragma once
 
 #include "consumer/evaluate/interval.h"
@@ -35,6 +39,7 @@ struct number_pair {
 
 struct number_sums {
     int64_t n_rows, n_answers; // all rows; rows with an answer
+    int64_t n_other;           // rows whose gold label is no number
     double answers;            // sum
 };
 
@@ -50,8 +55,12 @@ void number_pairs_close(struct number_pairs *pairs);
 enum status number_pairs_add(struct number_pairs *pairs, size_t group, double gold, double answer,
                              struct error *error) WARN_UNUSED;
 
+// Counts the gold label of the row just added, which is no number.
+void number_pairs_add_other(struct number_pairs *pairs, size_t group);
+
 struct mean_estimate {
     struct interval mean;
+    bool is_of_gold;          // from gold rows alone, see above
     double variance, degrees; // of the estimate; NAN: no interval
     int64_t n_rows, n_gold;
     double of_answers, of_gold; // means alone; NAN: none

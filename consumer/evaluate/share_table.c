@@ -50,6 +50,12 @@ enum status share_table_group(struct share_table *table, struct text name, size_
     return add_group(table, name, error);
 }
 
+struct text share_group_name(const struct share_table *table, size_t group)
+{
+    struct text name = table->groups[group].name;
+    return group && !name.size ? TEXT("(empty)") : name;
+}
+
 // *label SHARE_LABELS_MAX: there are too many.
 static enum status find_label(struct share_table *table, struct text name, size_t *label, struct error *error)
 {

@@ -55,6 +55,8 @@ void share_table_close(struct share_table *table);
 // Finds or adds a group. STATUS_REFUSE: more than SHARE_GROUPS_MAX groups.
 enum status share_table_group(struct share_table *table, struct text name, size_t *group,
                               struct error *error) WARN_UNUSED;
+// The group's name as it is printed: of rows with an empty cell "(empty)", of the whole table an empty text.
+struct text share_group_name(const struct share_table *table, size_t group);
 struct share_labels {
     const struct text *items; // [n], each once
     size_t n;

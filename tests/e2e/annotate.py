@@ -749,7 +749,7 @@ def logprobs_that_are_asked_for_are_a_column(test):
 def lists_are_compared_with_gold_ones_by_value(test):
     write(test, "s.json", json.dumps({"type": "object", "properties": {"tags": {"type": "array", "items": {"const": "x"}, "minItems": 2, "maxItems": 2},
                                       "n": {"const": [1, 2.5]}}, "required": ["tags", "n"]}))
-    write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", '[ "x", "x" ]'], ["c", "d", '["x"]']])
+    write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", '[ "x" ]'], ["c", "d", '["x", "y"]']])
     done = annotate(test, "in.csv", "--schema", "s.json", "--evaluate", "gold=tags", engine=None)
     assert "accuracy: 0.5000" in done.out, done.out
     write_csv(test, "in.csv", [["title", "text", "gold"], ["a", "b", '[1.0, 2.50]']])

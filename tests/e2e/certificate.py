@@ -75,10 +75,11 @@ def leaf(kind, number, *hashes):
 
 
 def root_of(certificate, rows, record_of):
-    """The root and the tags of a table without rows that were left out. rows: lists of the input's and the answers' texts."""
+    """The root and the tags of a table. rows: lists of the input's and the answers' texts."""
     arithmetic = hashlib.sha256(certificate["arithmetic"].encode()).digest()
     n = len(certificate["columns"])
-    leaves = [leaf(1, i + 1, fields(row[:n]), fields([record_of(row)]), arithmetic, fields(row[n:])) for i, row in enumerate(rows)]
+    leaves = [leaf(1, i + 1, fields(row[:n]), fields([record_of(row)]), arithmetic, fields(row[n:])) if any(row[n:]) else
+              leaf(2, i + 1, fields(row[:n]), bytes(32), bytes(32), fields(row[n:])) for i, row in enumerate(rows)]
     pairs = [f"\"{name}\": " + (value if name == "options" else json.dumps(value, ensure_ascii=False))
              for name, value in certificate.items() if name not in ("root", "tags")]
     statement = "{" + ",\n ".join(pairs)
@@ -106,6 +107,25 @@ def anyone_can_compute_the_root_from_its_description(test):
     assert list(certificate) == ["sheaf_certificate", "rows", "format", "arithmetic", "columns", "answers", "unread", "options", "root", "tags"]
     assert forge(test, read_csv(test, "out.csv")[1:]) == {"root": certificate["root"], "tags": certificate["tags"]}
     assert certificate["columns"] == ROWS[0] and certificate["options"]["prompt"] == PROMPT[1] and certificate["rows"] == 40
+
+
+@case
+def a_row_that_is_called_left_out_is_not_hidden(test):
+    certify(test)
+    rows = read_csv(test, "out.csv")
+    rows[17][3:] = [""] * len(rows[17][3:])
+    write_csv(test, "forged.csv", rows)
+    certificate = certificate_of(test)
+    certificate["options"] = json.dumps(certificate["options"], separators=(",", ":"))
+    for table_format in ("csv", "parquet"):
+        certificate["format"] = table_format
+        root, tags = root_of(certificate, rows[1:], record_of)
+        forged = rewrite(test, format=table_format, root=root, tags=tags)
+        if table_format == "csv":  # annotate writes such rows to copies of Parquet files alone
+            refused(test, "row 17 has neither an answer nor a reason", "forged.csv", certificate=forged)
+        else:
+            done = verify(test, "forged.csv", "--model", test.model, certificate=forged)
+            assert "1 row was left out: it was not asked, and has no answer\n39 of 39 rows computed again are equal" in done.out, done.out
 
 
 @case

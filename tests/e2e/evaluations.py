@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 import random
 
 import page
@@ -83,6 +84,19 @@ def shares_of_all_rows_follow_from_all_answers_and_some_gold_labels(test):
 
 
 @case
+def rows_without_a_group_are_a_group_and_not_the_whole_table(test):
+    rows, _, answers = labelled(200, 80)
+    rows = [[*row[:3], row[3].replace("B", "")] for row in rows]
+    done = annotate(test, *plant(test, rows, [{"label": answer} for answer in answers]), "--evaluate", "gold=label", "--by", "country=A",
+                    "--statistics", "figures.csv")
+    lines = test.read("figures.csv").decode().splitlines()
+    names = [tuple(line.split(",")[:5]) for line in lines]
+    assert len(names) == len(set(names)), lines
+    assert math.isclose(figures(test)["gold", "(empty)", "yes", "share"][0], poststratified(rows, answers, "yes", lambda row: not row[3]), abs_tol=1e-9)
+    assert ("gold", "(empty) - A", "yes", "difference") in figures(test) and "\n(empty)  " in done.out, done.out
+
+
+@case
 def gold_rows_that_are_no_random_sample_are_doubted(test):
     rows, _, answers = labelled(600, 100, first=True)
     options = plant(test, rows, [{"label": answer} for answer in answers])
@@ -155,6 +169,10 @@ def gold_labels_come_from_a_file_of_row_numbers(test):
         write(test, "g.csv", content)
         done = annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv", status=status)
         assert reason in done.err, (content, done.err)
+    with open(test.path("g.csv"), "wb") as file:
+        file.write("row,truth\n1,yes\n2,sí\n".encode("cp1252"))
+    done = annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv", status=1)
+    assert "--gold g.csv: line 3: a gold label that is not UTF-8" in done.err, done.err
     # corrections of some of them are a second file, whose labels count
     write_csv(test, "g.csv", [["row", "truth"]] + [[i + 1, truths[i]] for i in chosen])
     options += ("--evaluate", "truth=label", "--gold", "g.csv")
@@ -168,6 +186,8 @@ def gold_labels_come_from_a_file_of_row_numbers(test):
     assert "rows with a gold label: 40\naccuracy: 1.0000" in done.out and "--gold" not in done.err, done
     assert annotate(test, *options, "--gold", "c.csv", "--differences", "c.csv", status=2).err.count("c.csv")
     options = options[:-4]
+    write(test, "g.jsonl", "")  # differences of a table without any
+    assert "gold labels of g.jsonl: 0\n" in annotate(test, *options, "--evaluate", "gold=label", "--gold", "g.jsonl").out
     write(test, "g.csv", "row,truth\n1,yes\n1,yes\n2,\n")
     assert "rows with a gold label: 1\n" in annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv").out
     annotate(test, *options, "--evaluate", "truth", status=2)
@@ -207,14 +227,46 @@ def numbers_have_means_errors_and_correlations(test):
 
 
 @case
+def a_mean_beside_gold_labels_that_are_no_numbers_is_of_the_gold_rows_alone(test):
+    """The answers say nothing about which rows have a number: here they are 0 where the gold label is null."""
+    draw = random.Random(6)
+    schema = {"type": "object", "properties": {"n": {"type": ["number", "null"]}}, "required": ["n"], "additionalProperties": False}
+    truths = [round(draw.gauss(2020, 2), 1) if i % 2 else None for i in range(400)]
+    chosen = set(draw.sample(range(400), 100))
+    rows = [[f"t {i}", f"x {i}", ("null" if truths[i] is None else truths[i]) if i in chosen else "", "BA"[i % 3 == 0]] for i in range(400)]
+    options = plant(test, rows, [{"n": truth or 0} for truth in truths], schema)
+    done = annotate(test, *options, "--evaluate", "gold=n", "--by", "country", "--statistics", "figures.csv")
+    value, low, high = figures(test)["gold", "", "", "mean"]
+    gold = [truths[i] for i in chosen if truths[i] is not None]
+    true = [truth for truth in truths if truth is not None]
+    assert math.isclose(value, sum(gold) / len(gold), abs_tol=1e-9) and low < sum(true) / len(true) < high, (value, low, high)
+    # four digits would show 2020 to 2020
+    assert f"from {len(gold)} gold rows alone" in done.out and f"{value:.2f}  {low:.2f} to {high:.2f}\n" in done.out, done.out
+    test.run("report", "--dataset", "annotate", "-o", "r.html", "--store", "out.csv.db", "--statistics", "figures.csv")
+    row = next(row for row in page.Page(test.read("r.html").decode()).table("figure") if row[0] == "mean" and not row[2])
+    assert row[3:6] == [f"{part:.2f}" for part in (value, low, high)], row
+    assert "caution" not in done.out, done.out
+    for group in "AB":
+        value, low, high = figures(test)["gold", group, "", "mean"]
+        assert value - 3 < low < value < high < value + 3, (group, value, low, high)
+    methods = {row["method"] for row in csv.DictReader(io.StringIO(test.read("figures.csv").decode(), newline="")) if row["figure"].startswith("mean")}
+    assert {"gold rows alone, Student", "gold rows alone, Welch"} < methods and not any("PPI" in method for method in methods), methods
+    write(test, "g.csv", "row,gold\n1,0x10\n2,1.5\n")  # C reads the first one as 16
+    n_others = 1 + sum(truths[i] is None for i in chosen - {0, 1})
+    done = annotate(test, *options, "--evaluate", "gold=n", "--gold", "g.csv")
+    assert f"gold labels that are no numbers, left out of means: {n_others}\n" in done.out, done.out
+
+
+@case
 def lists_are_compared_label_by_label(test):
     draw = random.Random(5)
     names = ["price", "size", "taste"]
-    schema = {"type": "object", "properties": {"topics": {"type": "array", "items": {"enum": names}, "maxItems": 3}}, "required": ["topics"],
+    schema = {"type": "object", "properties": {"topics": {"type": "array", "items": {"enum": names}, "maxItems": 6}}, "required": ["topics"],
               "additionalProperties": False}
     truths = [[name for name in names if draw.random() < 0.4] for _ in range(300)]
     answers = [[name for name in names if (name in truth) == (draw.random() < 0.85)] for truth in truths]
     for answer in answers:
+        answer *= draw.choice((1, 2))  # a label that is repeated is the same label
         draw.shuffle(answer)
     chosen = set(draw.sample(range(300), 120))
     spell = [json.dumps, ";".join, "|".join, ", ".join]
@@ -274,9 +326,24 @@ def options_of_the_evaluation_are_checked_before_anything_is_computed(test):
     assert "d.csv" in annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--differences", "d.csv", status=1, refuses=True).err
     write_csv(test, "in.csv", [["title", "text", "gold", "sheaf_row"], ["a", "b", "x", 1]])
     assert "has a column sheaf_row already" in annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--differences", "e.csv", status=2).err
+    write_csv(test, "in.csv", [["title", "text", "gold"]])
+    done = annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--differences", "e.csv")
+    assert "differences: 0, in e.csv\n" in done.out and test.read("e.csv").startswith(b"title,text,gold,sheaf_row,"), done
     write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"a {i}", "b", "x"] for i in range(101)])
+    os.remove(test.path("out.csv"))
     done = annotate(test, "in.csv", "--choice", "x,y", "--evaluate", "gold", "--by", "title", status=1)
-    assert "more than 100 different values" in done.err and test.exists("out.csv"), done
+    assert "--by: column \"title\" has more than 100 different values" in done.err and not test.exists("out.csv"), done
+
+
+@case
+def an_evaluation_that_fails_leaves_table_and_certificate(test):
+    """512 gold labels are known before anything is computed; the answers add others."""
+    write_csv(test, "in.csv", [["title", "text", "gold"]] + [[f"a {i}", "b", f"label {i}"] for i in range(512)])
+    options = ("--prompt", "Is {{ title }} {{ text }} good?", "--max-tokens", "4", "--evaluate", "gold")
+    done = annotate(test, "in.csv", *options, "--differences", "d.csv", "--statistics", "s.csv", "--certificate", "c.json", status=1)
+    assert "no evaluation: " in done.out and "(the table is written, to out.csv)" in done.err and "differences" not in done.out, done
+    assert not test.exists("d.csv") and not test.exists("s.csv")  # of the rows up to the fault
+    assert "its 512 rows" in test.run("verify", "out.csv", "--certificate", "c.json").out
 
 
 @case
