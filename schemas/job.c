@@ -95,6 +95,13 @@ bool job_is_named(const struct job *job, struct text dataset, struct text job_id
            job_submitted_s(job) <= until_s;
 }
 
+bool job_is_more_urgent(const struct job *job, const struct job *other)
+{
+    if (job->priority != other->priority)
+        return job->priority > other->priority;
+    return job->deadline_s && (!other->deadline_s || job->deadline_s < other->deadline_s);
+}
+
 int64_t job_submitted_s(const struct job *job)
 {
     return job->created_s ? job->created_s : job->source.written_s;

@@ -480,6 +480,9 @@ bool job_set_id(struct job *job, struct text job_id) WARN_UNUSED;
 // means all jobs). It applies to jobs submitted no later than `until_s` (since 1970 UTC), and to jobs whose
 // time is unknown.
 bool job_is_named(const struct job *job, struct text dataset, struct text job_id, int64_t until_s);
+// Whether `job` is to be computed before `other`: its priority is higher, or at equal priority its deadline is
+// earlier. No deadline is the latest.
+bool job_is_more_urgent(const struct job *job, const struct job *other);
 // Returns the time of submission if known, else the time of the record.
 int64_t job_submitted_s(const struct job *job);
 // Returns the default seed of a job: a hash of its prompt and its name. The name is the first given one of

@@ -367,7 +367,7 @@ SELECT j.dataset, j.custom_id, j.job_index, j.job_id, j.status, CAST(r.record AS
        j.reasoning_tokens
 FROM jobs j LEFT JOIN results r ON r.job = j.id WHERE j.finished_at_us IS NOT NULL;
 
--- What waits in the embedded queue, in the order in which it is claimed; but each eighth claim goes to the oldest.
+-- What waits in the embedded queue, the most urgent first. Datasets of one urgency take turns, and each eighth claim goes to the oldest.
 CREATE VIEW waiting AS
 SELECT q.priority, nullif(q.deadline_us, 9223372036854775807) AS deadline_us, j.dataset, count(*) AS jobs,
        sum(q.crashes > 0) AS suspects, min(j.submitted_at_us) AS oldest_submitted_at_us

@@ -15,3 +15,11 @@ DROP INDEX queue_urgent;
 CREATE INDEX queue_urgent ON queue (priority DESC, deadline_us, dataset_number) WHERE worker IS NULL;
 DROP INDEX queue_claimed;
 CREATE INDEX queue_claimed ON queue (worker, dataset_number) WHERE worker IS NOT NULL;
+
+-- A process of an older version that opened the store before its change goes on queuing jobs, without numbers.
+CREATE TRIGGER queue_of_older_programs AFTER INSERT ON queue WHEN NEW.dataset_number = 0 BEGIN
+  UPDATE datasets SET number = (SELECT coalesce(max(number), 0) + 1 FROM datasets WHERE number IS NOT NULL)
+    WHERE dataset = (SELECT dataset FROM jobs WHERE id = NEW.job) AND number IS NULL;
+  UPDATE queue SET dataset_number = (SELECT d.number FROM jobs j CROSS JOIN datasets d ON d.dataset = j.dataset WHERE j.id = NEW.job)
+    WHERE job = NEW.job;
+END;

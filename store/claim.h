@@ -16,7 +16,7 @@ enum status claim_needs_turns(struct store *store, struct text dataset, bool *ne
                               struct error *error) WARN_UNUSED;
 // Chooses up to n_max free jobs, the most urgent first (priority, then deadline). Datasets of equal urgency
 // share the claims by tokens and weights, and within a dataset the job submitted first is chosen. A dataset of which the worker holds as many jobs as its limit
-// gets none. Stops when the records have *bytes_left bytes. Adds the jobs to `ids` and *n, and subtracts their
+// gets none. Stops when the records have *bytes_left bytes. Sets `ids` and *n to the jobs, and subtracts their
 // bytes. `dataset` with size 0: all datasets.
 enum status claim_choose_by_turns(struct store *store, struct text dataset, size_t n_max, int64_t *bytes_left,
                                   int64_t *ids, size_t *n, struct error *error) WARN_UNUSED;

@@ -18,6 +18,10 @@
 // Datasets that share one claim; the next claim continues with the datasets after them.
 enum { TURNS_MAX = 256 };
 
+// After this many urgencies in a row of which only datasets at their limits have jobs, these datasets are skipped by one
+// query: with deadlines a dataset may have an urgency for each job.
+enum { URGENCIES_FULL_MAX = 32, FULL_MAX = 1024 };
+
 struct urgency {
     int64_t priority, deadline_us;
 };
@@ -35,10 +39,13 @@ struct claim_choice {
     struct store *store;
     int64_t only; // the dataset's number; 0: all
     int64_t *ids;
+    int64_t *datasets; // [n], of the ids: their rows are not marked as claimed yet
     size_t n, n_max;
     int64_t bytes_left;
     struct claim_turn turns[TURNS_MAX];
     int n_turns;
+    int64_t full[FULL_MAX]; // datasets that may get no more jobs
+    int n_full, n_urgencies_full;
 };
 
 // Reads the one or two integers of a statement's only row.
@@ -85,23 +92,32 @@ enum status claim_needs_turns(struct store *store, struct text dataset, bool *ne
     return status;
 }
 
-// The urgency that follows `urgency`, or with `found` false the first one.
-static enum status next_urgency(struct store *store, struct urgency *urgency, bool *found,
-                                struct error *error)
+#define NOT_SKIPPED " AND dataset_number NOT IN (SELECT value FROM json_each(?3))"
+
+// The urgency that follows `urgency`, or with `found` false the first one. `skipped`: a JSON array of datasets whose
+// jobs do not count; size 0: none.
+static enum status next_urgency(struct store *store, struct text skipped, struct urgency *urgency,
+                                bool *found, struct error *error)
 {
-    static const char *const queries[] = {
-        ("SELECT priority, deadline_us FROM queue WHERE worker IS NULL AND priority = ?1 AND deadline_us > ?2"
-         " ORDER BY deadline_us LIMIT 1"),
-        ("SELECT priority, deadline_us FROM queue WHERE worker IS NULL AND priority < ?1"
-         " ORDER BY priority DESC, deadline_us LIMIT 1")};
+    static const char *const queries[2][2] = {
+        {"SELECT priority, deadline_us FROM queue WHERE worker IS NULL AND priority = ?1 AND deadline_us > ?2"
+         " ORDER BY deadline_us LIMIT 1",
+         "SELECT priority, deadline_us FROM queue WHERE worker IS NULL AND priority < ?1"
+         " ORDER BY priority DESC, deadline_us LIMIT 1"},
+        {"SELECT priority, deadline_us FROM queue WHERE worker IS NULL AND priority = ?1 AND deadline_us > ?2" NOT_SKIPPED
+         " ORDER BY deadline_us LIMIT 1",
+         "SELECT priority, deadline_us FROM queue WHERE worker IS NULL AND priority < ?1" NOT_SKIPPED
+         " ORDER BY priority DESC, deadline_us LIMIT 1"}};
     int64_t values[2] = {0};
     enum status status = STATUS_OK;
     bool is_first = !*found;
     *found = false;
     for (int i = is_first; status == STATUS_OK && !*found && i < 2; i++) {
-        sqlite3_stmt *select = database_statement(&store->database, queries[i], error);
+        sqlite3_stmt *select = database_statement(&store->database, queries[skipped.size > 0][i], error);
         if (!select)
             return error->status;
+        if (skipped.size)
+            bind_text(select, 3, skipped);
         bind_integer(select, 1, is_first ? INT64_MAX : urgency->priority);
         if (i == 0)
             bind_integer(select, 2, urgency->deadline_us);
@@ -124,7 +140,7 @@ enum status claim_oldest_is_first(struct store *store, bool *is_first, struct er
         return error->status;
     enum status status = read_two(store, select, values, &exists, error);
     if (status == STATUS_OK)
-        status = next_urgency(store, &first, &found, error);
+        status = next_urgency(store, (struct text){0}, &first, &found, error);
     *is_first = exists && found && values[0] == first.priority && values[1] == first.deadline_us;
     return status;
 }
@@ -212,11 +228,25 @@ enum status claim_room_of(struct store *store, int64_t dataset, int64_t *room, s
     return status;
 }
 
+static void note_full(struct claim_choice *choice, int64_t dataset)
+{
+    int i = 0;
+    while (i < choice->n_full && choice->full[i] != dataset)
+        i++;
+    if (i < choice->n_full || i == FULL_MAX)
+        return;
+    choice->full[choice->n_full++] = dataset;
+}
+
 static enum status add_turn(struct claim_choice *choice, int64_t dataset, struct error *error)
 {
     struct claim_turn *turn = &choice->turns[choice->n_turns];
     enum status status = read_turn(choice->store, dataset, turn, error);
+    for (size_t i = 0; status == STATUS_OK && turn->room != INT64_MAX && i < choice->n; i++)
+        turn->room -= choice->datasets[i] == dataset;
     choice->n_turns += status == STATUS_OK && turn->room > 0;
+    if (status == STATUS_OK && turn->room <= 0)
+        note_full(choice, dataset);
     return status;
 }
 
@@ -309,6 +339,7 @@ static enum status choose_of(struct claim_choice *choice, const struct urgency *
     int64_t n = 0;
     int code = SQLITE_DONE;
     while (choice->bytes_left > 0 && (code = sqlite3_step(select)) == SQLITE_ROW) {
+        choice->datasets[choice->n] = turn->dataset;
         turn->last_job = choice->ids[choice->n++] = sqlite3_column_int64(select, 0);
         choice->bytes_left -= sqlite3_column_int64(select, 1);
         n++;
@@ -355,27 +386,74 @@ static enum status choose_of_urgency(struct claim_choice *choice, const struct u
     return status;
 }
 
+// Whether each dataset that is unfinished is at its limit.
+static enum status are_all_full(struct claim_choice *choice, bool *are, struct error *error)
+{
+    sqlite3_stmt *select = database_statement(
+        &choice->store->database,
+        "SELECT count(*) FROM datasets WHERE n_submitted > n_done + n_failed + n_cancelled", error);
+    int64_t n = 0;
+    if (!select)
+        return error->status;
+    enum status status =
+        database_read_integer(&choice->store->database, select, 0, &n, "counting datasets", error);
+    *are = n <= choice->n_full || (choice->only && choice->n_full);
+    return status;
+}
+
+// The next urgency that may have jobs for the claim.
+static enum status next_useful(struct claim_choice *choice, struct urgency *urgency, bool *found,
+                               struct error *error)
+{
+    if (choice->n_urgencies_full < URGENCIES_FULL_MAX)
+        return next_urgency(choice->store, (struct text){0}, urgency, found, error);
+    bool are_full = false;
+    enum status status = are_all_full(choice, &are_full, error);
+    if (status != STATUS_OK || are_full) {
+        *found = false;
+        return status;
+    }
+    struct buffer skipped = {0};
+    for (int i = 0; i < choice->n_full; i++) {
+        buffer_add_byte(&skipped, i ? ',' : '[');
+        buffer_add_integer(&skipped, choice->full[i]);
+    }
+    buffer_add_byte(&skipped, ']');
+    status = skipped.failed ? error_memory(error, STATUS_RETRY, "claiming jobs")
+                            : next_urgency(choice->store, (struct text){skipped.data, skipped.size}, urgency,
+                                           found, error);
+    buffer_finish(&skipped);
+    return status;
+}
+
 enum status claim_choose_by_turns(struct store *store, struct text dataset, size_t n_max, int64_t *bytes_left,
                                   int64_t *ids, size_t *n, struct error *error)
 {
     struct claim_choice *choice = malloc(sizeof *choice);
-    if (!choice)
+    int64_t *datasets = calloc(n_max ? n_max : 1, sizeof *datasets);
+    if (!choice || !datasets) {
+        free(choice);
+        free(datasets);
         return error_memory(error, STATUS_RETRY, "claiming %zu jobs", n_max);
+    }
     *choice = (struct claim_choice){
-        .store = store, .ids = ids, .n = *n, .n_max = *n + n_max, .bytes_left = *bytes_left};
+        .store = store, .ids = ids, .datasets = datasets, .n_max = n_max, .bytes_left = *bytes_left};
     enum status status = STATUS_OK;
     if (dataset.size)
         status = claim_number_of(store, dataset, &choice->only, error);
     bool found = false, is_known = !dataset.size || choice->only;
     struct urgency urgency = {0};
     while (status == STATUS_OK && is_known && choice->n < choice->n_max && choice->bytes_left > 0) {
-        status = next_urgency(store, &urgency, &found, error);
+        status = next_useful(choice, &urgency, &found, error);
         if (status != STATUS_OK || !found)
             break;
+        size_t n_before = choice->n;
         status = choose_of_urgency(choice, &urgency, error);
+        choice->n_urgencies_full = choice->n > n_before ? 0 : choice->n_urgencies_full + 1;
     }
     *n = choice->n;
     *bytes_left = choice->bytes_left;
     free(choice);
+    free(datasets);
     return status;
 }

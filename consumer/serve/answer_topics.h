@@ -5,7 +5,7 @@
 //   connection  --- kafka_producer_send, under `sending` --->  jobs topic
 //   connection  <-- topic_answer, under `lock` --- sheaf-answers  <---  results topic
 //
-// Nothing is stored: a request whose server or client has gone is computed for nobody, until its deadline at most.
+// No request is stored, and only the mirror's figures of its result: a request whose server or client has gone is computed for nobody, until its deadline at most.
 #pragma once
 
 #include "consumer/serve/answer_merge.h"

@@ -65,13 +65,6 @@ static struct duplicate_entry **find_led(struct duplicates *duplicates, const st
     return *link && (*link)->leader == job ? link : NULL;
 }
 
-static bool is_more_urgent(const struct job *job, const struct job *leader)
-{
-    if (job->priority != leader->priority)
-        return job->priority > leader->priority;
-    return job->deadline_s && (!leader->deadline_s || job->deadline_s < leader->deadline_s);
-}
-
 static bool reuse_result(const struct duplicates *duplicates, struct job *job)
 {
     struct error ignored; // on failure the job is computed
@@ -150,7 +143,7 @@ static enum duplicate follow_entry(struct duplicates *duplicates, struct duplica
         return reuse_result(duplicates, job) ? DUPLICATE_ANSWERED : DUPLICATE_NONE;
     }
     if (entry->leader->result.status != RESULT_NONE || job->source.crashes ||
-        is_more_urgent(job, entry->leader))
+        job_is_more_urgent(job, entry->leader))
         return DUPLICATE_NONE;
     job_list_append(&entry->followers, job);
     duplicates->n_followers++;

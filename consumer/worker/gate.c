@@ -27,8 +27,10 @@ static bool count_in(struct gate *gate, const struct job *job)
     uint64_t name = hash_dataset(job);
     struct gate_dataset *dataset = find_dataset(gate, name);
     int64_t n_max = dataset_share_of(gate->limits, job->dataset).n_in_flight_max;
-    if (dataset ? n_max > 0 && dataset->n_jobs >= n_max : gate->n_datasets == GATE_DATASETS_MAX)
+    if (dataset ? n_max > 0 && dataset->n_jobs >= n_max : gate->n_datasets == GATE_DATASETS_MAX) {
+        gate->is_crowded = gate->is_crowded || !dataset;
         return false;
+    }
     if (!dataset) {
         dataset = &gate->datasets[gate->n_datasets++];
         *dataset = (struct gate_dataset){.name = name};
@@ -71,30 +73,55 @@ static void add_counted(struct gate *gate, struct job *job)
         job_list_append(list, job);
 }
 
+// Held jobs are in the order of their urgency, and of equal urgency in order of arrival.
+static void hold(struct gate *gate, struct job *job)
+{
+    struct job_list *held = &gate->held;
+    if (!held->last || !job_is_more_urgent(job, held->last)) {
+        job_list_append(held, job);
+        return;
+    }
+    struct job **at = &held->first;
+    while (!job_is_more_urgent(job, *at))
+        at = &(*at)->next;
+    job->next = *at;
+    *at = job;
+    held->n_jobs++;
+}
+
 void gate_add(struct gate *gate, struct job *job)
 {
     if (count_in(gate, job))
         add_counted(gate, job);
     else
-        job_list_append(&gate->held, job);
+        hold(gate, job);
 }
 
-// A job of this dataset has left the engine: lets the first held job pass that the limits allow now.
-static void pass_held(struct gate *gate, uint64_t name, bool was_full)
+// A job of this dataset has left the engine: lets the first held job of the dataset pass, and if it left room for
+// another dataset, the first held job of one that found none.
+static void pass_held(struct gate *gate, uint64_t name)
 {
     struct job *before = NULL;
-    for (struct job **at = &gate->held.first; *at; before = *at, at = &before->next) {
+    for (struct job **at = &gate->held.first; *at;) {
         struct job *job = *at;
-        if ((!was_full && hash_dataset(job) != name) || !count_in(gate, job))
+        bool may_pass =
+            hash_dataset(job) == name || (gate->is_crowded && gate->n_datasets < GATE_DATASETS_MAX);
+        if (!may_pass || !count_in(gate, job)) {
+            before = job;
+            at = &job->next;
             continue;
+        }
         *at = job->next;
         if (gate->held.last == job)
             gate->held.last = before;
         gate->held.n_jobs--;
         job->next = NULL;
         add_counted(gate, job);
-        return;
+        if (!gate->is_crowded)
+            return;
     }
+    if (gate->n_datasets < GATE_DATASETS_MAX) // each that found no room would have found it now
+        gate->is_crowded = false;
 }
 
 static size_t choose_group(const struct job_list *list, size_t n_max, struct job **group)
@@ -144,10 +171,9 @@ void gate_left(struct gate *gate, const struct job *job)
     assert(gate->n_engine > 0);
     gate->n_engine--;
     gate->n_few_engine -= job->source.crashes > 0 && job->source.crashes < GATE_ALONE_CRASHES;
-    bool was_full = gate->n_datasets == GATE_DATASETS_MAX;
     count_out(gate, job);
     if (gate->held.n_jobs)
-        pass_held(gate, hash_dataset(job), was_full);
+        pass_held(gate, hash_dataset(job));
 }
 
 void gate_remove(struct gate *gate, const struct job *job)
@@ -166,6 +192,7 @@ void gate_empty(struct gate *gate, struct job_list *list)
         }
     for (struct job *job; (job = job_list_take(&gate->held));)
         job_list_append(list, job);
+    gate->is_crowded = false;
 }
 
 void gate_release(struct gate *gate, const struct partition_ids *ids, struct job_list *list)

@@ -4,7 +4,7 @@
 // other job passes until it is committed.
 //
 // With limits of jobs in flight, a job whose dataset has as many jobs here and in the engine is held back
-// until one of them has left the engine.
+// until one of them has left the engine; of the held jobs of a dataset the most urgent one passes first.
 // Thread: main.
 #pragma once
 
@@ -26,12 +26,13 @@ struct gate_dataset {
 
 // A zeroed struct is valid and empty.
 struct gate {
-    struct job_list many, few, alone;    // waiting
-    int32_t n_engine;                    // jobs in the engine
-    int32_t n_few_engine;                // suspects of one crash in the engine
-    const struct job *alone_engine;      // computed alone, until it is committed; NULL: none
-    const struct dataset_shares *limits; // NULL: there are none, and no job is held back
-    struct job_list held;
+    struct job_list many, few, alone;                // waiting
+    int32_t n_engine;                                // jobs in the engine
+    int32_t n_few_engine;                            // suspects of one crash in the engine
+    const struct job *alone_engine;                  // computed alone, until it is committed; NULL: none
+    const struct dataset_shares *limits;             // NULL: there are none, and no job is held back
+    struct job_list held;                            // the most urgent first
+    bool is_crowded;                                 // a held job's dataset found no room in `datasets`
     struct gate_dataset datasets[GATE_DATASETS_MAX]; // [n_datasets], with limits
     int32_t n_datasets;
 };

@@ -99,7 +99,7 @@ def each_file_that_a_document_points_at_is_there(test):
 RELEASED_STORE = (14, "929963dd26c62098")
 STORE_VERSION_15 = "cf5d3dcfc2c7f98b"
 STORE_VERSION_16 = "299c5193bde59c14"
-STORE_VERSION_17 = (17, "d7a3167516a00018")
+STORE_VERSION_17 = (17, "c0893a472c89f138")
 
 
 @case

@@ -297,5 +297,114 @@ TEST(the_queries_of_a_claim_search_in_the_index_of_urgency)
     store_close(store);
 }
 
+TEST(a_limit_counts_the_jobs_of_all_urgencies_in_one_claim)
+{
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){.n_in_flight_max = 3};
+    struct store *store = open_store(true);
+    store_set_shares(store, &shares);
+    struct submission jobs[8];
+    char ids[8][8];
+    for (int i = 0; i < 8; i++) {
+        snprintf(ids[i], sizeof ids[i], "u%d", i);
+        jobs[i] = (struct submission){.job_id = text_from_string(ids[i]),
+                                      .custom_id = text_from_string(ids[i]),
+                                      .record = TEXT("{}"),
+                                      .priority = i / 2};
+    }
+    size_t n_added;
+    assert_ok(store_submit(store, TEXT("a"), jobs, 8, &n_added, &error), &error);
+    assert_ok(store_submit(store, TEXT("b"), jobs, 2, &n_added, &error), &error);
+    for (int n = 0; n < 8; n += 3) {
+        struct claims claims = claim(store, "a", 20);
+        assert_int_equal(claims.n, n < 6 ? 3 : 2);
+        assert_int_equal(finish_claims(store, &claims), claims.n);
+        drop(&claims);
+    }
+    struct claims claims = claim(store, "", 20);
+    assert_int_equal(claims.n, 2);
+    drop(&claims);
+    store_close(store);
+}
+
+static void submit_with_deadlines(struct store *store, const char *dataset, int n)
+{
+    for (int i = 0; i < n; i++) {
+        char id[16];
+        snprintf(id, sizeof id, "l%d", i);
+        struct submission job = {.job_id = text_from_string(id),
+                                 .custom_id = text_from_string(id),
+                                 .record = TEXT("{}"),
+                                 .deadline_s = 4000000000 + i};
+        size_t n_added;
+        assert_ok(store_submit(store, text_from_string(dataset), &job, 1, &n_added, &error), &error);
+    }
+}
+
+static int64_t steps_of_claim(struct store *store, size_t n_expected)
+{
+    sqlite3_stmt *statement = NULL;
+    while ((statement = sqlite3_next_stmt(store->database.sqlite, statement)))
+        sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, true);
+    struct claims claims = claim(store, "", 20);
+    assert_int_equal(claims.n, n_expected);
+    drop(&claims);
+    int64_t n = 0;
+    while ((statement = sqlite3_next_stmt(store->database.sqlite, statement)))
+        n += sqlite3_stmt_status(statement, SQLITE_STMTSTATUS_VM_STEP, false);
+    return n;
+}
+
+TEST(a_dataset_at_its_limit_with_a_deadline_for_each_job_is_skipped_at_once)
+{
+    enum { N = 600 };
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){0};
+    dataset_shares_add(&shares, TEXT("late"))->n_in_flight_max = 2;
+    struct store *store = open_store(true);
+    store_set_shares(store, &shares);
+    submit_with_deadlines(store, "late", N);
+    (void)steps_of_claim(store, 2);
+    int64_t n_alone = steps_of_claim(store, 0);
+    assert_true(n_alone < 10 * N); // some urgencies, whatever N
+    submit(store, "other", 0, 30);
+    submit(store, "last", 0, 1);
+    int64_t n_skipping = steps_of_claim(store, 20);
+    printf("# %lld steps, %lld beside another dataset\n", (long long)n_alone, (long long)n_skipping);
+    assert_true(n_skipping < n_alone + 20 * N); // and a few steps for each job that is skipped
+    assert_true(steps_of_claim(store, 11) > 0);
+    store_close(store);
+}
+
+// A process of version 16 that opened the store before its change goes on with its statements.
+TEST(jobs_that_an_older_program_queues_meanwhile_belong_to_their_dataset)
+{
+    static const char older[] =
+        "INSERT INTO datasets (dataset, submitted_at_us) VALUES ('late', 1) ON CONFLICT DO NOTHING;"
+        "INSERT INTO jobs (dataset, job_id, custom_id, job_index, status, submitted_at_us, priority)"
+        " SELECT iif(value < 5, 'late', 'early'), 'x' || value, 'x' || value, value, 'queued', 1, 0"
+        "  FROM json_each('[3,4,5,6]');"
+        "INSERT INTO stored_records (job, record, encoding) SELECT id, x'7b7d', 0 FROM jobs WHERE job_id LIKE 'x%';"
+        "INSERT OR FAIL INTO queue (job, priority, deadline_us) SELECT id, priority, 9223372036854775807 FROM jobs"
+        " WHERE job_id LIKE 'x%' ORDER BY id;"
+        "UPDATE datasets SET n_submitted = n_submitted + 2;";
+    struct store *store = open_store(true);
+    submit(store, "early", 0, 1);
+    char *message = NULL;
+    if (sqlite3_exec(store->database.sqlite, older, NULL, NULL, &message) != SQLITE_OK)
+        fail_msg("%s", message);
+    submit(store, "other", 0, 3);
+    static const struct {
+        const char *dataset;
+        int n;
+    } expected[] = {{"late", 2}, {"early", 3}, {"other", 3}};
+    for (size_t i = 0; i < 3; i++) {
+        struct claims claims = claim(store, expected[i].dataset, 10);
+        assert_int_equal(claims.n, expected[i].n);
+        drop(&claims);
+    }
+    store_close(store);
+}
+
 TEST_FIXTURE(fresh_path, NULL);
 GROUP_FIXTURE(make_folder, remove_folder);

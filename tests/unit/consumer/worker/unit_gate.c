@@ -103,11 +103,17 @@ TEST(suspects_of_one_crash_follow_when_half_of_them_are_back)
 
 // ---- limits of datasets ----
 
-static struct job *add_of(const char *dataset)
+static struct job *create_of(const char *dataset)
 {
     struct job *job = job_create();
     assert_non_null(job);
     assert_true(job_set_text(job, &job->dataset, text_from_string(dataset)));
+    return job;
+}
+
+static struct job *add_of(const char *dataset)
+{
+    struct job *job = create_of(dataset);
     gate_add(&gate, job);
     return job;
 }
@@ -203,6 +209,56 @@ TEST(datasets_beyond_what_the_gate_counts_are_held_until_others_leave)
         count_passed(&computed);
     }
     assert_int_equal(left.n_jobs, GATE_DATASETS_MAX + 2);
+    while (left.n_jobs)
+        job_destroy(job_list_take(&left));
+}
+
+TEST(a_held_job_passes_before_the_less_urgent_ones_of_its_dataset)
+{
+    static struct dataset_shares shares;
+    static const struct {
+        int32_t priority;
+        int64_t deadline_s;
+    } urgencies[] = {{0, 0}, {0, 0}, {5, 0}, {0, 9}, {5, 0}, {-1, 3}, {0, 4}};
+    static const size_t order[] = {0, 2, 4, 6, 3, 1, 5}; // the first one passes at once
+    enum { N = sizeof order / sizeof order[0] };
+    shares = (struct dataset_shares){.n_in_flight_max = 1};
+    gate.limits = &shares;
+    struct job_list computed = {0}, left = {0};
+    const struct job *jobs[N];
+    for (size_t i = 0; i < N; i++) {
+        struct job *job = create_of("a");
+        job->priority = urgencies[i].priority;
+        job->deadline_s = urgencies[i].deadline_s;
+        gate_add(&gate, job);
+        jobs[i] = job;
+    }
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(count_passed(&computed), 1);
+        assert_ptr_equal(computed.first, jobs[order[i]]);
+        leave(&computed, &left);
+    }
+    while (left.n_jobs)
+        job_destroy(job_list_take(&left));
+}
+
+TEST(a_dataset_that_found_no_room_passes_although_others_with_held_jobs_leave_first)
+{
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){.n_in_flight_max = 2};
+    gate.limits = &shares;
+    for (int i = 0; i < GATE_DATASETS_MAX; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "d%d", i);
+        add_of(name);
+    }
+    add_of("x"), add_of("x"), add_of("last");
+    assert_int_equal(gate.held.n_jobs, 3);
+    struct job_list computed = {0}, left = {0};
+    for (count_passed(&computed); computed.n_jobs; count_passed(&computed))
+        leave(&computed, &left);
+    assert_int_equal(gate.held.n_jobs, 0);
+    assert_int_equal(left.n_jobs, GATE_DATASETS_MAX + 3);
     while (left.n_jobs)
         job_destroy(job_list_take(&left));
 }
