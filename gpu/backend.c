@@ -720,8 +720,8 @@ void gpu_backend_describe(const struct backend *base, char *text, size_t size)
 {
     const struct gpu_backend *backend = (const struct gpu_backend *)(const void *)base;
     const struct device_facts *facts = device_facts(backend->device);
-    snprintf(text, size, "%d, %s, compute capability %d.%d, %d multiprocessors", backend->options.index,
-             facts->name, facts->capability_major, facts->capability_minor, facts->n_multiprocessors);
+    snprintf(text, size, "%s, compute capability %d.%d, %d multiprocessors", facts->name,
+             facts->capability_major, facts->capability_minor, facts->n_multiprocessors);
 }
 
 int gpu_backend_capability(const struct backend *base)

@@ -37,7 +37,7 @@ struct gpu_options {
 enum status gpu_backend_create(struct backend **backend, const struct gpu_options *options,
                                struct error *error) WARN_UNUSED;
 
-// Writes a text such as "0, NVIDIA H200, compute capability 9.0, 132 multiprocessors" for the log; "" without a device.
+// Writes a text such as "NVIDIA H200, compute capability 9.0, 132 multiprocessors" for the log; "" without a device.
 void gpu_backend_describe(const struct backend *backend, char *text, size_t size);
 
 // Compute capability without the point: 90 for 9.0.

@@ -56,7 +56,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
         return status;
     char device[128];
     gpu_backend_describe(runtime->device.backend, device, sizeof device);
-    log_write(LOG_INFO, "GPU %s", device);
+    log_write(LOG_INFO, "GPU %d: %s", options.index, device);
     return STATUS_OK;
 }
 

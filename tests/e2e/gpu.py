@@ -157,7 +157,7 @@ def submit_work_and_collect_give_the_answers_of_run(test):
     expected = reference(test)
     test.run("submit", "in.jsonl", "--dataset", "run")
     err = test.run("work", "--model", test.model, "--backend", "cuda", "--exit-when-idle", "0").err
-    assert "GPU 0, " in err and " on cuda:0 " in err, err
+    assert "GPU 0: " in err and " on cuda:0 " in err, err
     test.run("collect", "--dataset", "run", "-o", "out.jsonl")
     assert test.comparable() == expected
 
@@ -180,7 +180,7 @@ def a_worker_on_each_of_two_gpus_shares_the_jobs_of_one_store(test):
     for gpu, worker in enumerate(workers):
         worker.send_signal(signal.SIGTERM)
         err = test.wait(worker).err
-        assert f"GPU {gpu}, " in err and f" on cuda:{gpu} " in err, err
+        assert f"GPU {gpu}: " in err and f" on cuda:{gpu} " in err, err
     named = test.query("SELECT backend, prefill_tokens FROM workers ORDER BY backend")
     assert [name.split(" ")[0] for name, _ in named] == ["cuda:0", "cuda:1"] and all(tokens > 0 for _, tokens in named), named
     test.run("collect", "--dataset", "run", "-o", "out.jsonl")
