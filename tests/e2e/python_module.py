@@ -283,7 +283,8 @@ def an_interrupt_ends_the_program_too(test):
     text = SCRIPT.format(module=str(MODULE), model=test.model, program=program)
     process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout.readline() == "started\n" and lives()
+        assert process.stdout.readline() == "started\n"
+        test.wait_until("the program runs", lives)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=120)
         assert out.splitlines()[-1] == "interrupted" and process.returncode == 0 and not lives(), out
@@ -317,7 +318,8 @@ def a_killed_parent_ends_the_program_and_its_input_counts_as_broken_off(test):
         text = KILLED.format(module=str(MODULE), call=call.replace("{program!r}", repr(program)))
         process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=test.folder)
         try:
-            assert process.stdout.readline() == "started\n" and lives(), name
+            assert process.stdout.readline() == "started\n", name
+            test.wait_until("the program runs", lives)
         finally:
             process.kill()
             process.communicate(timeout=120)

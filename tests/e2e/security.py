@@ -489,8 +489,9 @@ class Reader(Client):
         return self.test.query("SELECT count(*) FROM jobs")[0][0]
 
     def says_why(self):
+        """Refused, or, once librdkafka has left the partitions, that there are none without the right."""
         status, reason = ask(self.where, "/readyz")
-        return status == 503 and "uthoriz" in reason and self.right[1] in reason
+        return status == 503 and self.right[1] in reason and ("uthoriz" in reason or "needs the right Read" in reason)
 
     def lose_the_right(self, lose):
         lose(self.test, self.right)
