@@ -86,7 +86,7 @@ static void save_account(struct window *window, const struct window_level *level
     *account = (struct window_account){level->dataset, level->n_tokens_left, window->n_admitted};
 }
 
-// What a new level may admit before others; 0 or less: its turn is over.
+// Tokens that a new level may admit before other levels; at 0 or less its turn is over.
 static int64_t account_left(struct window *window, uint64_t dataset, int64_t quantum)
 {
     const struct window_account *account = find_account(window, dataset);

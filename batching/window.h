@@ -43,7 +43,7 @@ enum {
     WINDOW_ACCOUNTS = 256, // of datasets without a level; a new one replaces the oldest
 };
 
-// What was left of a dataset's turn when its last sequence was admitted.
+// Tokens left of a dataset's turn when its last sequence was admitted.
 struct window_account {
     uint64_t dataset; // hash; 0: free
     int64_t n_tokens_left;

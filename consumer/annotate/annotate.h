@@ -203,7 +203,7 @@ enum status annotate_add_to_order(const struct annotate *annotate, const struct 
 enum status annotate_plan_order(struct annotate *annotate, struct row_order *order,
                                 struct error *error) WARN_UNUSED;
 
-// What a worker of this process computes.
+// The jobs that a worker in this process computes.
 struct annotate_work {
     const struct settings *settings; // with the model
     struct text dataset;

@@ -76,7 +76,7 @@ static void write_names(const struct annotate_gold *gold, struct buffer *out)
     buffer_add_byte(out, '\n');
 }
 
-// What speaks against a random sample is logged too: numbers are copied without the lines around them.
+// Signs that the gold rows are no random sample are logged too, because figures may be copied without the lines around them.
 static void write_doubts(const struct comparison *comparison, struct buffer *out)
 {
     struct buffer doubts = {0};

@@ -89,7 +89,7 @@ enum status cascade_map_rows(struct cascade *cascade, struct error *error) WARN_
 // Queues the requests of the first n rows of `rows` for the large model (cascade_large.c).
 enum status cascade_ask(struct cascade *cascade, const int32_t *rows, int32_t n,
                         struct error *error) WARN_UNUSED;
-// Computes what the large model is asked for. `refill` asks for more: worker_config.refill.
+// Computes the rows that the large model is asked for. `refill` adds further rows (worker_config.refill).
 enum status cascade_work(struct cascade *cascade, bool (*refill)(void *context),
                          struct error *error) WARN_UNUSED;
 // The large model's label of a row that it was asked for and has answered.

@@ -1,4 +1,4 @@
-// What a cascade did and guarantees, for people.
+// The report of a cascade: rows by model, threshold, guarantee.
 #include "consumer/cascade/cascade.h"
 
 struct cascade_counts {

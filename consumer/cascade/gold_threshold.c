@@ -8,7 +8,7 @@
 // of the sample is enough for that.
 static const double one_wrong = 1.6, three_wrong = 2.6;
 
-// What is tested: the first n_kept ranks have the small model's label.
+// The counts that a threshold is tested with. The first n_kept ranks have the small model's label.
 struct gold_count {
     int64_t n_rows;          // whose labels are guaranteed
     int64_t n_gold, n_wrong; // of these rows

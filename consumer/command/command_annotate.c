@@ -325,7 +325,8 @@ static enum status open_certificate(struct annotate *annotate, struct certificat
     return status;
 }
 
-// What is written after the table. A row without an answer is certified as well, and a table whose evaluation fails.
+// Writes the certificate, or the report of a cascade, after the table. A table with rows without an answer is certified
+// too, and so is one whose evaluation fails.
 static enum status complete(struct annotate *annotate, const struct cascade *cascade,
                             struct certificate *certificate, struct error *error)
 {

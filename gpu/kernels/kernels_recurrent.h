@@ -1,6 +1,6 @@
 // Launches of the kernels of recurrent layers (engine/backend.h: convolve, delta_rule, scan, selective_scan).
 // A launch computes all rows of the step. The rows of a sequence are computed token by token in one fixed
-// order, in prefill and in decoding, so a result knows neither the batch nor the chunks of its prompt.
+// order, in prefill and in decoding, so a result does not depend on the batch or on the chunks of its prompt.
 //
 // States, float32, [layer][slot]:
 //   rows       [n_taps - 1, n_channels], the convolution's last inputs, oldest first, padded to a multiple of

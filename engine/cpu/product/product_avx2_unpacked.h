@@ -276,7 +276,7 @@ typedef void unpack_function(const struct packed *weight, int32_t panel, int32_t
 typedef void convert_function(const struct prepared *x, int32_t row, int32_t n_rows, int32_t first, int32_t n,
                               struct chunk_rows (*rows)[CHUNK]);
 
-// What a pass needs of a type.
+// The functions of a pass for one type of weights.
 struct unpacked_type {
     unpack_function *unpack;
     convert_function *convert;
