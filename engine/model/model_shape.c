@@ -352,11 +352,14 @@ static void read_xielu(struct key_reader *reader, struct model *model)
     }
 }
 
-static void set_unrotated(struct model *model)
+static void set_unrotated(struct key_reader *reader, struct model *model)
 {
     const struct family *family = model->family;
+    struct gguf_array truths = {0};
+    bool listed = find_layer_truths(reader, "rope.unrotated_layers", model->shape.n_layers, 0, &truths);
     for (int32_t i = 0; i < model->shape.n_layers; i++)
         model->layers[i].unrotated =
+            (listed && gguf_array_integer(&truths, (size_t)i) != 0) ||
             (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
             (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed);
 }
@@ -552,6 +555,6 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_limits(&reader, model, "swiglu_clamp_shexp", true);
     read_altup(&reader, model);
     read_layer_kinds(&reader, family, model);
-    set_unrotated(model);
+    set_unrotated(&reader, model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
 }

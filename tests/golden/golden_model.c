@@ -139,6 +139,7 @@ static struct golden goldens[] = {
     FAMILY(bloom, EXACT),
     FAMILY(olmo2, EXACT),
     FAMILY(granite, EXACT),
+    {"family granite-swa", {.family = "granite-swa", .seed = 11, .n_layers = 5, .window = 9}, KV_F32, EXACT},
     FAMILY(granitemoe, EXACT),
     FAMILY(smollm3, EXACT),
     FAMILY(mistral3, EXACT),

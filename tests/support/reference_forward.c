@@ -180,7 +180,7 @@ bool is_windowed(const struct reference *r, int layer)
     } patterns[] = {{"gemma2", 2},     {"gemma3", 6},  {"gpt-oss", 2},   {"cohere2", 4},
                     {"olmo2", 4},      {"exaone4", 4}, {"afmoe", 4},     {"llama4", 4},
                     {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
-    if (is_of(r, "laguna"))
+    if (is_of(r, "laguna granite-swa"))
         return layer % 4 != 0;
     if (is_of(r, "gemma3n gemma4 mimo2 step35"))
         return layer_number(r, "attention.sliding_window_pattern", layer) != 0.0;
@@ -195,6 +195,7 @@ static bool is_rotated(const struct reference *r, int layer)
     return !is_of(r, "gpt2 bloom starcoder gpt_neo nemotron_h nemotron_h_moe jamba kimi-linear") &&
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
+           layer_number(r, "rope.unrotated_layers", layer) == 0.0 &&
            !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4") && !is_windowed(r, layer));
 }
 
@@ -850,7 +851,7 @@ static void open_reference(struct reference *r, const char *path)
                                                                                       : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
-    if (is_of(r, "granite granitemoe minicpm3 minicpm granitehybrid"))
+    if (is_of(r, "granite granitemoe minicpm3 minicpm granitehybrid granite-swa"))
         r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);

@@ -684,6 +684,7 @@ static struct folder_case cases[] = {
     {"minimax_m2", "minimax-m2", "", false, false},
     {"ernie4_5_moe", "ernie4_5-moe", ",\"moe_layer_end_index\":-1", false, false},
     {"granite", "granite", "", false, false},
+    {"granite_swa", "granite-swa", ",\"layer_rope_theta\":[0,10000.0,10000.0]", false, false},
     {"ministral", "mistral", "", false, false},
     {"exaone", "exaone", "", false, false},
     {"exaone_moe", "exaone-moe", ",\"routed_scaling_factor\":1.0", false, false},
