@@ -357,6 +357,11 @@ static const struct family families[] = {
      .route_kind = ROUTE_SIGMOID,
      .window_pattern = 4,
      .unwindowed_unrotated = true},
+    {.name = "muse-glimmer", // its files store norm weights with 1 already added
+     RMS_SILU(HALVES, LLAMA | POST_NORMS | SLOT(ATTN_GATE)),
+     .unit_all_norms = true,
+     .window = 2048,
+     .window_pattern = 4},
     {.name = "llama4",
      RMS_SILU(ADJACENT, LLAMA),
      .experts_allowed = true,

@@ -237,12 +237,13 @@ static void read_numbers(struct config *config)
     } numbers[] = {
         {"rms_norm_eps layernorm_epsilon", "attention.layer_norm_rms_epsilon"},
         {"layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps", "attention.layer_norm_epsilon"},
+        {"post_norm_eps", "attention.post_norm_epsilon"},
         {"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"},
         {"attention_multiplier", "attention.scale"},
         {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
-        {"logits_scaling logit_scale lm_head_multiplier", "logit_scale"},
+        {"logits_scaling logit_scale lm_head_multiplier output_multiplier", "logit_scale"},
         {"routed_scaling_factor route_scale router_scaling_factor moe_router_scaling_factor "
          "moe_routed_scaling_factor",
          "expert_weights_scale"},
@@ -298,6 +299,9 @@ static void read_numbers(struct config *config)
     if (is_model_type(config, "gpt_neox"))
         gguf_writer_bool(config->keys, format_key(config, "use_parallel_residual", name),
                          read_truth(config, "use_parallel_residual", true));
+    if (find_setting(config, "qk_scale_factor")) // of the queries, beside the usual scale
+        put_number(config, "attention.scale",
+                   read_number(config, "qk_scale_factor", 1.0) / sqrt((double)config->out->shape.head_dim));
     if (find_setting(config, "query_pre_attn_scalar"))
         put_number(config, "attention.scale", 1.0 / sqrt(read_number(config, "query_pre_attn_scalar", 1.0)));
 }
@@ -589,6 +593,8 @@ static void read_windows(struct config *config)
         put_windowed(config, 4, 0);
     else if (is_model_type(config, "gpt_neo"))
         put_windowed(config, 2, 0);
+    else if (is_model_type(config, "muse_glimmer_text"))
+        put_windowed(config, 4, (config->out->shape.n_layers - 1) % 4);
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
     else if (find_setting(config, patterns))

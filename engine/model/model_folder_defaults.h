@@ -412,3 +412,7 @@
     "{\"rms_norm_eps\":1e-6,\"sliding_window\":128,\"max_position_embeddings\":32768,"                       \
     "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":2560000.0},"                                    \
     "\"sliding_attention\":{\"rope_theta\":10000.0}}}"
+#define MUSE_GLIMMER_DEFAULTS                                                                                \
+    "{\"rms_norm_eps\":1e-5,\"post_norm_eps\":1e-8,\"num_attention_heads\":32,\"num_key_value_heads\":2,"    \
+    "\"head_dim\":128,\"final_logit_softcapping\":20.0,\"qk_scale_factor\":3.87,"                            \
+    "\"output_multiplier\":0.19611613513818404,\"sliding_window\":2048,\"max_position_embeddings\":131072}"

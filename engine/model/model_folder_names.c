@@ -36,6 +36,15 @@ static const struct folder_rule llama_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM
                                                   GATED_MLP, END};
 static const struct folder_rule qwen2_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                   GATED_MLP, END};
+static const struct folder_rule muse_glimmer_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_ADD_ONE},
+    {"model.layers.*.pre_feedforward_layernorm", "ffn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_ADD_ONE},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"model.layers.*.self_attn.gate_proj", "attn_gate", FORM_AS_IS},
+    GATED_MLP,
+    END};
 static const struct folder_rule granite_swa_layers[] = {PRE_NORMS,
                                                         SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                         {"=model.layers.*.self_attn.sinks",
@@ -530,6 +539,8 @@ static const struct folder_family families[] = {
      APERTUS_DEFAULTS},
     {"afmoe", "afmoe", llama_globals, folder_afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
      AFMOE_DEFAULTS},
+    {"muse_glimmer_text", "muse-glimmer", llama_globals, muse_glimmer_layers, false, true, SILU,
+     WINDOWS_GIVEN, true, MUSE_GLIMMER_DEFAULTS},
     {"llama4_text", "llama4", llama_globals, folder_llama4_layers, false, true, SILU, WINDOWS_GIVEN, true,
      LLAMA4_DEFAULTS},
     {"mimo_v2_flash", "mimo2", llama_globals, folder_mimo_layers, false, true, SILU, WINDOWS_GIVEN, true,

@@ -233,6 +233,26 @@ static bool is_windowed(struct config *config, int64_t layer)
     return is_model_type(config, "ultrabert") ? (layer + 1) % 3 != 0 : layer % 4 != 0;
 }
 
+// Muse Glimmer's bases by layer only say which layers are rotated; by default each fourth is not, the last one first.
+static void put_muse_unrotated(struct config *config, const struct value *list)
+{
+    bool unrotated[MODEL_LAYERS_MAX];
+    char key[128];
+    int64_t n_layers = config->out->shape.n_layers;
+    for (int64_t i = 0; i < n_layers && config->status == STATUS_OK; i++) {
+        const struct value *item = list ? folder_layer_item(config, "layer_rope_theta", i) : NULL;
+        bool number = item && (item->kind == VALUE_INTEGER || item->kind == VALUE_FLOAT);
+        if (list && !number)
+            refuse_setting(config, ERROR_MODEL_FILE, "layer_rope_theta", list);
+        unrotated[i] = !list                                   ? (n_layers - 1 - i) % 4 == 0
+                       : number && item->kind == VALUE_INTEGER ? item->integer == 0
+                                                               : number && item->number == 0.0;
+    }
+    if (config->status == STATUS_OK)
+        gguf_writer_bools(config->keys, format_key(config, "rope.unrotated_layers", key), unrotated,
+                          (size_t)n_layers);
+}
+
 // Bases that are listed by layer: one for the layers without a window, one for the others, 0: none of these layers is
 // rotated. Returns whether a list is given.
 static bool read_layer_bases(struct config *config, double bases[2])
@@ -242,7 +262,9 @@ static bool read_layer_bases(struct config *config, double bases[2])
     bool unrotated[MODEL_LAYERS_MAX], any = false;
     char key[128];
     bases[0] = bases[1] = 0.0;
-    if (!list || list->kind != VALUE_ARRAY)
+    if (is_model_type(config, "muse_glimmer_text"))
+        put_muse_unrotated(config, list);
+    if (!list || list->kind != VALUE_ARRAY || is_model_type(config, "muse_glimmer_text"))
         return false;
     for (int64_t i = 0; i < config->out->shape.n_layers && config->status == STATUS_OK; i++) {
         const struct value *item = folder_layer_item(config, name, i);

@@ -189,14 +189,15 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
     shape->norm_epsilon = read_number(reader, epsilon, 0.0f, &found);
     if (!found && family->norm == NORM_LAYER) // Phi-3.5-MoE has the other key
         shape->norm_epsilon = read_number(reader, epsilons[0], 0.0f, &found);
+    shape->post_norm_epsilon = read_number(reader, "attention.post_norm_epsilon", shape->norm_epsilon, NULL);
     if (reader->status != STATUS_OK)
         return;
     if (!found)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s.%s is missing",
                                    reader->family, epsilon);
-    else if (shape->norm_epsilon < 0.0f || shape->attention.softcap < 0.0f ||
-             shape->scales.logits_softcap < 0.0f || shape->attention.alibi_bias_max < 0.0f ||
-             !isfinite(shape->scales.logits))
+    else if (shape->norm_epsilon < 0.0f || !(shape->post_norm_epsilon >= 0.0f) ||
+             shape->attention.softcap < 0.0f || shape->scales.logits_softcap < 0.0f ||
+             shape->attention.alibi_bias_max < 0.0f || !isfinite(shape->scales.logits))
         reader->status =
             error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                       "norm epsilon %g, soft caps %g and %g, ALiBi bias %g, logit scale %g: can't be used",
