@@ -93,6 +93,7 @@ static const struct {
                    WINDOWED},
     {"laguna", HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS |
                    WINDOWED},
+    {"muse-glimmer", HEAD_LENGTHS | BOTH_NORMS | OUTPUT_GATE | WINDOWED},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
 
@@ -234,8 +235,9 @@ static void add_sections(struct maker *maker)
 // The first layer of those without a window.
 static void add_unrotated(struct maker *maker)
 {
-    put_key_array(&maker->keys, "granite-swa.rope.unrotated_layers", GGUF_BOOL,
-                  (uint64_t)maker->recipe.n_layers);
+    char key[64];
+    snprintf(key, sizeof key, "%s.rope.unrotated_layers", maker->base);
+    put_key_array(&maker->keys, key, GGUF_BOOL, (uint64_t)maker->recipe.n_layers);
     for (int32_t layer = 0; layer < maker->recipe.n_layers; layer++)
         put_integer(&maker->keys, layer == 0, 1);
     maker->n_keys++;
@@ -395,8 +397,14 @@ static void add_family_keys(struct maker *maker)
         add_xielu_keys(maker);
     if (is_of(maker, "glm4") && r->larger)
         add_sections(maker);
-    if (is_of(maker, "granite-swa"))
+    if (is_of(maker, "granite-swa muse-glimmer"))
         add_unrotated(maker);
+    if (is_of(maker, "muse-glimmer")) {
+        add_key(maker, "attention.post_norm_epsilon", GGUF_F32, 1e-2);
+        add_key(maker, "attention.scale", GGUF_F32, 0.5);
+        add_key(maker, "logit_scale", GGUF_F32, 0.25);
+        add_key(maker, "final_logit_softcapping", GGUF_F32, 20.0);
+    }
     if (has_trait(maker, INTERLEAVED)) {
         add_key(maker, "interleave_moe_layer_step", GGUF_U32, 2);
         add_key(maker, "attention.temperature_length", GGUF_U32, 10);
