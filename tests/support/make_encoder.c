@@ -163,7 +163,7 @@ static void add_layer(struct encoder_maker *maker, int i)
     if (!after && !(is_of(maker, "modern-bert") && i == 0))
         add_layer_norm(maker, i, "attn_norm", false);
     if (is_of(maker, "nomic-bert modern-bert nomic-bert-moe")) {
-        add_matrix(maker, i, "attn_qkv", d + 2 * kv, d, false);
+        add_matrix(maker, i, "attn_qkv", d + 2 * kv, d, is_of(maker, "nomic-bert-moe"));
     } else {
         add_matrix(maker, i, "attn_q", d, d, biased || is_of(maker, "qwen2"));
         add_matrix(maker, i, "attn_k", kv, d, biased || is_of(maker, "qwen2"));
@@ -175,7 +175,7 @@ static void add_layer(struct encoder_maker *maker, int i)
         add_layer_norm(maker, i, "post_attention_norm", false);
         add_layer_norm(maker, i, "post_ffw_norm", false);
     }
-    add_matrix(maker, i, "attn_output", d, d, biased);
+    add_matrix(maker, i, "attn_output", d, d, biased || is_of(maker, "nomic-bert-moe"));
     if (after)
         add_layer_norm(maker, i, "attn_output_norm", true);
     else
