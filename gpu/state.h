@@ -82,6 +82,7 @@ struct step_part {
 // State of a step from its begin until its results are collected. At most two steps have one.
 struct step_slot {
     unsigned char *upload_host, *outcome_host; // pinned
+    struct device_scratch upload;              // upload_host is copied here while the step before it runs
     struct device_event *ended;
     int32_t n_outputs, n_outputs_padded;
     size_t outcome_bytes; // bytes to download
@@ -115,7 +116,8 @@ struct pending_ropes {
 
 // Device memory for a step, sized for the largest one.
 struct step_memory {
-    // Input and outcome of a step. Submitted steps share them, because they run one after the other.
+    // Input and outcome of a step. Submitted steps share them, because they run one after the other, and a graph has
+    // their addresses.
     struct device_scratch upload, outcome;
     struct device_scratch operand_items, operand_scales, attention;
     struct device_scratch next_items, next_scales, arrivals; // for struct next_operand
