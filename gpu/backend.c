@@ -722,8 +722,12 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     backend->measures_tiles = options->tiles == GPU_TILES_MEASURED ||
                               (options->tiles == GPU_TILES_AUTO && !device_facts(backend->device)->emulated);
     backend->stream = device_stream(backend->device);
-    *out = &backend->base;
-    return STATUS_OK;
+    status = gpu_tiles_read(backend, error);
+    if (status == STATUS_OK)
+        *out = &backend->base;
+    else
+        destroy_backend(&backend->base);
+    return status;
 }
 
 void gpu_backend_describe(const struct backend *base, char *text, size_t size)

@@ -29,7 +29,8 @@ struct gpu_options {
     bool no_carveout;              // the driver chooses each kernel's carveout, for comparisons
     bool no_wgmma;                 // GEMMs of many rows use mma.sync, even if the device has wgmma
     enum gpu_tiles tiles;          // of GEMMs by wgmma
-    void (*say)(const char *text); // is told each choice of tiles; NULL: nobody
+    const char *tiles_path;        // file of measured tiles (gpu/tile_file.h), kept by the caller; NULL: none
+    void (*say)(const char *text); // is told each choice of tiles and what the file has; NULL: nobody
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
     int64_t failing_work, failing_graph;

@@ -45,6 +45,7 @@ struct device_facts {
     char name[64];
     int capability_major, capability_minor;
     int n_multiprocessors;
+    int driver_version;        // newest CUDA version that the driver supports: 13000 for 13.0
     uint64_t shared_bytes_max; // shared memory per block
     bool has_wgmma;            // and mbarriers, bulk copies: compute capability 9.0
     bool emulated;

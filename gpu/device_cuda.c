@@ -106,6 +106,8 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     facts->capability_major = properties.major;
     facts->capability_minor = properties.minor;
     facts->n_multiprocessors = properties.multiProcessorCount;
+    if ((code = cudaDriverGetVersion(&facts->driver_version)) != cudaSuccess)
+        return refuse_device(error, "reading the driver's version", code);
     facts->shared_bytes_max = properties.sharedMemPerBlockOptin;
     facts->has_wgmma = properties.major == 9 && properties.minor == 0;
     if (properties.major * 10 + properties.minor < CAPABILITY_LEAST)

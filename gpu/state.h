@@ -187,7 +187,7 @@ struct gpu_backend {
     struct current_step current;
     struct graphs graphs;
     struct tile_choices tile_choices;
-    bool measures_tiles;
+    bool measures_tiles, keeps_tiles; // keeps: in options.tiles_path
     struct gpu_counts figures;
 
     struct latched_fault fault;
@@ -294,6 +294,8 @@ void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, cons
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
 // launch_products.c
+// Reads the file of tiles, if the options name one.
+enum status gpu_tiles_read(struct gpu_backend *backend, struct error *error) WARN_UNUSED;
 // Launches GEMMs of the same x. In an eager step, tiles that no earlier step needed are measured first.
 void gpu_launch_products(struct gpu_backend *backend, struct product_launch *calls, int32_t n);
 

@@ -242,8 +242,8 @@ static const struct option options[] = {
     {"no-wgmma", 0, FLAG, ENGINE, AT(engine.gpu.no_wgmma), 0, 0, NULL,
      "on a GPU of compute capability 9.0, multiply as older ones do, to the same bytes: for comparisons"},
     {"tiles", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.tiles), 1, 0, "HOW",
-     "on a GPU of compute capability 9.0, tiles of matrix products: measured (when a step first needs them), or by-rows for comparisons, to "
-     "the same bytes (measured)"},
+     "on a GPU of compute capability 9.0, tiles of matrix products: measured (when a step first needs them), FILE, which keeps what was "
+     "measured, or by-rows for comparisons, to the same bytes (measured)"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
     {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE | VERIFY, AT(engine.no_ahead), 0, 0, NULL,

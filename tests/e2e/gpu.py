@@ -89,7 +89,39 @@ def products_without_wgmma_give_the_same_bytes(test):
 @case
 def measured_tiles_of_products_give_the_same_bytes(test):
     same_as_reference(test, "--tiles", "measured")
-    assert "--tiles: expected measured or by-rows" in test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "wide", status=2).err
+    refused = test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "wide", status=2)
+    assert "--tiles: expected measured, by-rows or a file with a dot or a slash in its name" in refused.err, refused
+
+
+@case
+def tiles_in_a_file_are_measured_once_and_give_the_same_bytes(test):
+    """A second run measures nothing; what the file has for another device, or that a product cannot use, is measured again."""
+    test.write("in.jsonl", [dict(job, max_tokens=2) for job in jobs()[:4]])
+    on_gpu(test, "in.jsonl", "expected.jsonl", "--tiles", "by-rows")
+
+    def run():
+        output = f"{len(os.listdir(test.folder))}.jsonl"
+        finished = on_gpu(test, "in.jsonl", output, "--tiles", "kept.tiles")
+        assert test.comparable(output) == test.comparable("expected.jsonl")
+        return finished.err, len(re.findall(r"tiles: \w+ \d+ x \d+ (?:plain|gated), up to", finished.err)), test.read("kept.tiles").decode()
+
+    _, n_measured, kept = run()
+    lines = kept.splitlines()
+    if lines[0] != "sheaf tiles 1" or n_measured == 0:
+        raise Skip("the device has no tiles to choose")
+    assert lines[1].startswith("device ") and len(lines) == 2 + n_measured, kept
+    err, n_again, same = run()
+    assert n_again == 0 and same == kept and f"tiles: {n_measured} choices from kept.tiles" in err, err
+    test.write("kept.tiles", [lines[0], "device old " + lines[1], *lines[2:]])
+    err, n_again, _ = run()
+    assert n_again == n_measured and "kept.tiles is of another device or driver, this is " in err, err
+    unusable = [re.sub(r"rows: [0-9x]+(?: divided)?,", "rows: 192x128 divided,", line) for line in lines[2:]]
+    test.write("kept.tiles", lines[:2] + unusable)
+    _, n_again, _ = run()
+    assert n_again == n_measured
+    test.write("kept.tiles", [{}])
+    assert "expected a file of tiles" in test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "kept.tiles", status=1).err
+    assert test.read("kept.tiles") == b"{}\n"
 
 
 @case
