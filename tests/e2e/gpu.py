@@ -294,6 +294,9 @@ def bench_measures_on_the_gpu(test):
     measured = json.loads(finished.out)
     assert [one["batch"] for one in measured] == [1, 4]
     assert all(one["prefill_tokens_per_second"] > 0 and one["decode_tokens_per_second"] > 0 for one in measured)
+    several = test.run("bench", test.model, "--backend", "cuda", "--settings", "20+3@1/4,9+5@6", "--max-rows", "16", "--alone", "--repeat", "1", "--json")
+    assert [(one["prompt"], one["generate"], one["batch"]) for one in json.loads(several.out)] == [(20, 3, 1), (20, 3, 4), (9, 5, 6)]
+    assert re.findall(r"batch (\d+): (\d) sequences alone have the same tokens and logprobs", several.err) == [("1", "1"), ("4", "3"), ("6", "3")], several
 
 
 @case
