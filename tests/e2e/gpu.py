@@ -303,8 +303,7 @@ def bench_measures_on_the_gpu(test):
 def the_script_for_a_day_with_a_gpu_measures_every_goal(test):
     """Its second half with small sizes: the goals' lines are there, each with what was measured."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    environment = dict(test.environment, SHEAF=test.sheaf, BATCH="4", STEPS="12", DECODE="--prompt 8 --generate 2 --batch 1,4 --repeat 1",
-                       LARGE="7", PREFILL="--prompt 16 --generate 1 --batch 8 --repeat 1", SATURATED="--prompt 4 --generate 4 --batch 4 --repeat 1")
+    environment = dict(test.environment, SHEAF=test.sheaf, BATCH="4", STEPS="12", LARGE="7", SETTINGS="--settings 8+2@1/4,16+1@8,4+4@4 --repeat 1")
     finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu", "gpu_device.sh"), "measure", test.path("out"), test.model],
                               env=environment, capture_output=True, text=True, timeout=400)
     if "built without CUDA" in finished.stdout or "looking for devices" in finished.stdout:
@@ -318,8 +317,9 @@ def the_script_for_a_day_with_a_gpu_measures_every_goal(test):
     # 64 rows were not requested, and the script says so.
     assert goals["decode tokens/s, batch 64"]["measured"] == "" and finished.returncode == 1, finished.stdout
     with open(test.path("out/stages.csv"), encoding="utf-8") as file:
-        assert [line.split(",")[:2] for line in file] == [[stage, "passed"] for stage in ("decode", "prefill", "saturated", "trace", "among",
-                                                                                                     "alone", "beside-cpu")]
+        assert [line.split(",")[:2] for line in file] == [[stage, "passed"] for stage in ("settings", "trace", "among", "alone", "beside-cpu")]
+    log = test.read("out/log.txt").decode()
+    assert log.count("alone have the same tokens and logprobs") == 4, log
     assert sorted(os.listdir(test.path("out"))) == ["goals.csv", "log.txt", "phases.csv", "stages.csv", "trace.jsonl"]
 
 
@@ -362,7 +362,8 @@ def the_script_for_a_day_with_a_gpu_abandons_what_hangs_and_ends_with_the_faults
 
 
 FAKE_SHEAF = """case "$1" in
-bench) echo '{"batch": 64, "decode_tokens_per_second": 5, "prefill_tokens_per_second": 7}'; [[ $* != *"--batch 1,64"* ]] || sleep 1000 ;;
+bench) echo '{"batch": 64, "prompt": 480, "generate": 64, "decode_tokens_per_second": 5, "prefill_tokens_per_second": 7}'
+    [[ $* != *--settings* || ! $ENDLESS ]] || sleep 1000 ;;
 run) while [[ $1 != *.jsonl ]]; do shift; done
     while read -r line; do printf '{"response": {"body": {"choices": [%s]}}}\\n' "$line"; done <"$1" >"$3" ;;
 esac
@@ -375,16 +376,17 @@ def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.makedirs(test.path("build/tests/gpu"))
     products = ["products", "product_tiles", "product_gates", "product_experts", "pages"]
-    for name in ("probe", "golden", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward", "bench", "faults"):
+    for name in ("probe", "golden", "streams", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward", "bench", "faults"):
         write_program(test.path(f"build/tests/gpu/gpu_{name}"), "echo $1\n")
     write_program(test.path("sheaf"), FAKE_SHEAF)
     test.write("model", "")
-    environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_decode="1", BATCH="4", STEPS="12", LARGE="7")
+    environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_settings="1", ENDLESS="1", BATCH="4", STEPS="12",
+                       LARGE="7")
     expected = {
-        "first": (["facts", "golden", "sample", "rows", "recurrent", *products, "attention", "probe-memory", "probe-cache", "probe-products",
-                   "probe-graph", "probe-graph-no-overlap", "bench", "decode", "prefill", "saturated", "trace", "alone"],
-                  {"decode": "more than 1 s"}),
-        "second": (["hybrid", "forward", "bench", "trace", "among", "bf16", "decode-no-wgmma", "decode-no-overlap", "decode-no-carveout", "decode-by-rows",
+        "first": (["facts", "golden", "streams", "sample", "rows", "recurrent", *products, "attention", "probe-memory", "probe-cache", "probe-products",
+                   "probe-graph", "probe-graph-no-overlap", "probe-carveout", "probe-no-carveout", "probe-upload", "bench", "settings", "decode", "prefill",
+                   "saturated", "trace"], {"settings": "more than 1 s"}),
+        "second": (["hybrid", "forward", "bench", "trace", "alone", "among", "bf16", "decode-no-wgmma", "decode-no-overlap", "decode-no-carveout", "decode-by-rows",
                     "beside-cpu", "faults"], {}),
     }
     for part, (stages, endings) in expected.items():
@@ -396,13 +398,37 @@ def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most
                 ended = [line.split(",")[:2] for line in file]
             wanted = {stage: "no time left" if late else endings.get(stage, "passed") for stage in stages}
             assert dict(ended) == wanted and len(ended) == len(stages), (ended, finished)
-            together = {"golden", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward"} | {stage for stage in stages if stage.startswith("probe")}
+            together = {"golden", "streams", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward"} | {stage for stage in stages if stage.startswith("probe")}
             assert [stage for stage, _ in ended if stage not in together] == [stage for stage in stages if stage not in together], ended
             assert finished.returncode == (1 if late or endings else 0), finished
             with open(test.path(f"{out}/goals.csv"), encoding="utf-8", newline="") as file:
                 goals = {row["what"]: row["measured"] for row in csv.DictReader(file)}
             assert goals["decode tokens/s, batch 64"] == ("5.0" if part == "first" and not late else ""), goals
             assert len(os.listdir(test.path(out))) <= 8
+
+
+@case
+def the_script_for_a_day_with_a_gpu_marks_times_of_a_shared_device(test):
+    """A program hangs and is abandoned: what is measured after it says so, until the program has ended."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    os.makedirs(test.path("build/tests/gpu"))
+    write_program(test.path("build/tests/gpu/gpu_golden"), "true\n")
+    write_program(test.path("build/tests/gpu/gpu_probe"), "echo $1\n")
+    write_program(test.path("build/tests/gpu/gpu_bench"), 'rmdir "$HANGS"; until [[ -e $work/golden.status ]]; do sleep 0.1; done\n')
+    write_program(test.path("sheaf"), FAKE_SHEAF)
+    os.makedirs(test.path("hangs"))
+    os.makedirs(test.path("bin"))
+    # As a program that hangs in the driver: nobody sees it die.
+    write_program(test.path("bin/timeout"), 'case "$*" in *golden*) trap "" TERM; while [[ -d $HANGS ]]; do sleep 0.1; done ;; *) exec /usr/bin/timeout "$@" ;; esac\n')
+    test.write("model", "")
+    environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_golden="1", ENDLESS="", HANGS=test.path("hangs"),
+                       PATH=test.path("bin") + ":" + os.environ["PATH"], ONLY="facts golden probe-memory bench settings")
+    finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu", "gpu_device.sh"), "first", test.path("out"), test.path("model")],
+                              env=environment, capture_output=True, text=True, timeout=400)
+    with open(test.path("out/stages.csv"), encoding="utf-8", newline="") as file:
+        stages = {row[0]: row[1:2] + row[3:] for row in csv.reader(file)}
+    assert stages == {"facts": ["passed"], "golden": ["abandoned after 1 s"], "probe-memory": ["passed", "shared with golden"],
+                      "bench": ["passed"], "settings": ["passed"]}, (stages, finished)
 
 
 # Answers are equal on every path through the engine; a placement that changes the arithmetic has its own reference.
