@@ -6,7 +6,7 @@
 
 enum { BENCH_TOKENS_MAX = 1 << 20 }; // as of --prompt and --generate
 
-// A number from 1 to `max`; *at is moved behind it.
+// A number from 1 to `max`; *at is moved after it.
 static bool take_number(const char **at, long max, int32_t *number)
 {
     char *end;

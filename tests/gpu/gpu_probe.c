@@ -458,7 +458,7 @@ static struct device_graph *capture_work(void (*launch_work)(const void *context
     return graph;
 }
 
-struct step_work {
+struct upload_work {
     struct rate_work copies; // of one piece
     struct device_matrix rows;
     struct device_graph *graph;
@@ -470,7 +470,7 @@ enum { STEP_COLS = 4096, STEP_NODES = 50, STEPS_TIMED = 100, STEP_UPLOAD_BYTES =
 
 static void launch_alternately(const void *context)
 {
-    const struct step_work *work = context;
+    const struct upload_work *work = context;
     for (int i = 0; i < N_NODES; i += 2) {
         launch_copies(&work->copies);
         launch_scale(device_stream(device), work->rows, 1, STEP_COLS, 1.0f, 0.0f);
@@ -479,19 +479,19 @@ static void launch_alternately(const void *context)
 
 static void launch_kernels(const void *context)
 {
-    const struct step_work *work = context;
+    const struct upload_work *work = context;
     for (int i = 0; i < STEP_NODES; i++)
         launch_scale(device_stream(device), work->rows, 1, STEP_COLS, 1.0f, 0.0f);
 }
 
 static void launch_step_graph(const void *context)
 {
-    device_graph_launch(device, ((const struct step_work *)context)->graph);
+    device_graph_launch(device, ((const struct upload_work *)context)->graph);
 }
 
 static void launch_steps(const void *context)
 {
-    const struct step_work *work = context;
+    const struct upload_work *work = context;
     for (int step = 0; step < (device_facts(device)->emulated ? 2 : STEPS_TIMED); step++) {
         size_t slot = (size_t)(step % 2) * STEP_UPLOAD_BYTES;
         if (work->upload == UPLOAD_IN_STREAM)
@@ -505,16 +505,16 @@ static void launch_steps(const void *context)
     }
 }
 
-static void step_work_init(struct step_work *work)
+static void upload_work_init(struct upload_work *work)
 {
-    *work = (struct step_work){.copies = {.items = device_allocate(device, RATE_PIECE_BYTES),
-                                          .n_pieces = 1,
-                                          .n_rounds = 1,
-                                          .n_blocks = device_facts(device)->n_multiprocessors},
-                               .rows = {device_allocate(device, STEP_COLS * sizeof(float)), STEP_COLS},
-                               .host = device_pin(device, STEP_UPLOAD_BYTES),
-                               .slot = device_allocate(device, 2 * STEP_UPLOAD_BYTES),
-                               .input = device_allocate(device, STEP_UPLOAD_BYTES)};
+    *work = (struct upload_work){.copies = {.items = device_allocate(device, RATE_PIECE_BYTES),
+                                            .n_pieces = 1,
+                                            .n_rounds = 1,
+                                            .n_blocks = device_facts(device)->n_multiprocessors},
+                                 .rows = {device_allocate(device, STEP_COLS * sizeof(float)), STEP_COLS},
+                                 .host = device_pin(device, STEP_UPLOAD_BYTES),
+                                 .slot = device_allocate(device, 2 * STEP_UPLOAD_BYTES),
+                                 .input = device_allocate(device, STEP_UPLOAD_BYTES)};
     work->copies.sums =
         device_allocate(device, (size_t)work->copies.n_blocks * RATE_COPY_SUMS * sizeof(uint32_t));
     require_that(work->copies.items && work->copies.sums && work->rows.items && work->host && work->slot &&
@@ -526,7 +526,7 @@ static void step_work_init(struct step_work *work)
     require_that(true, "memory");
 }
 
-static void step_work_finish(struct step_work *work)
+static void upload_work_finish(struct upload_work *work)
 {
     void *const memory[] = {(void *)work->copies.items, work->copies.sums, work->rows.items, work->slot,
                             work->input};
@@ -538,20 +538,20 @@ static void step_work_finish(struct step_work *work)
 
 static void probe_carveout(void)
 {
-    struct step_work work;
+    struct upload_work work;
     if (device_facts(device)->capability_major < 9)
         return;
-    step_work_init(&work);
+    upload_work_init(&work);
     work.graph = capture_work(launch_alternately, &work);
     print_answer("carveout", time_of(launch_step_graph, &work) / N_NODES, "us");
-    step_work_finish(&work);
+    upload_work_finish(&work);
 }
 
 static void probe_upload(void)
 {
     static const char *const names[] = {"upload none", "upload in the stream", "upload ahead"};
-    struct step_work work;
-    step_work_init(&work);
+    struct upload_work work;
+    upload_work_init(&work);
     work.graph = capture_work(launch_kernels, &work);
     double alone_us = 0.0;
     for (work.upload = UPLOAD_NONE; work.upload <= UPLOAD_AHEAD; work.upload++) {
@@ -559,7 +559,7 @@ static void probe_upload(void)
         alone_us = work.upload == UPLOAD_NONE ? us : alone_us;
         print_answer(names[work.upload], work.upload == UPLOAD_NONE ? us : us - alone_us, "us");
     }
-    step_work_finish(&work);
+    upload_work_finish(&work);
 }
 
 static const struct {
