@@ -112,7 +112,7 @@ static const struct command commands[] = {
     {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf [--type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32]",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 0, 1, 0,
-     "MODEL [--prompt 128 --generate 32 --batch 1,8,32 | --embed] [--json] | --products",
+     "MODEL [--prompt 128 --generate 32 --batch 1,8,32 | --settings LIST | --embed] [--json] | --products",
      "Prefill and decode tokens per second by batch size."},
 };
 
