@@ -9,7 +9,7 @@
 //                     {n_inputs, rank}, .lora_b {rank, n_outputs}. s = alpha / rank; 1 if alpha is 0 or absent
 //                     (github.com/ggml-org/llama.cpp, src/llama-adapter.cpp)
 //
-// The rows of B have the order of the base model's rows in the same format: those of a folder are reordered as the
+// The rows of B have the order of the base model's rows in the same format: a folder's rows are reordered as the
 // folder's matrix is (engine/model/model_folder.h). A matrix of several slots, such as attn_qkv, has the same A for all.
 // Several adapters of one matrix are one of the sum of their ranks, in the order in which they were added.
 // Thread: any, after the last model_add_adapter.

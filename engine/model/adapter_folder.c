@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define CONFIG  "adapter_config.json"
 #define WEIGHTS "adapter_model.safetensors"
@@ -40,7 +41,7 @@ static const char known_keys[] =
 // Keys that change the computation, unless their value is null, false or empty.
 static const char refused_keys[] =
     " use_dora lora_bias modules_to_save layer_replication trainable_token_indices target_parameters use_qalora "
-    "alora_invocation_tokens invocation_string arrow_config use_bdlora monteclora_config velora_config ";
+    "alora_invocation_tokens invocation_string arrow_config use_bdlora monteclora_config velora_config kasa_config ";
 
 static bool is_listed(const char *list, struct text key)
 {
@@ -94,12 +95,16 @@ static enum status check_keys(struct adapter_folder *folder, const struct value 
     return STATUS_OK;
 }
 
-// Initializations that change the base model's weights, so that the adapter belongs to other weights than the model's.
-static bool changes_base(const struct value *value)
+// Initializations of A and B alone. Others change the base model's weights too (PiSSA, OLoRA, CorDA, LoftQ), so that
+// the adapter belongs to other weights than the model's, or are variants of LoRA.
+static bool is_plain_start(const struct value *value)
 {
-    static const char *const names[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
-    for (size_t i = 0; value && value->kind == VALUE_STRING && i < sizeof names / sizeof *names; i++)
-        if (value->text.size >= strlen(names[i]) && memcmp(value->text.data, names[i], strlen(names[i])) == 0)
+    static const char *const names[] = {"gaussian", "eva", "orthogonal"};
+    if (!value || is_empty(value) || value->kind == VALUE_BOOL)
+        return true;
+    for (size_t i = 0; value->kind == VALUE_STRING && i < sizeof names / sizeof *names; i++)
+        if (value->text.size == strlen(names[i]) &&
+            strncasecmp(value->text.data, names[i], value->text.size) == 0)
             return true;
     return false;
 }
@@ -135,7 +140,7 @@ static enum status read_config(struct adapter_folder *folder, const struct value
         return expect(folder, "peft_type", "\"LORA\"", type);
     if (bias && !is_empty(bias) && (bias->kind != VALUE_STRING || !text_equals_string(bias->text, "none")))
         return refuse_setting(folder, "bias", bias);
-    if (changes_base(init))
+    if (!is_plain_start(init))
         return refuse_setting(folder, "init_lora_weights", init);
     if (!rank || !value_whole_number(rank, &folder->rank) || folder->rank < 1)
         return expect(folder, "r", "a number from 1", rank);
@@ -313,7 +318,7 @@ static enum status choose_family(struct adapter_folder *folder)
     if (status == STATUS_OK && !folder->family)
         status = error_set(folder->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                            "family %s has no folders whose names an adapter could have",
-                           model_family_name(folder->model));
+                           folder->model->family->name);
     return status;
 }
 

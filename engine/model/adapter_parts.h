@@ -1,4 +1,5 @@
-// Shared by adapter.c (adapters of a model), adapter_gguf.c and adapter_folder.c (their formats). Private to these.
+// Shared by adapter.c (adapters of a model), adapter_open.c, adapter_gguf.c and adapter_folder.c (their formats). Private
+// to these.
 #pragma once
 
 #include "engine/model/adapter.h"

@@ -138,6 +138,7 @@ TEST(settings_that_are_not_computed_are_refused_by_their_names)
         {LORA(",\"init_lora_weights\":\"pissa_niter_4\""),
          "init_lora_weights \"pissa_niter_4\" is not built"},
         {LORA(",\"init_lora_weights\":\"olora\""), "init_lora_weights"},
+        {LORA(",\"init_lora_weights\":\"later\""), "init_lora_weights \"later\" is not built"},
         {LORA(",\"alpha_pattern\":{\"(q|k)_proj\":3}"),
          "expected names of modules, got the pattern \"(q|k)_proj\""},
         {LORA(",\"rank_pattern\":{\".*q_proj\":3}"),
