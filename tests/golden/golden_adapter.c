@@ -31,12 +31,12 @@ struct adapted {
     bool larger;
 };
 
-struct bench {
+struct adapter_bench {
     char directory[64], model[96], adapter[96], folder[96];
     struct made_adapter made;
 };
 
-static void bench_init(struct bench *bench, const struct adapted *item)
+static void bench_init(struct adapter_bench *bench, const struct adapted *item)
 {
     struct model_recipe recipe = {.family = item->family, .seed = 11, .larger = item->larger};
     struct gguf *gguf;
@@ -56,7 +56,7 @@ static void bench_init(struct bench *bench, const struct adapted *item)
     gguf_close(gguf);
 }
 
-static void bench_finish(struct bench *bench)
+static void bench_finish(struct adapter_bench *bench)
 {
     finish_adapter(&bench->made);
     remove_directory(bench->directory);
@@ -79,7 +79,7 @@ static void evaluate(struct model *model, float *logits)
     model_close(model);
 }
 
-static struct model *open_with(const struct bench *bench, const char *adapter, double scale)
+static struct model *open_with(const struct adapter_bench *bench, const char *adapter, double scale)
 {
     struct error error = {0};
     struct buffer unknown = {0};
@@ -105,7 +105,7 @@ static void merge(const struct made_adapter *made, const struct made_pair *pair,
 }
 
 // The model file with merged weights, in memory; `merged` are the new items, to be freed after the model.
-static struct model *open_merged(const struct bench *bench, double scale, struct gguf **base,
+static struct model *open_merged(const struct adapter_bench *bench, double scale, struct gguf **base,
                                  float *merged[64], int *n_merged)
 {
     struct error error = {0};
@@ -152,7 +152,7 @@ static void an_adapter_is_its_merged_weights(void **state)
 {
     static float logits[N_LOGITS], expected[N_LOGITS], plain[N_LOGITS];
     const struct adapted *item = *state;
-    struct bench bench;
+    struct adapter_bench bench;
     struct gguf *base;
     float *merged[64];
     int n_merged;
@@ -224,7 +224,8 @@ static void put_pair(struct safetensors_writer *writer, const struct adapted *it
     free(up);
 }
 
-static void write_folder(const struct bench *bench, const struct adapted *item, struct layer_heads heads)
+static void write_folder(const struct adapter_bench *bench, const struct adapted *item,
+                         struct layer_heads heads)
 {
     struct safetensors_writer writer = {0};
     struct buffer ranks = {0}, config = {0};
@@ -253,7 +254,7 @@ static void a_folder_is_the_gguf_file(void **state)
     static float logits[N_LOGITS], expected[N_LOGITS];
     const struct adapted *item = *state;
     struct adapted plain = *item;
-    struct bench bench;
+    struct adapter_bench bench;
     plain.type = TENSOR_F32;
     bench_init(&bench, &plain);
     struct model *model = open_with(&bench, bench.adapter, 1.0);
@@ -271,7 +272,7 @@ static void several_adapters_are_their_sum(void **state)
     const struct adapted item = {"llama", ATTENTION_MLP, TENSOR_F32, {{0}}, false};
     struct error error = {0};
     struct buffer unknown = {0};
-    struct bench bench;
+    struct adapter_bench bench;
     bench_init(&bench, &item);
     evaluate(open_with(&bench, NULL, 1.0), expected);
     evaluate(open_with(&bench, bench.adapter, 1.0), one);
@@ -281,6 +282,31 @@ static void several_adapters_are_their_sum(void **state)
     evaluate(model, logits);
     assert_true(distance(logits, expected) <= ROUNDING);
     assert_true(distance(one, expected) > 1e-3);
+    bench_finish(&bench);
+}
+
+static void a_backend_that_does_not_compute_adapters_refuses_them_by_name(void **state)
+{
+    const struct adapted item = {"llama", "attn_q", TENSOR_F32, {{0}}, false};
+    static float logits[N_LOGITS];
+    static const int32_t ids[N_IDS];
+    struct error error = {0};
+    struct adapter_bench bench;
+    struct pool *pool;
+    struct backend *backend;
+    bench_init(&bench, &item);
+    assert_ok(pool_create(&pool, 1, &error), &error);
+    for (int adapted = 0; adapted < 2; adapted++) {
+        struct model *model = open_with(&bench, adapted ? bench.adapter : NULL, 1.0);
+        assert_ok(cpu_backend_create(&backend, pool, CPU_AVX512, &error), &error);
+        backend->operations.add_low_rank = NULL;
+        assert_int_equal(logits_of_text(model, backend, KV_F32, ids, N_IDS, logits, &error),
+                         adapted ? STATUS_REFUSE : STATUS_OK);
+        backend->device.destroy(backend);
+        model_close(model);
+    }
+    assert_non_null(strstr(error.text, "adapters (--lora) can't be computed on cpu/"));
+    pool_destroy(pool);
     bench_finish(&bench);
 }
 
@@ -348,7 +374,7 @@ static struct adapted items[] = {
 int main(void)
 {
     enum { N_ITEMS = sizeof items / sizeof *items };
-    static struct CMUnitTest tests[2 * N_ITEMS + 1];
+    static struct CMUnitTest tests[2 * N_ITEMS + 2];
     static char names[2 * N_ITEMS][96];
     size_t n = 0;
     for (size_t i = 0; i < N_ITEMS; i++) {
@@ -363,5 +389,8 @@ int main(void)
     }
     tests[n++] = (struct CMUnitTest){"several adapters are their sum", several_adapters_are_their_sum, NULL,
                                      NULL, NULL};
+    tests[n++] =
+        (struct CMUnitTest){"a backend that does not compute adapters refuses them by name",
+                            a_backend_that_does_not_compute_adapters_refuses_them_by_name, NULL, NULL, NULL};
     return _cmocka_run_group_tests("golden_adapter", tests, n, NULL, NULL);
 }
