@@ -305,6 +305,9 @@ static const struct option options[] = {
      "encode control tokens in the text of messages, as transformers and vLLM do"},
     {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | EMBED | CLASSIFY | RERANK | INSPECT | VERIFY,
      AT(model.pre), 0, 0, "NAME", "the tokenizer's split pattern instead of the model's"},
+    {"lora", 0, TEXT_LIST, ENGINE, AT(model.adapters), 0, 0, "PATH[=SCALE]",
+     "a LoRA adapter of the model, on a CPU: PEFT's folder or a GGUF file, its scale multiplied by SCALE (1); may be "
+     "repeated: their sum"},
     {"model-name", 0, TEXT_LIST, WORK | RUN | ANNOTATE, AT(model.names), 0, 0, "NAME",
      "the model's name in results; may be repeated: all are names in requests that are the model's"},
     {"require-model", 0, FLAG, WORK | RUN, AT(model.is_required), 0, 0, NULL,

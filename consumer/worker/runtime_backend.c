@@ -1,11 +1,18 @@
-// Pool, CPU and GPU of a worker, as its options choose them (consumer/worker/runtime.h).
+// Pool, CPU, GPU and adapters of a worker, as its options choose them (consumer/worker/runtime.h).
 #include "consumer/worker/runtime.h"
 
 #include "consumer/observe/log.h"
 #include "engine/cpu/backend.h"
+#include "engine/model/adapter.h"
 #include "gpu/backend.h"
 
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { ADAPTER_PATH_BYTES_MAX = 4096 };
 
 // "cpu:NAME" limits the kernels to that instruction set.
 static bool parse_level(const char *name, enum cpu_level *level)
@@ -88,6 +95,15 @@ static enum status check_activation_bits(const struct engine_options *options, b
     return STATUS_OK;
 }
 
+static enum status check_gpu_options(const struct settings *settings, struct error *error)
+{
+    enum status status = check_activation_bits(&settings->engine, true, error);
+    if (status == STATUS_OK && settings->model.adapters)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--lora: expected a CPU (--backend cpu); a GPU does not compute adapters");
+    return status;
+}
+
 static enum status parse_backend(const struct engine_options *options, enum cpu_level *level,
                                  struct error *error)
 {
@@ -142,7 +158,7 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
     if (status == STATUS_OK && (wanted || strcmp(name, "auto") == 0)) {
         struct error absent = {0};
         if (open_gpu(runtime, settings, &absent) == STATUS_OK)
-            return check_activation_bits(&settings->engine, true, error);
+            return check_gpu_options(settings, error);
         if (wanted || runtime->device.on_gpu) {
             *error = absent;
             return error_prefix(error, "--backend cuda");
@@ -153,5 +169,63 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
         status = open_cpu(runtime, level, error);
     if (status == STATUS_OK)
         cpu_backend_set_activation_bits(runtime->device.backend, activation_bits(&settings->engine));
+    return status;
+}
+
+// ---- adapters ----
+
+// "PATH=0.5" is a path and a scale, unless the whole is a path.
+static enum status parse_adapter(const char *given, char path[ADAPTER_PATH_BYTES_MAX + 1], double *scale,
+                                 struct error *error)
+{
+    const char *equals = strrchr(given, '=');
+    size_t size = strlen(given);
+    *scale = 1.0;
+    if (equals && access(given, F_OK) != 0) {
+        char *end;
+        *scale = strtod(equals + 1, &end);
+        size = (size_t)(equals - given);
+        if (!equals[1] || *end || !isfinite(*scale))
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "--lora: expected a number after the last =, as PATH=0.5, got \"%s\"", given);
+    }
+    if (size == 0 || size > ADAPTER_PATH_BYTES_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--lora: expected a path of 1 to %d bytes, got \"%s\"", ADAPTER_PATH_BYTES_MAX,
+                         given);
+    memcpy(path, given, size);
+    path[size] = 0;
+    return STATUS_OK;
+}
+
+enum status runtime_check_adapters(const struct model_options *options, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (char *const *given = options->adapters; given && *given && status == STATUS_OK; given++) {
+        char path[ADAPTER_PATH_BYTES_MAX + 1];
+        double scale;
+        status = parse_adapter(*given, path, &scale, error);
+        if (status == STATUS_OK && access(path, R_OK) != 0)
+            status = error_set(error, STATUS_REFUSE, ERROR_FILE, "--lora %s: %s", path, strerror(errno));
+    }
+    return status;
+}
+
+enum status runtime_add_adapters(struct runtime *runtime, const struct model_options *options,
+                                 struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (char *const *given = options->adapters; given && *given && status == STATUS_OK; given++) {
+        char path[ADAPTER_PATH_BYTES_MAX + 1];
+        double scale;
+        struct buffer unknown = {0};
+        status = parse_adapter(*given, path, &scale, error);
+        if (status == STATUS_OK)
+            status = model_add_adapter(runtime->model, path, scale, &unknown, error);
+        if (status == STATUS_OK && unknown.size)
+            log_write(LOG_WARNING, "%s: settings of the adapter that are not known here, and not read: %.*s",
+                      path, (int)unknown.size, unknown.data);
+        buffer_finish(&unknown);
+    }
     return status;
 }
