@@ -266,9 +266,10 @@ ALWAYS_INLINE void unit_add(const int offset, const bool halves, const int n_row
                             const struct codebook_group *group, const int b, const struct prepared_block *x,
                             const int row, float (*out)[PANEL_OUTPUTS])
 {
+    const int n_halves = halves ? 2 : 1;
     __m256 t[4][2];
     UNROLL
-    for (int h = 0; h < (halves ? 2 : 1); h++) {
+    for (int h = 0; h < n_halves; h++) {
         __m256i dots[4][2];
         unit_dots(offset, halves, n_rows, group->quants[b], x, row, h, dots);
         UNROLL

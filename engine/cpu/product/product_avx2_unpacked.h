@@ -115,6 +115,7 @@ ALWAYS_INLINE void unpack_block(const enum tensor_type type, const uint8_t *plan
 ALWAYS_INLINE void store_starts(const enum tensor_type type, const bool by_halves, __m256i quants,
                                 const int row, struct chunk_rows *rows)
 {
+    const int n_halves = by_halves ? 2 : 1;
     __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8((char)unpacked_offset(type)), quants);
     pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0x4E));
     pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0xB1));
@@ -122,7 +123,7 @@ ALWAYS_INLINE void store_starts(const enum tensor_type type, const bool by_halve
     if (!by_halves)
         sums[0] = _mm_add_epi16(sums[0], sums[1]);
     UNROLL
-    for (int h = 0; h < (by_halves ? 2 : 1); h++) {
+    for (int h = 0; h < n_halves; h++) {
         const int32_t start = _mm_cvtsi128_si32(_mm_sub_epi16(_mm_setzero_si128(), sums[h]));
         __builtin_memcpy(rows->starts[h][row], &start, sizeof start);
     }
@@ -133,10 +134,10 @@ ALWAYS_INLINE void convert_rows(const enum tensor_type type, const struct prepar
                                 struct chunk_rows *rows)
 {
     const enum packed_kind kind = packed_format(type).kind;
-    const int n_halves = has_halves(kind) ? 2 : 1;
+    const int n_minima = !has_minimum(kind) ? 0 : has_halves(kind) ? 2 : 1;
     _mm_storeu_ps(rows->scales, _mm_loadu_ps(x->scales));
     UNROLL
-    for (int h = 0; h < (has_minimum(kind) ? n_halves : 0); h++) {
+    for (int h = 0; h < n_minima; h++) {
         const int32_t *minus_sums = has_halves(kind) ? x->minus_half_sums[h] : x->minus_sums;
         const __m128i sums = _mm_loadu_si128((const __m128i *)(const void *)minus_sums);
         _mm_storeu_ps(rows->minus_sums[h], _mm_cvtepi32_ps(sums));
@@ -235,9 +236,10 @@ ALWAYS_INLINE void unit_dots(const enum packed_kind kind, const int span, const 
         unit_words(row, n_rows, quants, x, 2 * PRODUCT_BLOCK / 4, dots);
         return;
     }
+    const int n_started = offset ? n_rows : 0;
     __m256i sums[PREPARED_ROWS][2];
     UNROLL
-    for (int r = 0; r < (offset ? n_rows : 0); r++)
+    for (int r = 0; r < n_started; r++)
         sums[r][0] = sums[r][1] = unit_start(x, half, row + r);
     unit_bytes(row, n_rows, quants, x, offset, half * span, span, sums);
     UNROLL
