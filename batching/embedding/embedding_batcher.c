@@ -1,6 +1,6 @@
 #include "batching/embedding/embedding_batcher.h"
 
-#include "batching/list.h"
+#include "batching/lists/list.h"
 #include "schemas/base/clock.h"
 #include "schemas/task.h"
 
