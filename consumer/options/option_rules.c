@@ -56,7 +56,6 @@ static const struct rule {
     {"prompt generate batch", BENCH, EXCLUDES, "embed products", "no sequence is generated"},
     {"repeat", BENCH, EXCLUDES, "products", "a product is repeated until its time is known"},
     {"embed", BENCH, CONTRADICTS, "products", "they are two measurements"},
-    {"quiet", ALL, EXCLUDES, "verbose", "expected one of them"},
 };
 
 static bool is_set(const struct settings *settings, const struct option *option)

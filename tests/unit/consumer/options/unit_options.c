@@ -181,7 +181,6 @@ TEST(options_that_contradict_each_other_are_refused)
     expect_usage_error("embed t --brokers b --threads 2", "--threads with --brokers");
     expect_usage_error("bench --products --prompt 3", "--prompt with --products");
     expect_usage_error("bench m --products --embed", "--embed with --products");
-    expect_usage_error("work m --quiet --verbose", "--quiet with --verbose");
 }
 
 TEST(an_option_of_a_gpu_is_refused_on_a_cpu)
