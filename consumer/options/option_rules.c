@@ -48,7 +48,6 @@ static const struct rule {
     {OF_WORKER, SERVE, NEEDS, "model", "with --no-work nothing is computed"},
     {OF_GPU, ALL, NEEDS_GPU, NULL, NULL},
     {"metrics-token metrics-content", ALL & ~SERVE, NEEDS, "metrics", "nothing is served without it"},
-    {"price-in price-out", ALL, NEEDS, "estimate sample", "a price is part of an estimate"},
     {"seed", ANNOTATE | EMBED, NEEDS, "sample cascade", "nothing else is drawn with it"},
     {"truncate", ANNOTATE, NEEDS, "truncate-prompt", "nothing else is cut"},
     {"guarantee confidence", ANNOTATE, NEEDS, "cascade", "it is the cascade's"},

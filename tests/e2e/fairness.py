@@ -21,7 +21,7 @@ def submit(test, name, n, *options):
 
 
 def n_done_before_the_last_of(test, name, other):
-    """Jobs of `other` that were finished when the last job of `name` was."""
+    """The number of jobs of `other` finished before the last job of `name`."""
     return test.query(f"SELECT count(*) FROM jobs WHERE dataset = '{other}'"
                       f" AND finished_at_us <= (SELECT max(finished_at_us) FROM jobs WHERE dataset = '{name}')")[0][0]
 
@@ -57,7 +57,7 @@ def of_two_large_datasets_the_heavier_one_gets_more(test):
     wait_until_done(test, "heavy", 5000)
     stop(test, worker)
     n_light = n_done_before_the_last_of(test, "heavy", "light")
-    assert 1000 < n_light < 5000 // 2, n_light  # a quarter, and at the end a turn of what is in the window
+    assert 1000 < n_light < 5000 // 2, n_light  # a quarter, and at the end a turn of the jobs in the window
 
 
 @case
@@ -85,7 +85,7 @@ def a_limit_bounds_what_a_worker_claims_of_a_dataset_and_the_figures_show_each(t
 @case
 def weights_and_limits_that_are_none_are_refused(test):
     for option, value in (("--dataset-weight", "a"), ("--dataset-weight", "a=0"), ("--dataset-weight", "a=x"), ("--dataset-weight", "2"),
-                          ("--dataset-weight", "a=101"), ("--dataset-limit", "a=-1"), ("--dataset-limit", "a=16384"), ("--dataset-limit", "0"), ("--dataset-limit", "x"), ("--dataset-limit", "16385")):
+                          ("--dataset-weight", "a=101"), ("--dataset-limit", "a=-1"), ("--dataset-limit", "a=0"), ("--dataset-limit", "0"), ("--dataset-limit", "x"), ("--dataset-limit", "16385")):
         refused = test.run("work", "--model", test.model, "--exit-when-idle", "0", option, value, status=2)
         assert f"{option} {value}: expected" in refused.err, refused
     test.run("work", "--model", test.model, "--exit-when-idle", "0", "--dataset-weight", "a=b=0.5", "--dataset-weight", "=100", "--dataset-limit", "5",

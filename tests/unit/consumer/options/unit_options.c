@@ -156,7 +156,7 @@ TEST(an_option_without_effect_beside_the_others_is_refused)
         {"annotate t -o o --brokers b --threads 3", "--threads: expected --model MODEL or --cascade",
          "--model m"},
         {"work m --metrics-token t", "--metrics-token: expected --metrics HOST:PORT", "--metrics 0"},
-        {"annotate t m --price-in 1", "expected --estimate or --sample N", "--sample 3"},
+        {"annotate t m --seed 1", "expected --sample N or --cascade", "--sample 3"},
         {"annotate t m --truncate left", "expected --truncate-prompt N", "--truncate-prompt 3"},
         {"annotate t m --confidence 0.9", "expected --cascade", "--cascade a,b"},
         {"grammar m --regex r --spaces", "expected --json-schema FILE or --cases", "--cases c"},
