@@ -168,6 +168,23 @@ def a_gone_clients_jobs_are_cancelled_over_kafka_and_the_cancellations_withdrawn
 
 
 @case
+def without_a_control_topic_a_gone_clients_job_is_not_cancelled_and_others_are_answered(test):
+    server, topics = start(test)
+    server.ready()
+    kafka.delete_topics(test, topics[topics.index("--control") + 1])
+    body = json.dumps(chat(1)["body"]).encode()
+    for _ in range(2):
+        with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S)) as client:
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            jobs = topics[topics.index("--jobs") + 1]
+            test.wait_until("its job", lambda: kafka.kcat("-C", "-t", jobs, "-o", "beginning", "-e", "-q", "-f", "%o\\n"))
+    test.wait_until("the warning", lambda: "jobs of gone clients are not cancelled" in test.stderr_of(server.process))
+    status, error = server.ask("POST", "/v1/chat/completions", {**chat(2)["body"], "deadline": int(time.time()) + 1})
+    assert status == 504, error
+    assert server.stop().status == 0
+
+
+@case
 def a_broker_that_restarts_costs_at_most_the_completions_that_waited(test):
     kafka.need_own_broker()
     server, topics = start(test)
