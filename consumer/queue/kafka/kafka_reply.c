@@ -9,6 +9,7 @@
 //   refuses the result (size, schema)          as with the results topic (kafka_isolation.c), then a dead letter
 //
 // The error results of dead letters go to the results topic, except of a job whose reply topic is usable.
+#include "consumer/queue/kafka/client/kafka_metadata.h"
 #include "consumer/queue/kafka/client/kafka_topic.h"
 #include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
@@ -20,6 +21,7 @@ enum {
     LOOK_UP_TIMEOUT_MS = 2000,
     SETTINGS_TIMEOUT_MS = 1000,
     ABSENT_FOR_MS = 10000, // an absent topic is looked up again after this
+    LOST_TIMEOUT_MS = 500, // of a lookup between two calls of a commit
     PRESENT_FOR_MS = 1000, // and a present one: librdkafka waits 30 s for a topic that is deleted
 };
 
@@ -159,16 +161,23 @@ const struct kafka_reply_topic *kafka_reply_known(const struct kafka_transport *
     return find_topic((struct kafka_transport *)kafka, job->source.reply_topic);
 }
 
-// Looks up a topic that is known to exist. Without an answer it stays known. Records that were produced keep their
-// own reference to the handle.
-static void check_again(struct kafka_transport *kafka, struct kafka_reply_topic *topic, int timeout_ms)
+// Looks up a topic that is known to exist. A broker that has just started may not know it, so it is absent only at
+// the second answer. Without an answer it stays known: returns false. Records that were produced keep their own
+// reference to the handle.
+static bool check_again(struct kafka_transport *kafka, struct kafka_reply_topic *topic, int timeout_ms)
 {
+    rd_kafka_resp_err_t code = look_up(kafka, topic->handle, timeout_ms);
     topic->checked_ms = clock_ms();
-    if (!is_absence(look_up(kafka, topic->handle, timeout_ms)))
-        return;
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        topic->n_missing = 0;
+    if (!is_absence(code))
+        return code == RD_KAFKA_RESP_ERR_NO_ERROR;
+    if (++topic->n_missing < KAFKA_METADATA_MISSING_MIN)
+        return true;
     rd_kafka_topic_destroy(topic->handle);
     topic->handle = NULL;
     report_absence(kafka, topic->name);
+    return true;
 }
 
 const char *kafka_reply_find_lost(struct kafka_transport *kafka)
@@ -178,8 +187,9 @@ const char *kafka_reply_find_lost(struct kafka_transport *kafka)
         struct kafka_reply_topic *topic = &replies->topics[i];
         if (topic->used_ms < kafka->publishing.transaction.began_ms)
             continue;
-        if (topic->handle && clock_ms() - topic->checked_ms > PRESENT_FOR_MS)
-            check_again(kafka, topic, LOOK_UP_TIMEOUT_MS);
+        if (topic->handle && clock_ms() - topic->checked_ms > PRESENT_FOR_MS &&
+            !check_again(kafka, topic, LOST_TIMEOUT_MS))
+            return NULL; // the brokers do not answer
         if (!topic->handle)
             return topic->name;
     }
@@ -223,7 +233,8 @@ static struct kafka_reply_topic *find_current(struct kafka_transport *kafka, con
     struct kafka_reply_topic *known = find_topic(kafka, job->source.reply_topic);
     int64_t known_ms = known ? clock_ms() - known->checked_ms : 0;
     if (known && known->handle && known_ms > PRESENT_FOR_MS) {
-        check_again(kafka, known, LOOK_UP_TIMEOUT_MS);
+        int left_ms = kafka_remaining_ms(deadline_ms);
+        (void)check_again(kafka, known, left_ms < LOOK_UP_TIMEOUT_MS ? left_ms : LOOK_UP_TIMEOUT_MS);
     } else if (known && !known->handle && known_ms > ABSENT_FOR_MS) {
         *known = kafka->publishing.replies.topics[--kafka->publishing.replies.n_topics];
         known = NULL;
@@ -242,6 +253,10 @@ enum status kafka_reply_check(struct kafka_transport *kafka, const struct job *j
     struct kafka_reply_topic *topic = find_current(kafka, job, deadline_ms, error);
     if (!topic)
         return error->status;
+    if (topic->handle && topic->n_missing > 0)
+        return error_set(error, STATUS_RETRY, ERROR_BROKER,
+                         "Kafka at %s: the reply topic %s is missing, and is looked up once more",
+                         kafka->config->brokers, topic->name);
     if (topic->handle) {
         topic->used_ms = clock_ms();
         return STATUS_OK;

@@ -253,6 +253,7 @@ struct kafka_reply_topic {
     size_t bytes_max;         // max.message.bytes
     int64_t checked_ms;       // last lookup
     int64_t used_ms;          // last job
+    int n_missing;            // consecutive lookups that did not find it
 };
 
 enum { KAFKA_REPLY_TOPICS_MAX = 64 }; // known at a time; the one checked first is forgotten for another
