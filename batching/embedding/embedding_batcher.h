@@ -6,7 +6,7 @@
 //              dataset y  c
 //   urgency 1  dataset x  d
 //
-// Inputs are planned one by one. Datasets of equal urgency take turns by tokens, as those of generation do
+// Inputs are planned one by one. Datasets of equal urgency take turns by tokens, as in generation
 // (batching/lists/turns.h). The jobs of a dataset take turns, an input each, so a job of 2,048 inputs delays the others by one input. Inputs are tokenized as their turns come, some more
 // than the tokens of two steps ahead, so memory is bounded. A vector depends neither on the other inputs nor on the step.
 //

@@ -60,7 +60,7 @@ static enum status read_limit(struct dataset_shares *shares, const char *value, 
     return status;
 }
 
-// A name has one value; an empty name is that of jobs without a dataset, and a value without a name is of all others.
+// A name has one value. The empty name means jobs without a dataset; a value without a name applies to all others.
 static enum status refuse_repeated(char *const *values, const char *option, struct error *error)
 {
     for (char *const *value = values; value && *value; value++) {

@@ -26,7 +26,7 @@ enum {
     CANCEL_ENDS_MAX = 512,       // partitions whose ends fit in CANCEL_BYTES_MAX
     CANCEL_SKEW_S = 86400,       // upper bound of the difference between hosts' clocks
     CANCEL_SET_MAX = 1 << 18,    // cancellations in force, and datasets with a submission
-    CANCEL_WITHDRAWN_MAX = 1024, // withdrawn names that a set keeps, or as many as it has others
+    CANCEL_WITHDRAWN_MAX = 1024, // withdrawn names that a set keeps, or half of its names if these are more
 };
 
 struct cancel {
