@@ -130,11 +130,8 @@ static enum status read_models(struct cascade *cascade, const struct settings *s
 
 enum status cascade_open(struct cascade *cascade, const struct settings *settings, struct error *error)
 {
-    const struct annotate_options *options = &settings->annotate;
-    bool is_alone = options->cascade.guarantee || options->cascade.confidence;
-    if (!options->cascade.models)
-        return is_alone ? refuse(error, "--guarantee and --confidence need --cascade SMALL,LARGE")
-                        : STATUS_OK;
+    if (!settings->annotate.cascade.models)
+        return STATUS_OK;
     enum status status = check_others(settings, error);
     if (status == STATUS_OK)
         status = read_guarantee(cascade, settings, error);

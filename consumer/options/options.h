@@ -80,6 +80,7 @@ struct engine_options {
         uint64_t memory_bytes;
         char *placement, *tiles;
         bool no_graphs, no_overlap, no_carveout, no_wgmma, sync;
+        const char *option; // the name of one that is on the command line; NULL: none
     } gpu;
 };
 

@@ -343,6 +343,9 @@ static enum status parse_speculate(const struct engine_options *options, bool on
             error, STATUS_REFUSE, ERROR_USAGE,
             "--speculate: expected auto, off or a number of draft tokens from 1 to %d, got \"%s\"",
             DRAFT_TOKENS_MAX, text);
+    if (n && on_gpu)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--speculate %s: expected a CPU, on a GPU no tokens are drafted", text);
     bool drafts_any = !is_off && !on_gpu && !(is_auto && options->test);
     *drafts = (struct draft_numbers){drafts_any ? LIMITS_DRAFTS : 0, (int32_t)n};
     return STATUS_OK;

@@ -163,6 +163,9 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
             *error = absent;
             return error_prefix(error, "--backend cuda");
         }
+        if (settings->engine.gpu.option)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a GPU: %s",
+                             settings->engine.gpu.option, absent.text);
         log_write(LOG_INFO, "computing on the CPU: %s", absent.text);
     }
     if (status == STATUS_OK)

@@ -279,7 +279,7 @@ def what_does_not_fit_is_refused_by_name(test):
             ((*choice, "--cascade", both, *guarantee, "--gold", "title", "--gold", "text"), "--gold is one column"),
             ((*choice, "--cascade", both, *guarantee, "--gold", "titel"), "--gold: there is no column \"titel\"; the nearest is title"),
             ((*choice, "--cascade", both, *guarantee, "--dataset", 123 * "d"), "a name has at most 122 bytes"),
-            ((*choice, *guarantee, "--model", test.model), "need --cascade SMALL,LARGE"),
+            ((*choice, *guarantee, "--model", test.model), "--guarantee: expected --cascade SMALL,LARGE"),
             ((*choice, "--cascade", f"{test.path('small.gguf')},none.gguf", *guarantee), "none.gguf")):
         done = test.run("annotate", "in.csv", "--prompt", "p.jinja", *options, "-o", "out.csv", status=None)
         assert done.status in (1, 2) and words in done.err and not test.exists("out.csv"), (options, done)
