@@ -1,4 +1,4 @@
-// The queue between two threads (batching/queue.h): order, bounds, waiting, its descriptor.
+// The queue between two threads (batching/lists/queue.h): order, bounds, waiting, its descriptor.
 #include "batching/lists/queue.h"
 #include "tests/support/cases.h"
 
