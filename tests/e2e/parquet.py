@@ -185,11 +185,11 @@ def the_arrow_schema_has_the_new_columns_after_its_own(test):
     os.mkdir(test.path("data"))
     for name in ("data/a.parquet", "data/b.parquet"):
         take(test, "pyarrow_1_snappy", name)
-    annotate(test, "data", "--overwrite", out="out.parquet")
+    annotate(test, "data", out="out.parquet")
     assert len(arrow_fields(test.read("out.parquet"))) == len(before) + 3
     content = test.read("data/b.parquet")
     write(test, "data/b.parquet", content.replace(b"ARROW:schema", b"ARROW:schemb"))
-    annotate(test, "data", "--overwrite", out="out.parquet")
+    annotate(test, "data", out="out.parquet")
     assert arrow_fields(test.read("out.parquet")) is None
 
 
@@ -384,6 +384,25 @@ def a_column_that_is_not_read_is_refused_only_where_a_prompt_reads_it(test):
     assert "is not read" not in annotate(test, "in.parquet", out="out.parquet").err  # its bytes are copied
     done = annotate(test, "in.parquet")
     assert 'column "iv" is an interval, which is not read: it is empty in the output' in done.err, done
+
+
+@case
+def a_prompt_that_takes_a_text_for_a_boolean_or_a_list_is_refused(test):
+    take(test, "pyarrow_1_snappy")
+    boolean, items = 'column "ok" is a boolean, which a prompt reads as the text true or false', 'column "tags" is a list, which a prompt reads as a text'
+    for template, refusal in (("{% if ok %}a{% endif %}", boolean), ("{{ 'a' if not row.ok else 'b' }}", boolean), ("{% if ok == true %}a{% endif %}", boolean),
+                              ("{% if row['ok'] is true %}a{% endif %}", boolean), ("{% for tag in tags or [] %}{{ tag }}{% endfor %}", items),
+                              ("{% for tag in tags %}{{ tag }}{% endfor %}", items), ("{{ tags|join(', ') }}", items), ("{{ tags[0] }}", items),
+                              ("{% if 'a' in tags %}a{% endif %}", items), ("{% if tags %}a{% endif %}", items),
+                              ("{% if ok == 'true' %}a{% endif %}{{ tags }}", None), ("{% if ok is none or tags is none %}a{% endif %}", None)):
+        write(test, "p.jinja", template + " {{ title }}")
+        done = annotate(test, "in.parquet", status=1 if refusal else 0)
+        assert not refusal or refusal in done.err, (template, done)
+    # texts of CSV and values of JSON lines are what they are
+    for name, content in (("in.csv", "title,ok,tags\na,false,[]\n"), ("in.jsonl", '{"title": "a", "ok": false, "tags": []}\n')):
+        write(test, name, content)
+        write(test, "p.jinja", "{% if ok %}a{% endif %}{{ tags|length }}")
+        annotate(test, name)
 
 
 @case
