@@ -39,7 +39,7 @@ struct cascade {
     double target, confidence;
     struct settings small_settings, large_settings; // with their models
     const char *small_name, *large_name; // as the output and the messages name them; NULL: no large model
-    const char *gold_name;               // --gold; NULL: without it
+    const char *gold_name;               // --gold-column; NULL: without it
     size_t gold_column;                  // its place
     // of the run
     struct annotate *annotate;
@@ -67,7 +67,7 @@ static inline bool cascade_is_asked(const struct cascade *cascade)
 {
     return cascade->small_name != NULL;
 }
-// Checks the large model's header and template, and finds the column of --gold. Called when the prompt, the answers and
+// Checks the large model's header and template, and finds the column of --gold-column. Called when the prompt, the answers and
 // the table of `annotate` are open, which must live as long.
 enum status cascade_check(struct cascade *cascade, struct annotate *annotate,
                           struct error *error) WARN_UNUSED;
