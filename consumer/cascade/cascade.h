@@ -56,7 +56,7 @@ struct cascade {
     char large_dataset[JOB_DATASET_BYTES_MAX + 1];
     struct job_set large_jobs;
     struct error fault; // while the worker runs; status STATUS_OK: none
-    struct buffer record;
+    struct buffer record, figures;
 };
 
 // Checks the options; does nothing without --cascade. STATUS_REFUSE: an option is missing, or does not fit.
@@ -74,6 +74,8 @@ enum status cascade_check(struct cascade *cascade, struct annotate *annotate,
 // Chooses each row's model after the small one has labelled all rows, and computes the large model's labels.
 // STATUS_RETRY: stopped by a signal. STATUS_REJECT: the guarantee can't be given.
 enum status cascade_run(struct cascade *cascade, struct error *error) WARN_UNUSED;
+// Makes the cascade's rows of the file of --statistics, which `annotate` writes.
+enum status cascade_add_figures(struct cascade *cascade, struct error *error) WARN_UNUSED;
 // Prints which model labelled how many rows, and what is guaranteed (cascade_report.c).
 enum status cascade_report(const struct cascade *cascade, struct error *error) WARN_UNUSED;
 

@@ -207,6 +207,7 @@ void cascade_close(struct cascade *cascade)
     score_ranking_close(&cascade->ranking);
     job_set_finish(&cascade->large_jobs);
     buffer_finish(&cascade->record);
+    buffer_finish(&cascade->figures);
     arena_finish(&cascade->arena);
     free(cascade->rows);
     *cascade = (struct cascade){0};

@@ -29,10 +29,10 @@ struct gold_file {
     struct arena arena;
 };
 
+// Whether the name ends as the name of such a file: .csv, .tsv, .jsonl, .parquet.
+bool gold_file_is_named(const char *path);
 // names: [n_names] of gold columns. is_readable: [table->n] columns that can be shared. STATUS_REFUSE: the file can't
 // be read, lacks the columns, or has two gold labels for a row.
-// Whether the name is that of a table which can be such a file, by its ending.
-bool gold_file_is_named(const char *path);
 enum status gold_file_read(struct gold_file *file, const char *path, const struct text *names, size_t n_names,
                            const struct table_columns *table, const bool *is_readable,
                            struct error *error) WARN_UNUSED;

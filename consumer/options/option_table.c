@@ -529,7 +529,7 @@ static const struct option options[] = {
      "with --evaluate: write the rows whose answer is not the gold label, as CSV, TSV, JSON lines or Parquet by the "
      "name; corrected in the column sheaf_gold it is a file for --gold"},
     {"statistics", 0, TEXT_VALUE, ANNOTATE | REPORT, AT(annotate.evaluation.statistics), 1, ONCE, "FILE",
-     "all figures of --evaluate with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
+     "all figures of --evaluate and --cascade with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
      "the page by report"},
     {"cascade", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.models), 1, ONCE, "SMALL,LARGE",
      "with --choice: two models, instead of MODEL; the small one labels all rows, and the large one those where its "

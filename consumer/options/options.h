@@ -190,7 +190,8 @@ struct annotate_options {
     } cascade;
     struct {
         char **columns; // GOLD or GOLD=PROPERTY, NULL-terminated; NULL: no evaluation
-        char **gold;    // files, NULL-terminated; NULL: none. With a cascade one may be its column of gold labels
+        char *
+            *gold; // files, NULL-terminated; NULL: none. With a cascade one may be its column of gold labels
         char *group, *differences, *statistics;
     } evaluation;
     char *schema, *questions;

@@ -85,7 +85,7 @@ static bool has_parquet(const char *path)
     return is_found;
 }
 
-// Whether the rows of a table's folder may be in a folder in it: that of a partition (NAME=VALUE), or one with Parquet files.
+// Whether an inner folder may have rows of the table: a partition (NAME=VALUE), or Parquet files.
 static bool is_part(const char *path, const char *name)
 {
     return name[0] != '.' && name[0] != '_' && is_folder(path) && (strchr(name, '=') || has_parquet(path));

@@ -92,11 +92,4 @@ void refusal_check_call(struct parser *parser, const struct expression *call);
 void refusal_check_binary(struct parser *parser, const struct expression *binary); // also unary
 void refusal_check_output(struct parser *parser, const struct expression *output); // of {{ }}
 
-// Mark in the mentions of template_mentions what a value is read for (mentions.c).
-void mentions_note_truth(const struct expression *test);  // its value is a condition
-void mentions_note_items(const struct expression *value); // iterated, counted, indexed
-void mentions_note_comparison(const struct expression *left, enum operator operator,
-                              const struct expression * right);
-void mentions_note_filter(const struct expression *filter); // also for tests
-
 void statements_parse_template(struct parser *parser); // also resolves its variables

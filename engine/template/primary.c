@@ -227,7 +227,7 @@ static struct expression *create_subscript(struct parser *parser, uint32_t line,
         index->literal.kind == OBJECT_STRING)
         note_member(owner, index->literal.text);
     else
-        mentions_note_items(owner);
+        scope_note_items(owner);
     return expression;
 }
 
@@ -388,7 +388,7 @@ static struct expression *create_filter(struct parser *parser, enum expression_k
     if (!filter->filter.function && !parser->scope->n_branches && !parser->unknown)
         parser->unknown = filter;
     refusal_check_filter(parser, filter);
-    mentions_note_filter(filter);
+    scope_note_filter(filter);
     return filter;
 }
 

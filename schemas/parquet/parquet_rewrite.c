@@ -113,15 +113,15 @@ static bool is_schema_copy(struct text key)
     return false;
 }
 
-struct pair {
+struct key_value {
     struct text key, value;
 };
 
-static struct pair read_pair(struct text bytes)
+static struct key_value read_pair(struct text bytes)
 {
     struct thrift_reader reader = thrift_read_text(bytes);
     struct thrift_field field = {0};
-    struct pair pair = {0};
+    struct key_value pair = {0};
     while (thrift_next_field(&reader, &field))
         if (field.id == 1 && field.type == THRIFT_BINARY)
             pair.key = thrift_read_binary(&reader);
@@ -145,7 +145,7 @@ static struct text find_value(struct thrift_reader *reader, const struct thrift_
     size_t n = thrift_read_structs(reader, field);
     struct text found = {0};
     for (size_t i = 0; i < n; i++) {
-        struct pair pair = read_pair(thrift_skip(reader, THRIFT_STRUCT));
+        struct key_value pair = read_pair(thrift_skip(reader, THRIFT_STRUCT));
         if (text_equals_string(pair.key, key))
             found = pair.value;
     }

@@ -1,6 +1,8 @@
 """sheaf annotate --cascade: a small model labels all rows, a large one those where the small one's label would break a guarantee. The
 large model of these tests is the usual random one, the small one a copy with noise on its output matrix: its labels agree the more
 often, the more probable they are."""
+import csv
+import io
 import json
 import random
 import signal
@@ -203,6 +205,33 @@ def files_of_gold_labels_are_for_the_evaluation_and_a_column_for_the_guarantee(t
     assert len(rows) > sum(row["truth"] != "" for row in out) > 100, len(rows)
     accuracy = sum(out[i]["label"] == gold[i] for i in rows) / len(rows)
     assert f"rows with a gold label: {len(rows)}\naccuracy: {accuracy:.4f}" in evaluated.out and done.out.strip() in evaluated.out, evaluated
+
+
+@case
+def statistics_and_the_page_have_the_guarantee(test):
+    small_model(test)
+    with_gold(test, 600, 0.5)
+    for name in ("s.csv", "s.jsonl"):
+        done = cascade(test, "--statistics", name, table="gold.csv")
+        out = columns(test)
+        n_small = sum(row["label_model"] == "small.gguf" for row in out)
+        if name == "s.csv":
+            found = list(csv.DictReader(io.StringIO(test.read(name).decode())))
+        else:
+            found = [json.loads(line) for line in test.read(name).splitlines()]
+        figures = {(row["figure"], row["label"]): row["value"] for row in found}
+        assert {row["gold"] for row in found} == {"tiny.gguf"} and {int(row["rows"]) for row in found} == {600}, found
+        assert float(figures["cascade_share", "small.gguf"]) == n_small / 600 and float(figures["cascade_share", "tiny.gguf"]) == (600 - n_small) / 600, figures
+        assert float(figures["cascade_guarantee", ""]) == 0.95 == float(figures["cascade_confidence", ""]), figures
+        assert f"of at least {float(figures['cascade_threshold', 'small.gguf']):.4g}\n" in done.out, (figures, done.out)
+        assert f"accuracy {float(figures['cascade_accuracy', '']):.4g}, " in done.out, (figures, done.out)
+    test.run("report", "--dataset", "annotate", "--store", "out.csv.db", "--statistics", "s.csv", "-o", "page.html")
+    page = test.read("page.html").decode()
+    assert "tiny.gguf \u2013 label" in page and "cascade_guarantee" in page and f"{n_small / 600:.4g}" in page, page[-3000:]
+    done = cascade(test, "--gold-column", "truth", "--evaluate", "truth", "--statistics", "g.csv", models=test.path("small.gguf"), table="gold.csv", status=None)
+    found = list(csv.DictReader(io.StringIO(test.read("g.csv").decode())))
+    assert found[0]["figure"] == "accuracy" and found[-1]["figure"] == "cascade_accuracy" and found[-1]["gold"] == "truth", found
+    assert any(row["figure"] == "cascade_share_open" for row in found), found
 
 
 @case
