@@ -8,12 +8,13 @@
 
 // For `consumed` see struct norm_parameters.
 static void normalize_rows(struct pass *pass, struct matrix *out, const struct matrix *in,
-                           const struct weight *weight, const struct weight *bias, bool consumed)
+                           const struct weight *weight, const struct weight *bias, float epsilon,
+                           bool consumed)
 {
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
                                          .weight = weight,
                                          .bias = bias,
-                                         .epsilon = pass->shape->norm_epsilon,
+                                         .epsilon = epsilon,
                                          .n_groups = 1,
                                          .consumed = consumed};
     pass->operations->norm(pass->backend, out, in, pass->n_rows, &parameters);
@@ -22,7 +23,9 @@ static void normalize_rows(struct pass *pass, struct matrix *out, const struct m
 static void normalize_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
                            const struct forward_layer *layer, enum layer_slot slot, bool consumed)
 {
-    normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot], consumed);
+    bool after = slot == SLOT_ATTN_POST_NORM || slot == SLOT_FFN_POST_NORM;
+    normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot],
+                   after ? pass->shape->post_norm_epsilon : pass->shape->norm_epsilon, consumed);
 }
 
 // Normalizes in place, per head or over the full width: the shape of the norm's weight decides.
@@ -85,7 +88,8 @@ void pass_embed(struct pass *pass)
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
                             forward->position_embd, forward->token_types);
     if (forward->embd_norm)
-        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
+        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias,
+                       pass->shape->norm_epsilon, false);
 }
 
 static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigned parts)
@@ -556,7 +560,7 @@ static void compute_logits(struct pass *pass)
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
     normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
-                   !pass->operations->output_product);
+                   shape->norm_epsilon, !pass->operations->output_product);
     struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias};
     await_masks(forward, pass->step, true);
     if (pass->operations->output_product && pass->step->samples && !pass->step->stops)
@@ -713,7 +717,8 @@ void pass_read_hidden(struct pass *pass, float *hidden)
     struct matrix *out = pass->x;
     if (forward->output_norm) {
         out = pass->normed;
-        normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias, false);
+        normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias,
+                       pass->shape->norm_epsilon, false);
     }
     pass->operations->read(pass->backend, out, pass->n_rows, hidden);
 }

@@ -124,8 +124,8 @@ struct grammar_options {
 struct bench_options {
     int64_t prompt, generate; // tokens
     int64_t repeat;
-    char *batch;
-    bool embed, products;
+    char *batch, *settings;
+    bool embed, products, alone;
 };
 
 // Options of sheaf template.

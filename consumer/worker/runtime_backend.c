@@ -16,15 +16,19 @@ static bool parse_level(const char *name, enum cpu_level *level)
     return strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0 || strcmp(name, "cpu") == 0;
 }
 
-static enum status parse_tiles(const char *text, enum gpu_tiles *tiles, struct error *error)
+// A file's name has a dot or a slash, so that a misspelled word is no file.
+static enum status parse_tiles(const char *text, struct gpu_options *options, struct error *error)
 {
-    *tiles = GPU_TILES_AUTO;
-    if (text && strcmp(text, "measured") != 0 && strcmp(text, "by-rows") != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--tiles: expected measured or by-rows, got \"%s\"", text);
-    if (text)
-        *tiles = strcmp(text, "measured") == 0 ? GPU_TILES_MEASURED : GPU_TILES_BY_ROWS;
-    return STATUS_OK;
+    options->tiles = GPU_TILES_AUTO;
+    options->tiles_path = text && strpbrk(text, "./") ? text : NULL;
+    if (!text)
+        return STATUS_OK;
+    options->tiles = strcmp(text, "by-rows") == 0 ? GPU_TILES_BY_ROWS : GPU_TILES_MEASURED;
+    if (options->tiles_path || strcmp(text, "measured") == 0 || strcmp(text, "by-rows") == 0)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_REFUSE, ERROR_USAGE,
+        "--tiles: expected measured, by-rows or a file with a dot or a slash in its name, got \"%s\"", text);
 }
 
 static void say_tiles(const char *text)
@@ -43,7 +47,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
                                   .no_wgmma = settings->engine.gpu.no_wgmma,
                                   .say = say_tiles,
                                   .pool = runtime->device.pool};
-    enum status status = parse_tiles(settings->engine.gpu.tiles, &options.tiles, error);
+    enum status status = parse_tiles(settings->engine.gpu.tiles, &options, error);
     if (status != STATUS_OK)
         return status;
     status = gpu_backend_create(&runtime->device.backend, &options, error);
@@ -110,10 +114,10 @@ static enum status open_cpu(struct runtime *runtime, enum cpu_level level, struc
 enum status runtime_check_backend(const struct engine_options *options, struct error *error)
 {
     enum cpu_level level;
-    enum gpu_tiles tiles;
+    struct gpu_options gpu;
     enum status status = parse_backend(options, &level, error);
     if (status == STATUS_OK)
-        status = parse_tiles(options->gpu.tiles, &tiles, error);
+        status = parse_tiles(options->gpu.tiles, &gpu, error);
     return status == STATUS_OK ? check_activation_bits(options, false, error) : status;
 }
 

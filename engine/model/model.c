@@ -91,6 +91,7 @@ void model_close(struct model *model)
     rope_finish(&model->rope_long);
     free(model->layers);
     free(model->heads);
+    free(model->ones);
     gguf_close(model->gguf);
     free(model);
 }

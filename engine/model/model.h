@@ -165,10 +165,10 @@ struct model_shape {
     struct window_shape window;
     struct rope_shape rope;
     struct scales_shape scales;
-    float norm_epsilon;
-    bool unit_head_norms;   // q and k are normalized without weights, where they are rotated
-    bool parallel_residual; // attention and MLP both read the layer's input
-    int32_t n_layer_input;  // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
+    float norm_epsilon, post_norm_epsilon; // of norms after attention and MLP
+    bool unit_head_norms;                  // q and k are normalized without weights, where they are rotated
+    bool parallel_residual;                // attention and MLP both read the layer's input
+    int32_t n_layer_input; // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
     struct altup_shape altup;
 };
 
@@ -295,6 +295,7 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
         output_norm_bias, output, output_bias;
+    float *ones; // weights of embd_norm that no file has; NULL: it has
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)

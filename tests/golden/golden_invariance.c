@@ -194,6 +194,8 @@ static struct batch_subject subjects[] = {
     FAMILY(bloom),
     FAMILY(olmo2),
     FAMILY(granite),
+    {"family muse-glimmer", {.family = "muse-glimmer", .seed = 21, .n_layers = 5}, KV_F16, 70},
+    {"family granite-swa", {.family = "granite-swa", .seed = 21, .n_layers = 5}, KV_F16, 70},
     FAMILY(smollm3),
     FAMILY(glm4),
     FAMILY(glm4moe),
