@@ -80,11 +80,12 @@ static enum status check_answers(const struct settings *settings, struct error *
     enum status status = annotate_check_questions(settings, error);
     if (status != STATUS_OK)
         return status;
-    const char *evaluated = settings->annotate.evaluation.gold          ? "--gold"
-                            : settings->annotate.evaluation.group       ? "--by"
-                            : settings->annotate.evaluation.differences ? "--differences"
-                            : settings->annotate.evaluation.statistics  ? "--statistics"
-                                                                        : NULL;
+    bool is_cascade = settings->annotate.cascade.models != NULL;
+    const char *evaluated = settings->annotate.evaluation.gold                        ? "--gold"
+                            : settings->annotate.evaluation.group                     ? "--by"
+                            : settings->annotate.evaluation.differences               ? "--differences"
+                            : settings->annotate.evaluation.statistics && !is_cascade ? "--statistics"
+                                                                                      : NULL;
     if (evaluated && !settings->annotate.evaluation.columns)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf annotate: %s needs --evaluate COLUMN, the gold labels", evaluated);

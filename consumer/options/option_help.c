@@ -19,7 +19,7 @@ static const struct {
          " encoding skip-lines no-header no-quotes skip-empty input-format seed "
          "truncate-prompt reorder same-draws cases spaces bos eos now dimensions prompt-name max-length truncate vector-type answers instruct normalize no-normalize plain-text add-special-tokens "},
     [GROUP_OUTPUT] =
-        {" errors json watch force overwrite into probabilities evaluate gold by differences statistics cascade guarantee confidence figures thoughts estimate partial price-in price-out split certificate ",
+        {" errors json watch force overwrite into probabilities evaluate gold by differences statistics cascade guarantee gold-column confidence figures thoughts estimate partial price-in price-out split certificate ",
          " prefix output-format repeat "},
     [GROUP_QUEUE] =
         {" exit-when-idle retry-failed force-new retain listen token no-work ",

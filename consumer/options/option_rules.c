@@ -14,7 +14,7 @@ enum relation {
 #define OF_GPU "gpu gpu-memory no-graphs no-overlap no-carveout no-wgmma tiles gpu-sync no-ahead"
 #define OF_ENGINE                                                                                            \
     OF_GPU " backend threads placement kv-memory kv-type activation-bits max-batch max-rows window "         \
-           "speculate quantize engine-test check-cpu trace-steps"
+           "speculate quantize lora engine-test check-cpu trace-steps"
 #define OF_MEMBER                                                                                            \
     "member-name dynamic-member group-protocol membership-timeout pass-headers reply-topics refuse-deleted " \
     "skip-unreadable ignore-offset-map dead-share"
@@ -50,7 +50,7 @@ static const struct rule {
     {"metrics-token metrics-content", ALL & ~SERVE, NEEDS, "metrics", "nothing is served without it"},
     {"seed", ANNOTATE | EMBED, NEEDS, "sample cascade", "nothing else is drawn with it"},
     {"truncate", ANNOTATE, NEEDS, "truncate-prompt", "nothing else is cut"},
-    {"guarantee confidence", ANNOTATE, NEEDS, "cascade", "it is the cascade's"},
+    {"guarantee confidence gold-column", ANNOTATE, NEEDS, "cascade", "it is the cascade's"},
     {"spaces", GRAMMAR, NEEDS, "json-schema cases", "it is about JSON"},
     {"prompt generate batch settings alone", BENCH, EXCLUDES, "embed products", "no sequence is generated"},
     {"repeat", BENCH, EXCLUDES, "products", "a product is repeated until its time is known"},

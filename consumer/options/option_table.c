@@ -524,10 +524,11 @@ static const struct option options[] = {
      "compare with the gold labels of a column, of some rows or all: accuracy, precision, recall, F1, kappa, confusion "
      "matrix, errors of numbers, and shares or means of all rows, with 95 % intervals; of a schema the property "
      "named, else the one of the column's name, else the first; may be repeated"},
-    {"gold", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.gold), 0, 0, "FILE|COLUMN",
+    {"gold", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.gold), 0, 0, "FILE",
      "gold labels of some rows for --evaluate, by row number, in place of the table's: a corrected file of "
-     "--differences, or a table with a column row and columns of --evaluate's names; of several files the last counts. With "
-     "--cascade: a column with gold labels of a random sample of the rows, for --guarantee"},
+     "--differences, or a table with a column row and columns of --evaluate's names; of several files the last counts"},
+    {"gold-column", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.gold), 1, ONCE, "COLUMN",
+     "with --cascade: the column with gold labels of a random sample of the rows, for --guarantee"},
     {"by", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.group), 1, ONCE, "COLUMN[=VALUE]",
      "with --evaluate: shares or means of the groups of rows with equal values in a column, and their differences "
      "from the group VALUE (the largest)"},
@@ -535,11 +536,11 @@ static const struct option options[] = {
      "with --evaluate: write the rows whose answer is not the gold label, as CSV, TSV, JSON lines or Parquet by the "
      "name; corrected in the column sheaf_gold it is a file for --gold"},
     {"statistics", 0, TEXT_VALUE, ANNOTATE | REPORT, AT(annotate.evaluation.statistics), 1, ONCE, "FILE",
-     "all figures of --evaluate with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
+     "all figures of --evaluate and --cascade with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
      "the page by report"},
     {"cascade", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.models), 1, ONCE, "SMALL,LARGE",
      "with --choice: two models, instead of MODEL; the small one labels all rows, and the large one those where its "
-     "label would break --guarantee; column label_model has the model. SMALL alone, with --gold: those stay open"},
+     "label would break --guarantee; column label_model has the model. SMALL alone, with --gold-column: those stay open"},
     {"guarantee", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.guarantee), 1, ONCE, "accuracy=X",
      "of --cascade: at least the share X of the table's labels equal the large model's, or the gold ones"},
     {"confidence", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.confidence), 1, ONCE, "X",

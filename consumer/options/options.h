@@ -188,11 +188,12 @@ struct annotate_options {
     } scores;
     struct {
         char *models; // SMALL,LARGE or SMALL; NULL: no cascade
-        char *guarantee, *confidence;
+        char *guarantee, *confidence, *gold;
     } cascade;
     struct {
         char **columns; // GOLD or GOLD=PROPERTY, NULL-terminated; NULL: no evaluation
-        char **gold;    // files, or with a cascade a column; NULL-terminated; NULL: none
+        char *
+            *gold; // files, NULL-terminated; NULL: none. With a cascade one may be its column of gold labels
         char *group, *differences, *statistics;
     } evaluation;
     char *schema, *questions;
