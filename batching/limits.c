@@ -114,23 +114,41 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     }
 }
 
+// Bytes of one slot of recurrent states on each backend. 0: the backend refuses such models later.
+static void count_slot_bytes(const struct attempt *attempt, uint64_t bytes[N_BACKENDS])
+{
+    const struct limits_wanted *wanted = attempt->wanted;
+    uint64_t n_layers = (uint64_t)attempt->model->shape.recurrent.n_layers;
+    uint64_t n_host = (uint64_t)placement_host_states(&attempt->placement, attempt->model);
+    bytes[DEVICE] = bytes[HOST] = 0;
+    if (n_layers > n_host)
+        bytes[DEVICE] = forward_state_bytes(attempt->model, wanted->backend) / n_layers * (n_layers - n_host);
+    if (n_host > 0)
+        bytes[HOST] = forward_state_bytes(attempt->model, wanted->host) / n_layers * n_host;
+}
+
 // Plans recurrent states: one slot per sequence, plus half as many for snapshots of shared prefixes. Unless
 // the batch size was given, it is limited so that the sequences' slots take at most a quarter of the memory
-// left by the weights, and the snapshots at most an eighth. KV pages of the same sequences need at least as
-// much. With half as many snapshots as sequences, prompts compute at most 1 % more tokens than with unlimited
-// snapshots (tests/unit/batching/unit_sharing.c).
+// left by the weights, and the snapshots at most an eighth, on each backend. KV pages of the same sequences need
+// at least as much. With half as many snapshots as sequences, prompts compute at most 1 % more tokens than with
+// unlimited snapshots (tests/unit/batching/unit_sharing.c).
 static void set_states(const struct attempt *attempt, struct batch_limits *batch)
 {
     const struct limits_wanted *wanted = attempt->wanted;
     if (attempt->model->shape.recurrent.n_layers == 0)
         return;
-    // 0: the backend refuses such models later
-    uint64_t slot_bytes = forward_state_bytes(attempt->model, wanted->backend);
+    uint64_t slot_bytes[N_BACKENDS], n_slots = UINT64_MAX;
+    uint64_t available_bytes[N_BACKENDS] = {attempt->available_bytes, wanted->host_available_bytes};
     struct memory memory[N_BACKENDS] = {{0}};
+    count_slot_bytes(attempt, slot_bytes);
     count_weights(attempt, memory);
-    uint64_t weight_bytes = memory[DEVICE].weight_bytes, n_slots = 0;
-    if (attempt->available_bytes > weight_bytes && slot_bytes)
-        n_slots = (attempt->available_bytes - weight_bytes) / 4 / slot_bytes;
+    for (int i = 0; i < N_BACKENDS; i++) {
+        uint64_t weight_bytes = memory[i].weight_bytes;
+        uint64_t left_bytes = available_bytes[i] > weight_bytes ? available_bytes[i] - weight_bytes : 0;
+        if (slot_bytes[i] && left_bytes / 4 / slot_bytes[i] < n_slots)
+            n_slots = left_bytes / 4 / slot_bytes[i];
+    }
+    n_slots = n_slots == UINT64_MAX ? 0 : n_slots;
     if (!wanted->n_sequences_max && n_slots < (uint64_t)batch->n_sequences_max)
         batch->n_sequences_max = at_least((int32_t)n_slots, 1);
     int32_t n_snapshots = attempt->snapshots ? (batch->n_sequences_max + 1) / 2 : 0;
@@ -139,6 +157,16 @@ static void set_states(const struct attempt *attempt, struct batch_limits *batch
     batch->n_state_slots =
         wanted->n_state_slots ? wanted->n_state_slots : batch->n_sequences_max + n_snapshots;
     batch->n_drafts_max = 0;
+}
+
+static void count_states(const struct attempt *attempt, int32_t n_slots, struct memory memory[N_BACKENDS])
+{
+    uint64_t slot_bytes[N_BACKENDS];
+    if (attempt->model->shape.recurrent.n_layers == 0)
+        return;
+    count_slot_bytes(attempt, slot_bytes);
+    for (int i = 0; i < N_BACKENDS; i++)
+        memory[i].state_bytes = (uint64_t)n_slots * slot_bytes[i];
 }
 
 static void count_bytes(const struct attempt *attempt, const struct limits_plan *plan,
@@ -159,13 +187,12 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
     if (plan->batch.n_drafts_max > 0) // drafts exist only on a CPU, whose device memory is the host's memory
         memory[DEVICE].draft_bytes =
             speculation_bytes(plan->batch.n_sequences_max, attempt->model->shape.n_context);
-    memory[DEVICE].state_bytes =
-        (uint64_t)plan->batch.n_state_slots * forward_state_bytes(attempt->model, wanted->backend);
-    int32_t n_layers = attempt->model->shape.n_layers;
-    int32_t n_host = placement->host_attention ? n_layers : placement->n_host_layers;
-    uint64_t layer_bytes = one_page_bytes / (uint64_t)n_layers;
-    memory[HOST].page_bytes = layer_bytes * (uint64_t)n_host;
-    memory[DEVICE].page_bytes = layer_bytes * (uint64_t)(n_layers - n_host);
+    count_states(attempt, plan->batch.n_state_slots, memory);
+    int32_t n_layers = attempt->model->shape.attention.n_layers,
+            n_host = placement_host_pages(placement, attempt->model);
+    memory[HOST].page_bytes = forward_share_bytes(attempt->model, wanted->backend, plan->batch.page_positions,
+                                                  plan->forward.kv_type, 0, n_host);
+    memory[DEVICE].page_bytes = one_page_bytes - memory[HOST].page_bytes;
     if (n_host < n_layers)
         memory[DEVICE].page_bytes +=
             (count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, FAR) - fixed_bytes) *
@@ -235,7 +262,8 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
     plan->weight_bytes = memory[DEVICE].weight_bytes;
     plan->matrix_bytes = memory[DEVICE].matrix_bytes;
     plan->draft_bytes = memory[DEVICE].draft_bytes;
-    plan->state_bytes = memory[DEVICE].state_bytes;
+    plan->state_bytes = memory[DEVICE].state_bytes + memory[HOST].state_bytes;
+    plan->host_state_bytes = memory[HOST].state_bytes;
     plan->host_weight_bytes = memory[HOST].weight_bytes;
     plan->host_page_bytes = n_pages * memory[HOST].page_bytes;
     plan->page_bytes = n_pages * one_page_bytes;
@@ -399,11 +427,11 @@ static enum status refuse_plan(const struct attempt *attempt, const struct limit
     advise_options(attempt, advice, sizeof advice);
     if (limits_is_hybrid(plan))
         snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",
-                 (double)(plan->host_weight_bytes + plan->host_page_bytes) / 1e6,
+                 (double)(plan->host_weight_bytes + plan->host_page_bytes + plan->host_state_bytes) / 1e6,
                  (double)attempt->wanted->host_available_bytes / 1e6);
     if (plan->state_bytes)
         snprintf(states, sizeof states, "the recurrent states of %d sequences %.1f MB, ",
-                 plan->batch.n_sequences_max, (double)plan->state_bytes / 1e6);
+                 plan->batch.n_sequences_max, (double)(plan->state_bytes - plan->host_state_bytes) / 1e6);
     return error_set(
         error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
         "memory: %.1f MB are available; weights take %.1f MB, matrices for steps of %d tokens %.1f MB, %sand "
@@ -461,13 +489,20 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
     char number[16] = "";
     if (!attention || n_device < n_layers)
         snprintf(number, sizeof number, ":%d", n_device);
+    char states[64] = "", host_states[32] = "";
+    if (plan->state_bytes) {
+        snprintf(states, sizeof states, ", %.1f MB of recurrent states",
+                 (double)(plan->state_bytes - plan->host_state_bytes) / 1e6);
+        snprintf(host_states, sizeof host_states, ", %.1f MB", (double)plan->host_state_bytes / 1e6);
+    }
     snprintf(text, size,
-             "%d of %d layers on the GPU with %.1f MB of weights and %.1f MB of KV pages, the rest on the "
-             "CPU with %.1f MB and %.1f MB%s (--placement %s%s)",
-             n_device, n_layers, (double)plan->weight_bytes / 1e6,
+             "%d of %d layers on the GPU with %.1f MB of weights%s and %.1f MB of KV pages, the rest on the "
+             "CPU with %.1f MB%s and %.1f MB%s (--placement %s%s)",
+             n_device, n_layers, (double)plan->weight_bytes / 1e6, states,
              (double)(plan->page_bytes - plan->host_page_bytes) / 1e6, (double)plan->host_weight_bytes / 1e6,
-             (double)plan->host_page_bytes / 1e6, attention ? ", attention of all layers there" : "",
-             attention ? "attention-cpu" : "layers", number);
+             host_states, (double)plan->host_page_bytes / 1e6,
+             attention ? ", attention of all layers there" : "", attention ? "attention-cpu" : "layers",
+             number);
 }
 
 enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,
@@ -481,7 +516,7 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
     uint64_t logit_bytes =
         2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
     uint64_t fixed_bytes = model_weight_bytes(model) + forward_matrix_bytes(model, check) + logit_bytes;
-    uint64_t planned_bytes = plan->host_weight_bytes + plan->host_page_bytes;
+    uint64_t planned_bytes = plan->host_weight_bytes + plan->host_page_bytes + plan->host_state_bytes;
     uint64_t left_bytes = host_available_bytes > planned_bytes + fixed_bytes
                               ? host_available_bytes - planned_bytes - fixed_bytes
                               : 0;

@@ -41,9 +41,9 @@ struct limits_plan {
     struct forward_limits forward;
     struct placement placement; // all zero: one backend computes everything
     // matrix_bytes includes scratch; page_bytes: pages of device and host; draft_bytes: memory of speculation;
-    // state_bytes: recurrent states
+    // state_bytes: recurrent states of device and host
     uint64_t weight_bytes, matrix_bytes, page_bytes, draft_bytes, state_bytes;
-    uint64_t host_weight_bytes, host_page_bytes; // the host's share in a hybrid placement
+    uint64_t host_weight_bytes, host_page_bytes, host_state_bytes; // the host's share in a hybrid placement
 };
 
 enum {

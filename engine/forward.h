@@ -31,6 +31,9 @@ void forward_destroy(struct forward *forward);
 // Bytes of one page in all layers.
 uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
                             enum kv_type kv_type);
+// The same of the layers with pages [first, end), by their numbers among these layers.
+uint64_t forward_share_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
+                             enum kv_type kv_type, int32_t first, int32_t end);
 // Bytes of one slot of recurrent states in all layers; 0: the model has none, or the backend refuses such
 // models.
 uint64_t forward_state_bytes(const struct model *model, struct backend *backend);

@@ -455,23 +455,37 @@ static uint64_t position_bytes(struct layer_heads heads, enum kv_type kv_type)
     return (uint64_t)heads.n_kv_heads * bytes;
 }
 
-uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
-                            enum kv_type kv_type)
+uint64_t forward_share_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
+                             enum kv_type kv_type, int32_t first, int32_t end)
 {
     struct kv_shape kv = kv_shape_of(model, page_positions, 1, kv_type);
     uint64_t bytes = 0;
-    if (kv.n_layers == 0) // a page is a count of positions
-        return (uint64_t)page_positions * sizeof(int32_t);
-    if (backend && backend->device.page_bytes)
+    if (first >= end)
+        return 0;
+    if (backend && backend->device.page_bytes) {
+        kv.n_layers = end - first;
+        kv.layers = kv.layers ? kv.layers + first : NULL;
         return backend->device.page_bytes(backend, &kv);
+    }
     // A bidirectional model keeps one layer at a time.
     int32_t n_layers = model->shape.bidirectional ? kv.n_layers : model->shape.n_layers;
-    for (int32_t layer = 0; layer < n_layers; layer++)
-        bytes += model->layers[layer].kv_layer == layer && model->layers[layer].attends
-                     ? position_bytes(model_layer_heads(model, layer), kv_type)
-                     : 0;
-    bytes += (uint64_t)kv.index.n_layers * (uint64_t)kv.index.key_dim * sizeof(float);
+    for (int32_t i = 0; i < n_layers; i++) {
+        const struct model_layer *layer = &model->layers[i];
+        if (layer->kv_layer == i && layer->attends && layer->store >= first && layer->store < end)
+            bytes += position_bytes(model_layer_heads(model, i), kv_type);
+        if (layer->indexed && layer->store >= first && layer->store < end)
+            bytes += (uint64_t)kv.index.key_dim * sizeof(float);
+    }
     return bytes * (uint64_t)page_positions;
+}
+
+uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
+                            enum kv_type kv_type)
+{
+    int32_t n_layers = model->shape.attention.n_layers;
+    if (n_layers == 0) // a page is a count of positions
+        return (uint64_t)page_positions * sizeof(int32_t);
+    return forward_share_bytes(model, backend, page_positions, kv_type, 0, n_layers);
 }
 
 // ---- create, destroy ----

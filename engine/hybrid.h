@@ -2,10 +2,11 @@
 // device memory:
 //
 //   layers      the embedding and the first layers are on the host, the other layers and the output on the
-//               device (llama.cpp: -ngl); KV pages are with their layer. One transfer per step.
+//               device (llama.cpp: -ngl); KV pages and recurrent states are with their layer. One transfer per
+//               step.
 //   attention   KV pages and attention of all layers are on the host (llama.cpp: --no-kv-offload); the GEMMs
 //               are where their layer is. In each device layer queries, keys and values are transferred to
-//               the host and the output of attention back.
+//               the host and the output of attention back. Recurrent states are with their layer.
 //
 // An operation with weights or pages runs where these are, any other where its input is; matrices needed on
 // the other backend are copied. The choice depends only on the placement, never on a step, so results are
@@ -22,7 +23,14 @@ struct placement {
     bool host_attention;
 };
 
-// On success takes ownership of both backends, which must be new. The device must implement `wait`
-// (engine/backend.h), because all its steps have `stops` set. Errors: ERROR_OUT_OF_MEMORY.
+// The host's share of the layers with KV pages, and of the recurrent layers: the first ones of each, as many as
+// this returns.
+int32_t placement_host_pages(const struct placement *placement, const struct model *model);
+int32_t placement_host_states(const struct placement *placement, const struct model *model);
+
+// Creates a backend for this model, which is read in this call only. On success takes ownership of both backends,
+// which must be new. The device must implement `wait` (engine/backend.h), because all its steps have `stops` set.
+// Errors: ERROR_OUT_OF_MEMORY.
 enum status hybrid_backend_create(struct backend **backend, struct backend *device, struct backend *host,
-                                  const struct placement *placement, struct error *error) WARN_UNUSED;
+                                  const struct model *model, const struct placement *placement,
+                                  struct error *error) WARN_UNUSED;

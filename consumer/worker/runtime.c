@@ -259,12 +259,12 @@ static enum status place_model(struct runtime *runtime, struct error *error)
     }
     struct backend *hybrid;
     enum status status = hybrid_backend_create(&hybrid, runtime->device.backend, runtime->device.host,
-                                               &plan->placement, error);
+                                               runtime->model, &plan->placement, error);
     if (status != STATUS_OK)
         return status;
     runtime->device.backend = hybrid;
     runtime->device.host = NULL;
-    char text[256];
+    char text[320];
     limits_describe_placement(plan, runtime->model, text, sizeof text);
     log_write(LOG_INFO, "placement: %s", text);
     return STATUS_OK;

@@ -34,6 +34,16 @@ struct hybrid_subject {
         }                                                                                                    \
     }
 
+// States of the first layers on the host, of the others on the device.
+#define RECURRENT(family_name, n, n_host, attention)                                                         \
+    {                                                                                                        \
+        family_name ", " #n_host " layers of " #n " on the host, attention there: " #attention,              \
+            {.family = family_name, .seed = 45, .n_layers = n},                                              \
+        {                                                                                                    \
+            n_host, attention                                                                                \
+        }                                                                                                    \
+    }
+
 static struct hybrid_subject subjects[] = {
     LAYERS("llama"),
     ATTENTION("llama"),
@@ -45,6 +55,14 @@ static struct hybrid_subject subjects[] = {
     LAYERS("gemma2"),
     ATTENTION("phi2"),
     ATTENTION("bloom"),
+    RECURRENT("qwen35", 5, 2, false), // a state on either side, attention on the device
+    RECURRENT("qwen35", 5, 4, true),
+    RECURRENT("kimi-linear", 5, 1, false),
+    RECURRENT("lfm2", 4, 1, false),
+    RECURRENT("falcon-h1", 2, 1, true),
+    RECURRENT("nemotron_h_moe", 4, 2, false),
+    RECURRENT("jamba", 4, 1, false),
+    RECURRENT("mamba", 3, 2, false),
 };
 
 static void machine_open_keeping(struct machine *machine, const struct model *model,
@@ -58,6 +76,7 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * SEQUENCES_MAX,
+                                    .n_state_slots = 2 * SEQUENCES_MAX,
                                     .kv_type = kv_type};
     assert_ok(pool_create(&machine->pool, 2, &error), &error);
     assert_ok(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
@@ -66,7 +85,8 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
         struct gpu_options options = {.pool = machine->pool, .failing_work = failing_work};
         assert_ok(gpu_backend_create(&device, &options, &error), &error);
         if (placement->n_host_layers || placement->host_attention) {
-            assert_ok(hybrid_backend_create(&machine->backend, device, host, placement, &error), &error);
+            assert_ok(hybrid_backend_create(&machine->backend, device, host, model, placement, &error),
+                      &error);
         } else {
             machine->backend = device;
             host->device.destroy(host);
@@ -106,7 +126,8 @@ static bool make_step(struct hybrid_step *made, int n_sequences, const int32_t *
         for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere beside other sequences
             made->pages[s][i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
         made->sequences[step->n_sequences++] =
-            (struct step_sequence){step->n_tokens, n, done[s], made->pages[s], false};
+            (struct step_sequence){step->n_tokens, n, done[s], made->pages[s], false, .state_in = s,
+                                   .state_out = s};
         for (int32_t i = 0; i < n; i++, done[s]++) {
             if (s == 0)
                 made->outputs[step->n_outputs++] = step->n_tokens;
@@ -336,7 +357,8 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
             is_hybrid = limits_is_hybrid(&plan);
             machine.backend = device;
             if (is_hybrid)
-                assert_ok(hybrid_backend_create(&machine.backend, device, host, &plan.placement, &error),
+                assert_ok(hybrid_backend_create(&machine.backend, device, host, model, &plan.placement,
+                                                &error),
                           &error);
             assert_ok(load_and_step(&machine, model, &plan, &error), &error);
             n_device += !is_hybrid;
