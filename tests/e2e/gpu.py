@@ -130,14 +130,29 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
 @case
 def recurrent_states_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
     """Branches of a prefix tree at any token, in full batches, planned ahead or not, with sequences preempted."""
+    check_recurrent(test, {"alone": ["--max-batch", "1"], "together": ["--max-batch", "8"],
+                           "not ahead": ["--max-batch", "5", "--max-rows", "19", "--no-ahead", "--no-graphs"],
+                           "few pages": ["--max-batch", "8", "--kv-memory", "100K"]})
+
+
+@case
+def states_of_device_and_cpu_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
+    """Each placement is its own reference. Of four layers the last has attention, the others a state."""
+    for placement in ("layers:2", "attention-cpu:3") if is_wide() else ("layers:2",):
+        err = check_recurrent(test, {name: ["--placement", placement, *options] for name, options in (
+            ("alone", ["--max-batch", "1"]), ("together", ["--max-batch", "8"]),
+            ("few pages", ["--max-batch", "8", "--max-rows", "19", "--kv-memory", "100K"]))})
+        assert re.search(rf"placement: \d of 4 layers on the GPU with .* MB of recurrent states .* \(--placement {placement}\)", err), err
+
+
+def check_recurrent(test, ways):
+    """Some jobs alone and all of them in each other way: the same answers. What the last run said."""
     folder = recurrent.write(test)
     jobs = [{**job, "max_tokens": 6 if is_wide() else 3} for job in recurrent.tree_of_jobs()[0][:10 if is_wide() else 6]]
     answers = {}
-    for name, chosen, options in (("alone", jobs[1::3], ["--max-batch", "1"]), ("together", jobs, ["--max-batch", "8"]),
-                                  ("not ahead", jobs, ["--max-batch", "5", "--max-rows", "19", "--no-ahead", "--no-graphs"]),
-                                  ("few pages", jobs, ["--max-batch", "8", "--kv-memory", "100K"])):
+    for name, options in ways.items():
         answers[name] = {}
-        for batch in ([[job] for job in chosen] if name == "alone" else [chosen]):
+        for batch in ([[job] for job in jobs[1::3]] if name == "alone" else [jobs]):
             test.write("in.jsonl", batch)
             output = f"{name}-{len(answers[name])}.jsonl"
             finished = test.run("run", "in.jsonl", "-o", output, "--model", folder, "--backend", "cuda", *options, status=None)
@@ -150,6 +165,7 @@ def recurrent_states_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
     assert all(other[key] == together[key] for other in answers.values() for key in other), answers
     prefill, saved = test.query("SELECT sum(prefill_tokens), sum(tokens_saved) FROM workers", "together-0.jsonl.db")[0]
     assert saved > prefill, (prefill, saved)
+    return finished.err
 
 
 @case
