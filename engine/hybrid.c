@@ -174,6 +174,7 @@ static void begin_step(struct backend *base, const struct step *step)
     hybrid->transfers.n_used = 0;
     hybrid->step = *step;
     hybrid->step.stops = true;
+    hybrid->n_attended = step->n_tokens;
     for (int id = 0; id < N_BACKENDS; id++)
         hybrid->backends[id]->operations.begin(hybrid->backends[id], &hybrid->step);
 }
@@ -267,7 +268,7 @@ static void attend_pages(struct backend *base, struct matrix *out, const struct 
     own.layer = share_index(&hybrid->pages, parameters->layer);
     own.sinks = hybrid_weight(parameters->sinks, id);
     backend->operations.attend(backend, out->at[id], q->at[id], &own);
-    hybrid_note_write(out, id, hybrid->step.n_tokens);
+    hybrid_note_write(out, id, hybrid->n_attended);
 }
 
 static void activate_rows(struct backend *base, struct matrix *out, const struct matrix *gate,
@@ -508,11 +509,38 @@ static const struct backend_operations operations_hybrid = {.begin = begin_step,
                                                             .scan = hybrid_scan,
                                                             .selective_scan = hybrid_selective_scan,
                                                             .multiply_by = hybrid_multiply_by,
+                                                            .set_columns = hybrid_set_columns,
+                                                            .keep_outputs = hybrid_keep_outputs,
+                                                            .mix = hybrid_mix,
+                                                            .match_rms = hybrid_match_rms,
+                                                            .sparsify = hybrid_sparsify,
+                                                            .multiply = hybrid_multiply,
+                                                            .gate_softplus = hybrid_gate_softplus,
+                                                            .limit = hybrid_limit,
+                                                            .xielu = hybrid_xielu,
                                                             .sample = sample_outputs,
                                                             .write = write_rows,
                                                             .read = read_rows,
                                                             .wait = wait_here,
                                                             .end = end_step};
+
+// What only one of the backends implements, the hybrid does not.
+static void drop_operations(struct hybrid_backend *hybrid, const struct backend *device,
+                            const struct backend *host)
+{
+    struct backend_operations *operations = &hybrid->base.operations;
+    if (!device->operations.head_products || !host->operations.head_products)
+        operations->head_products = NULL;
+    if (!device->operations.set_columns || !host->operations.set_columns)
+        operations->set_columns = NULL;
+    if (!device->operations.xielu || !host->operations.xielu)
+        operations->xielu = NULL;
+    operations->weighs_inputs = device->operations.weighs_inputs && host->operations.weighs_inputs;
+    if (!device->device.kv_read || !host->device.kv_read)
+        hybrid->base.device.kv_read = NULL;
+    if (!device->device.states_create || !host->device.states_create)
+        hybrid->base.device.states_create = NULL;
+}
 
 enum status hybrid_backend_create(struct backend **out, struct backend *device, struct backend *host,
                                   const struct model *model, const struct placement *placement,
@@ -526,12 +554,7 @@ enum status hybrid_backend_create(struct backend **out, struct backend *device, 
     snprintf(hybrid->name, sizeof hybrid->name, "%s+%s", device->device.name, host->device.name);
     backend_init(&hybrid->base, &device_hybrid, &operations_hybrid);
     hybrid->base.device.name = hybrid->name;
-    if (!device->operations.head_products || !host->operations.head_products)
-        hybrid->base.operations.head_products = NULL;
-    if (!device->device.kv_read || !host->device.kv_read)
-        hybrid->base.device.kv_read = NULL;
-    if (!device->device.states_create || !host->device.states_create)
-        hybrid->base.device.states_create = NULL;
+    drop_operations(hybrid, device, host);
     hybrid->backends[DEVICE] = device;
     hybrid->backends[HOST] = host;
     hybrid->placement = *placement;

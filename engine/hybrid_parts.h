@@ -1,5 +1,5 @@
-// Private header of the hybrid: its objects, transfers between device and host, and the operations of
-// recurrent layers.
+// Private header of the hybrid: its objects, transfers between device and host, and the operations that only some
+// models have.
 #pragma once
 
 #include "engine/hybrid.h"
@@ -44,8 +44,9 @@ struct hybrid_backend {
     struct hybrid_staging transfers;
     struct step step; // copy of the step for the device, with `stops` set
     int route_backend_id, sample_backend_id;
-    int32_t n_pairs; // pairs of the last expert routing
-    bool failed;     // `error` is latched
+    int32_t n_pairs;    // pairs of the last expert routing
+    int32_t n_attended; // rows of attention: the step's, or those with an output after keep_outputs
+    bool failed;        // `error` is latched
     struct error error;
 };
 
@@ -113,3 +114,15 @@ void hybrid_selective_scan(struct backend *base, struct matrix *out, const struc
                            struct matrix *step, const struct matrix *b, const struct matrix *c,
                            const struct scan_parameters *parameters);
 void hybrid_multiply_by(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows);
+
+// ---- hybrid_layers.c: see engine/backend.h ----
+void hybrid_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols);
+void hybrid_keep_outputs(struct backend *base);
+void hybrid_mix(struct backend *base, struct matrix *out, int32_t first, const struct matrix *coefficients,
+                float bias, const struct matrix *x, int32_t width, int32_t n_rows);
+void hybrid_match_rms(struct backend *base, struct matrix *x, int32_t width, int32_t n_rows);
+void hybrid_sparsify(struct backend *base, struct matrix *x, int32_t n_rows, float factor);
+void hybrid_multiply(struct backend *base, struct matrix *x, const struct weight *weight, int32_t n_rows);
+void hybrid_gate_softplus(struct backend *base, struct matrix *x, struct matrix *gate, int32_t n_rows);
+void hybrid_limit(struct backend *base, struct matrix *x, int32_t n_rows, float least, float most);
+void hybrid_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters);

@@ -164,7 +164,12 @@ static struct model_recipe recipes[] = {
     {.family = "granitehybrid", .n_layers = 4}, {.family = "falcon-h1", .n_layers = 2},
     {.family = "nemotron_h", .n_layers = 4},    {.family = "nemotron_h_moe", .n_layers = 4},
     {.family = "jamba", .n_layers = 4},         {.family = "mamba", .n_layers = 3},
-    {.family = "mamba2", .n_layers = 3},
+    {.family = "mamba2", .n_layers = 3},        {.family = "mimo2", .n_layers = 4},
+    {.family = "step35", .n_layers = 4},        {.family = "laguna", .n_layers = 4},
+    {.family = "deci", .n_layers = 8},          {.family = "openelm", .n_layers = 3},
+    {.family = "gemma4", .n_layers = 6},        {.family = "gemma3n", .n_layers = 6},
+    {.family = "llama4", .n_layers = 4},        {.family = "apertus", .n_layers = 3},
+    {.family = "mistral4", .n_layers = 3},
 };
 
 int main(void)
