@@ -77,7 +77,7 @@ struct attempt {
 
 static bool takes_host(const struct placement *placement)
 {
-    return placement->n_host_layers > 0 || placement->host_attention;
+    return placement->n_host_layers > 0 || placement->host_attention || placement->n_host_experts > 0;
 }
 
 bool limits_is_hybrid(const struct limits_plan *plan)
@@ -111,6 +111,10 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     for (int32_t i = 0; i < model->shape.n_layers; i++) {
         int id = i < n_host ? HOST : DEVICE;
         memory[id].weight_bytes += forward_layer_bytes(model, id == HOST ? wanted->host : wanted->backend, i);
+        if (i >= attempt->placement.n_host_experts)
+            continue;
+        memory[DEVICE].weight_bytes -= forward_experts_bytes(model, wanted->backend, i);
+        memory[HOST].weight_bytes += forward_experts_bytes(model, wanted->host, i);
     }
 }
 
@@ -277,7 +281,8 @@ enum {
     FOR_AUTO = 1 << PLACING_AUTO,
     FOR_DEVICE = 1 << PLACING_DEVICE,
     FOR_LAYERS = 1 << PLACING_LAYERS,
-    FOR_ATTENTION = 1 << PLACING_ATTENTION
+    FOR_ATTENTION = 1 << PLACING_ATTENTION,
+    FOR_EXPERTS = 1 << PLACING_EXPERTS
 };
 enum { NEEDS_HOST = 1, NEEDS_PAGE_BYTES = 2 }; // a host to offload to; --kv-memory
 // HOST_LAYERS_FEWEST: the smallest number, from 1 on, that fits
@@ -293,6 +298,7 @@ static const struct placement_candidate {
     // smaller ones.
     bool large;
     int32_t positions_least; // 0: one page. A few pages on the device are better than no plan.
+    bool experts;            // the layers' experts only
 } candidates[] = {
     {FOR_LAYERS, 0, HOST_LAYERS_GIVEN, false, true, 0},
     {FOR_ATTENTION, 0, HOST_LAYERS_GIVEN, true, true, 0},
@@ -303,12 +309,15 @@ static const struct placement_candidate {
     {FOR_AUTO, NEEDS_HOST, HOST_LAYERS_NONE, true, true, POSITIONS_LEAST},
     {FOR_ATTENTION, 0, HOST_LAYERS_NONE, true, true, 0},
     {FOR_AUTO | FOR_ATTENTION, NEEDS_HOST, HOST_LAYERS_FEWEST, true, false, POSITIONS_A_SEQUENCE},
+    {FOR_EXPERTS, 0, HOST_LAYERS_GIVEN, false, true, 0, .experts = true},
+    {FOR_EXPERTS, 0, HOST_LAYERS_NONE, false, true, POSITIONS_A_SEQUENCE},
+    {FOR_EXPERTS, NEEDS_HOST, HOST_LAYERS_FEWEST, false, false, POSITIONS_A_SEQUENCE, .experts = true},
     {FOR_AUTO | FOR_DEVICE, 0, HOST_LAYERS_NONE, false, true, 0},
 };
 
 static bool is_candidate(const struct placement_candidate *candidate, const struct limits_wanted *wanted)
 {
-    bool given = wanted->placing >= PLACING_LAYERS && wanted->n_device_layers > 0;
+    bool given = wanted->placing >= PLACING_LAYERS && wanted->n_device_layers != 0;
     return (candidate->placings & 1u << wanted->placing) &&
            (candidate->host_layers == HOST_LAYERS_GIVEN) == given &&
            (!(candidate->needs & NEEDS_HOST) || wanted->host) &&
@@ -320,13 +329,14 @@ static bool candidate_fits(struct limits_plan *plan, const struct placement_cand
 {
     int32_t n_layers = attempt.model->shape.n_layers, first = 0, last = 0;
     if (candidate->host_layers == HOST_LAYERS_GIVEN)
-        first = last = n_layers - attempt.wanted->n_device_layers;
+        first = last = n_layers - at_least(attempt.wanted->n_device_layers, 0);
     if (candidate->host_layers == HOST_LAYERS_FEWEST)
-        first = 1, last = n_layers - 1;
+        first = 1, last = candidate->experts ? n_layers : n_layers - 1;
     attempt.positions_least = candidate->positions_least;
     bool large = candidate->large && attempt.wanted->device;
     for (int32_t n_host = first; n_host <= last; n_host++) {
-        attempt.placement = (struct placement){n_host, candidate->host_attention};
+        attempt.placement = candidate->experts ? (struct placement){.n_host_experts = n_host}
+                                               : (struct placement){n_host, candidate->host_attention, 0};
         for (int smaller = large ? 0 : 1; smaller < 2; smaller++) {
             attempt.large = !smaller;
             attempt.snapshots = !attempt.wanted->no_snapshots;
@@ -390,6 +400,13 @@ static void advise_options(const struct attempt *refused, char *text, size_t siz
                  attempt.model->shape.n_layers - plan.placement.n_host_layers, attempt.model->shape.n_layers);
         add_text(text, size, more);
     }
+    wanted.placing = PLACING_EXPERTS;
+    if (wanted.host && attempt.model->shape.experts.n && choose_plan(&plan, &attempt)) {
+        snprintf(more, sizeof more, "--placement experts:%d (of %d layers)",
+                 attempt.model->shape.n_layers - plan.placement.n_host_experts,
+                 attempt.model->shape.n_layers);
+        add_text(text, size, more);
+    }
     wanted.placing = PLACING_ATTENTION;
     if (wanted.host && choose_plan(&plan, &attempt))
         add_text(text, size, "--placement attention-cpu");
@@ -421,7 +438,7 @@ static enum status check_page(const struct attempt *attempt, struct error *error
 static enum status refuse_plan(const struct attempt *attempt, const struct limits_plan *plan,
                                struct error *error)
 {
-    char advice[256], host[128] = "", states[96] = "";
+    char advice[320], host[128] = "", states[96] = "";
     uint64_t one_page_bytes = forward_page_bytes(attempt->model, attempt->wanted->backend,
                                                  plan->batch.page_positions, plan->forward.kv_type);
     advise_options(attempt, advice, sizeof advice);
@@ -456,6 +473,9 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--placement: %d layers on the device, the model has %d", wanted->n_device_layers,
                          model->shape.n_layers);
+    if (wanted->placing == PLACING_EXPERTS && !model->shape.experts.n)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement experts: family %s has no experts",
+                         model_family_name(model));
     if (check_page(&attempt, error) != STATUS_OK)
         return error->status;
     return choose_plan(plan, &attempt) ? STATUS_OK : refuse_plan(&attempt, plan, error);
@@ -486,6 +506,16 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 {
     int32_t n_layers = model->shape.n_layers, n_device = n_layers - plan->placement.n_host_layers;
     bool attention = plan->placement.host_attention;
+    if (plan->placement.n_host_experts) {
+        snprintf(
+            text, size,
+            "the experts of %d of %d layers on the CPU with %.1f MB, the rest on the GPU with %.1f MB of "
+            "weights and %.1f MB of KV pages (--placement experts:%d)",
+            plan->placement.n_host_experts, n_layers, (double)plan->host_weight_bytes / 1e6,
+            (double)plan->weight_bytes / 1e6, (double)plan->page_bytes / 1e6,
+            n_layers - plan->placement.n_host_experts);
+        return;
+    }
     char number[16] = "";
     if (!attention || n_device < n_layers)
         snprintf(number, sizeof number, ":%d", n_device);

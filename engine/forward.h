@@ -41,6 +41,8 @@ uint64_t forward_state_bytes(const struct model *model, struct backend *backend)
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend);
 // Bytes of one layer's weights, or of LAYER_BEFORE or LAYER_AFTER.
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer);
+// The part of these bytes that is its routed experts'.
+uint64_t forward_experts_bytes(const struct model *model, struct backend *backend, int32_t layer);
 // Bytes of the matrices for these limits, without pages.
 uint64_t forward_matrix_bytes(const struct model *model, const struct forward_limits *limits);
 

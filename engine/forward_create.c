@@ -76,9 +76,9 @@ static const struct tensor *tensor_at(const void *base, size_t offset)
     return (const struct tensor *)(const void *)((const char *)base + offset);
 }
 
-static void enter_layer(struct forward *forward, int32_t layer)
+static void enter_layer(struct forward *forward, int32_t layer, bool experts)
 {
-    forward->backend->device.layer(forward->backend, layer);
+    forward->backend->device.layer(forward->backend, layer, experts);
 }
 
 static struct weight **global_weight(struct forward *forward, int i)
@@ -99,7 +99,7 @@ static enum status load_globals(struct weight_loading *loading)
     for (int i = 0; i < N_GLOBAL_WEIGHTS && status == STATUS_OK; i++) {
         if (forward->limits.hidden_only && is_of_logits(i))
             continue;
-        enter_layer(forward, global_weights[i].layer);
+        enter_layer(forward, global_weights[i].layer, false);
         status = load_weight(loading, tensor_at(forward->model, global_weights[i].tensor),
                              global_weights[i].role, global_weight(forward, i));
     }
@@ -124,6 +124,23 @@ static enum weight_role slot_role(enum layer_slot slot)
 static bool slot_is_loaded(const struct model *model, enum layer_slot slot)
 {
     return slot != SLOT_ATTN_KV_B && !recurrent_is_transposed(model, slot);
+}
+
+static bool slot_is_of_experts(enum layer_slot slot)
+{
+    return slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_DOWN_EXPERTS ||
+           slot == SLOT_ROUTER_PICK_BIAS;
+}
+
+uint64_t forward_experts_bytes(const struct model *model, struct backend *backend, int32_t layer)
+{
+    const struct model_layer *tensors = &model->layers[layer];
+    uint64_t sum = 0;
+    for (int slot = 0; slot < SLOT_COUNT; slot++)
+        if (slot_is_of_experts(slot))
+            sum += weight_bytes(&tensors->tensors[slot], backend, slot_role(slot)) +
+                   weight_bytes(&tensors->biases[slot], backend, WEIGHT_VECTOR);
+    return sum;
 }
 
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer)
@@ -197,14 +214,17 @@ static enum status copy_items(const struct tensor *tensor, float **items, struct
     return STATUS_OK;
 }
 
-static enum status load_slot(struct weight_loading *loading, const struct model_layer *tensors,
-                             struct forward_layer *layer, enum layer_slot slot, struct gate_input *input)
+static enum status load_slot(struct weight_loading *loading, int32_t index, enum layer_slot slot,
+                             struct gate_input *input)
 {
+    const struct model_layer *tensors = &loading->forward->model->layers[index];
+    struct forward_layer *layer = &loading->forward->layers[index];
     struct backend *backend = loading->forward->backend;
     const struct tensor *weight = &tensors->tensors[slot], *bias = &tensors->biases[slot];
     struct norm_items norm = {input->weight, input->bias, loading->forward->model->shape.n_embd};
     bool is_normed = input->weight && is_of_gates(tensors, slot);
     enum status status = STATUS_OK;
+    enter_layer(loading->forward, index, slot_is_of_experts(slot));
     if (is_normed)
         backend->device.normed_input(backend, &norm);
     if (slot_is_loaded(loading->forward->model, slot))
@@ -223,12 +243,11 @@ static enum status load_slot(struct weight_loading *loading, const struct model_
 static enum status load_layer(struct weight_loading *loading, int32_t index)
 {
     const struct model_layer *tensors = &loading->forward->model->layers[index];
-    struct forward_layer *layer = &loading->forward->layers[index];
     struct gate_input input = {.norm = norm_of_gates(loading, tensors)};
     enum status status = STATUS_OK;
-    enter_layer(loading->forward, index);
     for (int slot = 0; slot < SLOT_COUNT && status == STATUS_OK; slot++)
-        status = load_slot(loading, tensors, layer, slot, &input);
+        status = load_slot(loading, index, slot, &input);
+    enter_layer(loading->forward, index, false);
     free(input.weight);
     free(input.bias);
     if (status == STATUS_OK)

@@ -28,11 +28,17 @@ static int layer_backend_id(const struct hybrid_backend *hybrid, int32_t layer)
     return n_host > 0 && layer < n_host ? HOST : DEVICE;
 }
 
+static int experts_backend_id(const struct hybrid_backend *hybrid, int32_t layer)
+{
+    return layer < hybrid->placement.n_host_experts ? HOST : layer_backend_id(hybrid, layer);
+}
+
 // ---- weights ----
 
-static void enter_layer(struct backend *base, int32_t index)
+static void enter_layer(struct backend *base, int32_t index, bool experts)
 {
     hybrid_of(base)->layer = index;
+    hybrid_of(base)->experts = experts;
 }
 
 static void weight_destroy(struct backend *base, struct weight *weight)
@@ -61,7 +67,8 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     struct weight *weight = calloc(1, sizeof *weight);
     if (!weight)
         return error_memory(error, STATUS_REFUSE, "a weight");
-    weight->backend_id = layer_backend_id(hybrid, hybrid->layer);
+    weight->backend_id =
+        hybrid->experts ? experts_backend_id(hybrid, hybrid->layer) : layer_backend_id(hybrid, hybrid->layer);
     for (int id = 0; id < N_BACKENDS; id++) {
         struct backend *backend = hybrid->backends[id];
         if (!belongs_to(hybrid, weight, id, role))
@@ -283,14 +290,15 @@ static void activate_rows(struct backend *base, struct matrix *out, const struct
     hybrid_note_write(out, id, n_rows);
 }
 
-// Runs on the backend of y, because y was computed last and x is read there next.
+// Runs on the device if x is there: the residual stream of a device layer, to which experts on the host add.
+// Else on the backend of y, because y was computed last and x is read there next.
 static void add_rows(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows,
                      float scale)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int id = matrix_backend_id(y);
+    int id = x->valid[DEVICE] ? DEVICE : matrix_backend_id(y);
     struct backend *backend = hybrid->backends[id];
-    if (!hybrid_transfer_one(hybrid, id, x))
+    if (!hybrid_transfer_one(hybrid, id, x) || !hybrid_transfer_one(hybrid, id, y))
         return;
     backend->operations.add(backend, x->at[id], y->at[id], n_rows, scale);
     hybrid_note_write(x, id, n_rows);
@@ -324,9 +332,9 @@ static void route_rows(struct backend *base, const struct matrix *logits, int32_
                        const struct route_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int id = hybrid->route_backend_id = matrix_backend_id(logits);
+    int id = hybrid->route_backend_id = experts_backend_id(hybrid, parameters->layer);
     struct backend *backend = hybrid->backends[id];
-    if (hybrid->failed)
+    if (!hybrid_transfer_one(hybrid, id, logits))
         return;
     struct route_parameters own = *parameters;
     own.pick_bias = hybrid_weight(parameters->pick_bias, id);

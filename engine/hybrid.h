@@ -7,6 +7,9 @@
 //   attention   KV pages and attention of all layers are on the host (llama.cpp: --no-kv-offload); the GEMMs
 //               are where their layer is. In each device layer queries, keys and values are transferred to
 //               the host and the output of attention back. Recurrent states are with their layer.
+//   experts     the routed experts of the first layers are on the host, all else on the device (llama.cpp:
+//               --n-cpu-moe). In each of these layers router logits and the experts' input are transferred to
+//               the host and their sum back.
 //
 // An operation with weights or pages runs where these are, any other where its input is; matrices needed on
 // the other backend are copied. The choice depends only on the placement, never on a step, so results are
@@ -21,6 +24,7 @@
 struct placement {
     int32_t n_host_layers; // number of layers on the host; includes the embedding unless it is 0
     bool host_attention;
+    int32_t n_host_experts; // number of layers whose experts are on the host; not with the others
 };
 
 // The host's share of the layers with KV pages, and of the recurrent layers: the first ones of each, as many as

@@ -40,6 +40,7 @@ struct hybrid_backend {
     struct placement placement;
     char name[160];
     int32_t layer; // layer of the weights that are created now
+    bool experts;  // they are of its experts
     struct hybrid_share pages, states;
     struct hybrid_staging transfers;
     struct step step; // copy of the step for the device, with `stops` set

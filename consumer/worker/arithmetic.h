@@ -10,7 +10,7 @@
 //   backend   cpu, or cuda with the GPU's compute capability; engine-test
 //   kv-type   type of the KV pages (--kv-type)
 //   activation-bits  16 if --activation-bits is
-//   placement on a GPU: device (all of it), layers:N, attention-cpu:N (--placement)
+//   placement on a GPU: device (all of it), layers:N, attention-cpu:N, experts:N (--placement)
 //   others    options that change answers and are not at their default
 //
 // Threads, memory, batch, window and the CPU's kernels do not change answers and are not included, nor is

@@ -34,6 +34,14 @@ struct hybrid_subject {
         }                                                                                                    \
     }
 
+#define EXPERTS(family_name, n_host)                                                                         \
+    {                                                                                                        \
+        family_name ", experts of " #n_host " layers of three on the host",                                  \
+            {.family = family_name, .seed = 46, .n_layers = 3},                                              \
+        {                                                                                                    \
+            .n_host_experts = n_host                                                                         \
+        }                                                                                                    \
+    }
 // States of the first layers on the host, of the others on the device.
 #define RECURRENT(family_name, n, n_host, attention)                                                         \
     {                                                                                                        \
@@ -55,6 +63,9 @@ static struct hybrid_subject subjects[] = {
     LAYERS("gemma2"),
     ATTENTION("phi2"),
     ATTENTION("bloom"),
+    EXPERTS("mixtral", 1),
+    EXPERTS("gpt-oss", 2),
+    EXPERTS("glm4moe", 3),
     RECURRENT("qwen35", 5, 2, false), // a state on either side, attention on the device
     RECURRENT("qwen35", 5, 4, true),
     RECURRENT("kimi-linear", 5, 1, false),
@@ -84,7 +95,7 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
     if (placement) {
         struct gpu_options options = {.pool = machine->pool, .failing_work = failing_work};
         assert_ok(gpu_backend_create(&device, &options, &error), &error);
-        if (placement->n_host_layers || placement->host_attention) {
+        if (placement->n_host_layers || placement->host_attention || placement->n_host_experts) {
             assert_ok(hybrid_backend_create(&machine->backend, device, host, model, placement, &error),
                       &error);
         } else {
@@ -157,7 +168,8 @@ static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_wa
     const struct hybrid_subject *subject = *state;
     struct model *model = open_model_of(&subject->recipe);
     struct machine cpu, hybrid;
-    machine_open(&cpu, model, NULL, 0);
+    // the values of the device's pages, where it has all
+    machine_open_keeping(&cpu, model, NULL, 0, subject->placement.n_host_experts ? KV_F32_OF_F16 : KV_F16);
     compute_logits(&cpu, 1, LENGTH, expected);
     machine_close(&cpu);
     machine_open(&hybrid, model, &subject->placement, 0);

@@ -646,6 +646,59 @@ TEST(states_and_pages_of_a_recurrent_model_are_planned_where_their_layer_is)
     model_close(recurrent);
 }
 
+// Of the first layers only the experts are on the host; a dense layer has none there.
+TEST(experts_of_the_first_layers_are_planned_on_the_host)
+{
+    struct model *mixture = open_model_of(&(struct model_recipe){
+        .family = "glm4moe", .n_layers = 5, .type = TENSOR_F16, .n_embd = 64, .n_ff = 512});
+    struct limits_plan plan, whole;
+    struct error error = {0};
+    struct limits_wanted wanted = {.backend = &stub,
+                                   .device = true,
+                                   .n_sequences_max = 4,
+                                   .n_tokens_max = 64,
+                                   .page_bytes =
+                                       8 * forward_page_bytes(mixture, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
+                                   .host = &stub,
+                                   .host_available_bytes = PLENTY,
+                                   .placing = PLACING_EXPERTS};
+    uint64_t experts = 0;
+    assert_true(plan_fits(&whole, mixture, PLENTY, &wanted));
+    assert_int_equal(whole.placement.n_host_experts, 0);
+    uint64_t device_bytes = whole.weight_bytes + whole.matrix_bytes + whole.page_bytes;
+    for (int32_t n_host = 0; n_host <= 5; n_host++) {
+        wanted.n_device_layers = n_host < 5 ? 5 - n_host : LIMITS_NO_LAYERS;
+        assert_true(plan_fits(&plan, mixture, PLENTY, &wanted));
+        assert_int_equal(plan.placement.n_host_experts, n_host);
+        experts += n_host ? forward_experts_bytes(mixture, &stub, n_host - 1) : 0;
+        assert_int_equal(plan.host_weight_bytes, experts);
+        assert_int_equal(plan.weight_bytes, whole.weight_bytes - experts);
+        assert_int_equal(plan.host_page_bytes, 0);
+        // the fewest that fit
+        wanted.n_device_layers = 0;
+        assert_true(plan_fits(&plan, mixture, device_bytes - experts, &wanted));
+        assert_int_equal(forward_experts_bytes(mixture, &stub, 0), 0);
+        assert_int_equal(plan.placement.n_host_experts, n_host == 1 ? 0 : n_host);
+    }
+    assert_true(experts > 0);
+    assert_false(plan_fits(&plan, mixture, device_bytes - experts - 1, &wanted));
+    assert_int_equal(limits_derive(&plan, mixture, device_bytes - experts - 1, &wanted, &error),
+                     STATUS_REFUSE);
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
+    assert_string_equal(error.text, "--placement experts: family llama has no experts");
+    wanted.placing = PLACING_DEVICE;
+    assert_int_equal(limits_derive(&plan, mixture, device_bytes - 1, &wanted, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "--placement experts:3 (of 5 layers)"));
+    char text[256];
+    wanted.placing = PLACING_EXPERTS;
+    wanted.n_device_layers = 2;
+    assert_true(plan_fits(&plan, mixture, PLENTY, &wanted));
+    limits_describe_placement(&plan, mixture, text, sizeof text);
+    assert_non_null(strstr(text, "the experts of 3 of 5 layers on the CPU with "));
+    assert_non_null(strstr(text, "(--placement experts:2)"));
+    model_close(mixture);
+}
+
 // Either side limits the batch: a quarter of what its weights leave.
 TEST(the_side_with_less_memory_for_states_limits_the_batch)
 {

@@ -134,9 +134,12 @@ static void every_placement_gives_one_backends_bytes(void **state)
     machine_open(&machine, model, NULL);
     compute_logits(&machine, expected, expected_drawn);
     machine_close(&machine);
+    enum { LAYERS, ATTENTION, EXPERTS };
     for (int32_t n_host = 0; n_host <= model->shape.n_layers; n_host++)
-        for (int attention = 0; attention < 2; attention++) {
-            struct placement placement = {n_host, attention};
+        for (int part = LAYERS; part <= (model->shape.experts.n ? EXPERTS : ATTENTION); part++) {
+            struct placement placement = {n_host, part == ATTENTION, 0};
+            if (part == EXPERTS)
+                placement = (struct placement){.n_host_experts = n_host};
             machine_open(&machine, model, &placement);
             memset(hybrid, 0, sizeof hybrid);
             compute_logits(&machine, hybrid, drawn);
@@ -150,25 +153,45 @@ static void every_placement_gives_one_backends_bytes(void **state)
 }
 
 static struct model_recipe recipes[] = {
-    {.family = "llama", .n_layers = 3},         {.family = "mixtral", .n_layers = 3},
-    {.family = "qwen2moe", .n_layers = 3},      {.family = "qwen3", .n_layers = 3},
-    {.family = "gemma2", .n_layers = 3},        {.family = "phi2", .n_layers = 3},
-    {.family = "gpt2", .n_layers = 3},          {.family = "gptneox", .n_layers = 3},
-    {.family = "bloom", .n_layers = 3},         {.family = "glm4moe", .n_layers = 3},
-    {.family = "deepseek2", .n_layers = 3},     {.family = "gpt-oss", .n_layers = 3},
-    {.family = "cohere2", .n_layers = 3},       {.family = "falcon", .n_layers = 3},
-    {.family = "olmo2", .n_layers = 3},         {.family = "qwen35", .n_layers = 5},
-    {.family = "qwen3next", .n_layers = 5},     {.family = "qwen35moe", .n_layers = 4},
-    {.family = "olmo_hybrid", .n_layers = 5},   {.family = "kimi-linear", .n_layers = 5},
-    {.family = "lfm2", .n_layers = 4},          {.family = "lfm2moe", .n_layers = 4},
-    {.family = "granitehybrid", .n_layers = 4}, {.family = "falcon-h1", .n_layers = 2},
-    {.family = "nemotron_h", .n_layers = 4},    {.family = "nemotron_h_moe", .n_layers = 4},
-    {.family = "jamba", .n_layers = 4},         {.family = "mamba", .n_layers = 3},
-    {.family = "mamba2", .n_layers = 3},        {.family = "mimo2", .n_layers = 4},
-    {.family = "step35", .n_layers = 4},        {.family = "laguna", .n_layers = 4},
-    {.family = "deci", .n_layers = 8},          {.family = "openelm", .n_layers = 3},
-    {.family = "gemma4", .n_layers = 6},        {.family = "gemma3n", .n_layers = 6},
-    {.family = "llama4", .n_layers = 4},        {.family = "apertus", .n_layers = 3},
+    {.family = "llama", .n_layers = 3},
+    {.family = "mixtral", .n_layers = 3},
+    {.family = "qwen2moe", .n_layers = 3},
+    {.family = "qwen3", .n_layers = 3},
+    {.family = "gemma2", .n_layers = 3},
+    {.family = "phi2", .n_layers = 3},
+    {.family = "gpt2", .n_layers = 3},
+    {.family = "gptneox", .n_layers = 3},
+    {.family = "bloom", .n_layers = 3},
+    {.family = "glm4moe", .n_layers = 3},
+    {.family = "deepseek2", .n_layers = 3},
+    {.family = "gpt-oss", .n_layers = 3},
+    {.family = "cohere2", .n_layers = 3},
+    {.family = "falcon", .n_layers = 3},
+    {.family = "olmo2", .n_layers = 3},
+    {.family = "qwen35", .n_layers = 5},
+    {.family = "qwen3next", .n_layers = 5},
+    {.family = "qwen35moe", .n_layers = 4},
+    {.family = "olmo_hybrid", .n_layers = 5},
+    {.family = "kimi-linear", .n_layers = 5},
+    {.family = "lfm2", .n_layers = 4},
+    {.family = "lfm2moe", .n_layers = 4},
+    {.family = "granitehybrid", .n_layers = 4},
+    {.family = "falcon-h1", .n_layers = 2},
+    {.family = "nemotron_h", .n_layers = 4},
+    {.family = "nemotron_h_moe", .n_layers = 4},
+    {.family = "jamba", .n_layers = 4},
+    {.family = "mamba", .n_layers = 3},
+    {.family = "mamba2", .n_layers = 3},
+    {.family = "mimo2", .n_layers = 4},
+    {.family = "step35", .n_layers = 4},
+    {.family = "laguna", .n_layers = 4},
+    {.family = "deci", .n_layers = 8},
+    {.family = "openelm", .n_layers = 3},
+    {.family = "gemma4", .n_layers = 6},
+    {.family = "gemma4", .n_layers = 4, .larger = true}, // experts beside an MLP
+    {.family = "gemma3n", .n_layers = 6},
+    {.family = "llama4", .n_layers = 4},
+    {.family = "apertus", .n_layers = 3},
     {.family = "mistral4", .n_layers = 3},
 };
 
