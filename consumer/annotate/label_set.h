@@ -21,7 +21,7 @@ bool label_set_of_choices(struct label_set *set, struct arena *arena, const stru
 bool label_set_of_schema(struct label_set *set, struct arena *arena, const struct value *root,
                          const struct value *schema);
 
-// The value of a decimal number ("-1.5e3", also with "+"); NAN: the label is none.
+// The value of a decimal number ("-1.5e3", also with "+"); NAN: the label is not a number.
 double label_number(struct text label);
 bool label_set_has(const struct label_set *set, struct text label);
 // Returns the label that a gold label means. White space around it is ignored. Booleans and numbers match a

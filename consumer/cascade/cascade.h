@@ -79,7 +79,7 @@ enum status cascade_report(const struct cascade *cascade, struct error *error) W
 
 // Reads the small model's labels, and the gold ones, into cascade->rows (cascade_rows.c).
 enum status cascade_read_rows(struct cascade *cascade, struct error *error) WARN_UNUSED;
-// The number of the choice that the decoded result is; LABEL_NONE: it is none. *score: its probability, or NAN.
+// The number of the choice that the decoded result is; LABEL_NONE: the result is no choice. *score: its probability, or NAN.
 enum status cascade_label(struct cascade *cascade, struct job *job, int16_t *label, float *score,
                           struct error *error) WARN_UNUSED;
 // Writes the job that labels each row to annotate->map. Equal rows have equal labels: a row whose request the large

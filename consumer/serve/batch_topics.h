@@ -1,6 +1,6 @@
 // Batches over Kafka (--brokers): their lines are submitted to the jobs topic, and their answers collected from
 // the results topic, as `sheaf submit` and `sheaf collect` do. A thread, sheaf-mirror, mirrors the topics into
-// the store, which so has the counts of each dataset. One server of a store does both, the one that holds the
+// the store, which so has the counts of each dataset. One server of a store does both: the server that holds the
 // lock FOLDER/leader: two mirrors would count twice, and two submissions would fence each other.
 // Thread: sheaf-keeper, except open and close: main.
 #pragma once

@@ -14,7 +14,7 @@ struct trace {
 
 static const char line_begin[] = "{\"step\":";
 
-// Whether a file of this name may be replaced: it is none, a stream or an earlier trace.
+// True if the file may be replaced: it does not exist, or is a stream or an earlier trace.
 static bool may_replace(const char *path)
 {
     struct stat about;

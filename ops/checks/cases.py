@@ -13,10 +13,10 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 TAP_CASE = re.compile(r"^(ok|not ok)\b\s*\d*\s*-?\s*([^#\n]*)(#\s*SKIP\b.*)?", re.M | re.I)
 TAP_PLAN = re.compile(r"^1\.\.(\d+)", re.M)
 TOTALS = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", re.M)
-SKIPPED_STATUS = 77  # of a program that was skipped as a whole
+SKIPPED_STATUS = 77  # of a program that was skipped entirely
 LINES_KEPT = 30  # of the output of a program that failed
 
-# Failures without a second chance: the program or its results are wrong, whatever the machine's speed.
+# Failures that are not retried: wrong at any speed of the machine.
 FINAL = [
     ("sanitizer report", re.compile(r"ERROR: (?:Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:")),
     ("failed assertion of the program", re.compile(r"Assertion .* failed\.")),
@@ -26,15 +26,15 @@ FINAL = [
 # Asserts that failed: in a test program of C the place, in an end-to-end suite the line.
 C_PLACE = re.compile(r"(tests/[\w./]+\.c):(\d+): error: Failure!")
 PYTHON_ASSERT = re.compile(r'File "[^"]+", line \d+, in \w+\n# +(assert [^\n]*)\n(?:# +[~^ ]+\n)?# AssertionError')
-RESULTS = re.compile(r"result|record|answer|comparable|\.read\(|sha256")  # an assert with these words is about what jobs have come to
+RESULTS = re.compile(r"result|record|answer|comparable|\.read\(|sha256")  # an assert with these words checks the results of jobs
 CRASHES = {-4: "SIGILL", -6: "SIGABRT", -7: "SIGBUS", -8: "SIGFPE", -11: "SIGSEGV"}
 
 
 class Failure(NamedTuple):
     program: str
-    case: str | None  # None: the program as a whole
+    case: str | None  # None: the entire program
     reason: str
-    final: str | None  # why the case gets no second chance
+    final: str | None  # why the case is not retried
     output: str
 
     def __str__(self):

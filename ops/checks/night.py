@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a change is checked with besides .ci/run, in three hours at most.
+"""Checks besides .ci/run, in three hours at most.
 
   ops/nightly                      all stages
   ops/nightly races mutation       some stages
@@ -34,7 +34,7 @@ def thread(*arguments):
             f"-Db_sanitize=thread {gate.SANITIZERS} -Dgpu=disabled", "--timeout-multiplier", "6", *arguments]
 
 
-# Shortest first: what is left when the time is over is what takes long.
+# Shortest first: if the time runs out, only long stages are missing.
 NIGHT = [
     stages.stage("nvcc", "ops/cuda"),
     stages.stage("wheel", "ops/wheel", "--check"),
@@ -55,7 +55,7 @@ def commit():
 
 
 class State:
-    """Which stages of this commit have passed, in a file of the run's folder."""
+    """The stages of this commit that have passed, in a file of the run's folder."""
 
     def __init__(self, again):
         self.path, self.commit = os.path.join(FOLDER, "passed.json"), commit()

@@ -118,7 +118,7 @@ def meson_test(build, names, environment, log, *arguments):
 
 
 class Progress:
-    """Reads the log while it grows: on a terminal a line of what is done and left; anywhere each failure as it happens."""
+    """Reads the log while it grows: on a terminal prints a line of finished and remaining programs, elsewhere each failure at once."""
 
     def __init__(self, build, n_programs):
         self.path, self.n_programs, self.n_done, self.n_failed = os.path.join(build, "meson-logs", "testlog.json"), n_programs, 0, 0
@@ -207,7 +207,7 @@ def keep_outputs(build, failure, texts):
 
 
 def print_verdicts(lost, flaky):
-    """What failed and what is flaky, with the ends of the outputs. Returns how many cases count as failed."""
+    """Prints failed and flaky cases with the ends of their outputs. Returns the number of failed cases."""
     for label, failure, reason, path, texts in lost:
         print(f"FAILED  {label}: {failure} ({reason}; {path})")
         for text in texts:

@@ -102,13 +102,13 @@ class Run:
             print(text, flush=True)
 
     def reports(self):
-        """What ops/test has left of each of its stages."""
+        """The reports that ops/test wrote, one a stage."""
         for path in sorted(glob.glob(os.path.join(self.reports_folder, "*.json"))):
             with open(path, encoding="utf-8") as file:
                 yield json.load(file)
 
     def finish(self):
-        """Second chances, times and totals. Returns the exit status."""
+        """Prints retries, times and totals. Returns the exit status."""
         seconds, failed = [], []
         for report in self.reports():
             failed += [(label, build, cases.Failure(**failure)) for label, build, failure in report["failed"]]
@@ -121,7 +121,7 @@ class Run:
         for spent, name in sorted(seconds, reverse=True)[:N_LONGEST]:
             print(f"{spent:8.0f}  {name}")
         passed, n_failed, skipped = (sum(getattr(outcome, count) for outcome in self.outcomes.values()) for count in ("passed", "failed", "skipped"))
-        # Failures that no case of ops/test explains: of other stages, or of a build.
+        # Failures outside ops/test: of other stages, or of a build.
         n_other = n_failed - len(failed)
         for name, outcome in self.outcomes.items():
             if outcome.status != 0:

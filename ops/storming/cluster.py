@@ -37,11 +37,11 @@ KAFKA_VERSION = "3.9.1"
 
 
 class Missing(Exception):
-    """What the storm can't do without."""
+    """A tool or service that the storm needs is missing."""
 
 
 class Unsettled(Exception):
-    """What must come about and does not. No OSError, which means that the broker is away for now."""
+    """An expected state was not reached. Not an OSError: that means the broker is unreachable for now."""
 
 
 def require_tools():
@@ -53,7 +53,7 @@ def require_tools():
 
 
 class Cluster:
-    """The broker, its four topics, and what others see of them. Not for two threads at once, but for kill and restart."""
+    """The broker, its four topics, and what others see of them. One thread at a time, except kill and restart."""
 
     def __init__(self, folder, n_partitions, proxy_port, version):
         self.folder, self.proxy_port = folder, proxy_port
@@ -62,7 +62,7 @@ class Cluster:
         self.group = "storm-group"
         self.address = self.start()
         self.run_ops("topics", "--brokers", self.address, "--prefix", "storm-", "--partitions", str(n_partitions))
-        # Where an undisturbed group answers the same jobs.
+        # Results topic of a group without faults that answers the same jobs.
         self.run_ops("topics", "--brokers", self.address, "--prefix", "calm-", "--partitions", "1")
         self.calm_topics = dict(self.topics, results="calm-results", dead="calm-dead", control="calm-control")
         self.calm_group = "calm-group"
@@ -103,7 +103,7 @@ class Cluster:
     def read(self, topic):
         """All committed records of a topic: dictionaries with partition, offset, key, payload and headers."""
         with tempfile.TemporaryFile() as out:
-            for tries_left in reversed(range(READ_TRIES)):  # kcat gives a broker 5 s, a busy machine's needs more
+            for tries_left in reversed(range(READ_TRIES)):  # kcat's default of 5 s is too short on a busy machine
                 out.seek(0)
                 out.truncate()
                 try:
@@ -149,7 +149,7 @@ class Cluster:
         return any(self.ends(name, READ_COMMITTED) != self.ends(name, READ_UNCOMMITTED) for name in ("results", "dead"))
 
     def look_at_partitions(self):
-        """How many the jobs topic has: a request that was not answered may have been obeyed."""
+        """The number of partitions of the jobs topic: a request without a response may have been executed."""
         name = self.topics["jobs"]
         found = protocol.leaders(protocol.Connection(self.address), [name])
         self.n_partitions["jobs"] = max(self.n_partitions["jobs"], len(found.get(name, [])))
@@ -166,7 +166,7 @@ class Cluster:
         self.n_partitions["jobs"] = n_partitions
 
     def wait(self, what, condition, deadline_s=DEADLINE_S):
-        """Until the condition holds; a broker that does not answer just now is no fault."""
+        """Waits until the condition holds. An unreachable broker is retried."""
         end = time.monotonic() + deadline_s
         while True:
             try:
@@ -179,7 +179,7 @@ class Cluster:
             time.sleep(0.1)
 
     def coordinator(self):
-        """A group's requests go to its coordinator, which is found by asking for it; there is one broker."""
+        """A group's requests go to its coordinator (FindCoordinator). The cluster has one broker."""
         connection = protocol.Connection(self.address)
         connection.request(FIND_COORDINATOR, 0, protocol.string(self.group))
         return connection
@@ -193,7 +193,7 @@ class Cluster:
         return state
 
     def assignments(self):
-        """[[partition of the jobs topic, ...] of each member], as the coordinator has them."""
+        """[[partition of the jobs topic, ...] of each member], from the coordinator."""
         reader = self.coordinator().request(DESCRIBE_GROUPS, 0, protocol.array([protocol.string(self.group)]))
         reader.take("i")  # one group
         code, _, _, _, _ = reader.take("h"), reader.string(), reader.string(), reader.string(), reader.string()
@@ -208,7 +208,7 @@ class Cluster:
         return reader.array(member)
 
     def partitions_of(self, assignment):
-        """Of Kafka's consumer protocol; empty while the group is rebalanced."""
+        """Assignment of Kafka's consumer protocol; empty during a rebalance."""
         if not assignment:
             return []
         reader = protocol.Reader(assignment)
@@ -217,7 +217,7 @@ class Cluster:
         return topics.get(self.topics["jobs"], [])
 
     def committed(self):
-        """{partition: offset} of the jobs topic, as far as the group has committed any."""
+        """{partition: offset} of the jobs topic; partitions without a committed offset are absent."""
         partitions = protocol.array([struct.pack(">i", i) for i in range(self.n_partitions["jobs"])])
         body = protocol.string(self.group) + protocol.array([protocol.string(self.topics["jobs"]) + partitions])
         reader = self.coordinator().request(OFFSET_FETCH, 2, body)

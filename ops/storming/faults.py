@@ -28,7 +28,7 @@ def stop_worker(storm, rng):
 
 
 def leave_and_join(storm, rng):
-    """SIGTERM; its place is empty for a while."""
+    """SIGTERM; the worker is restarted after a pause."""
     running = [worker for worker in storm.fleet.living() if worker.continue_at is None and not worker.asked_to_go]
     if len(running) < 2:
         return False
@@ -37,7 +37,7 @@ def leave_and_join(storm, rng):
 
 
 def kill_broker(storm, rng):
-    """kill -9, and a start after a moment or after longer than a session and a transaction last."""
+    """kill -9, then a restart at once, or after the session and transaction timeouts."""
     if not storm.broker_up.is_set():
         return False
     storm.restart_broker(rng.choice((0, rng.uniform(0, 2), rng.uniform(0, 2), rng.uniform(6, 12))))
@@ -45,7 +45,7 @@ def kill_broker(storm, rng):
 
 
 def stop_broker(storm, rng):
-    """SIGSTOP: the connections stand, nobody answers."""
+    """SIGSTOP: connections stay open without responses."""
     if not storm.broker_up.is_set():
         return False
     storm.cluster.signal(signal.SIGSTOP)
@@ -64,7 +64,7 @@ HALT_GAP_S = (1, 8)  # between two of them
 
 
 def halt_broker(storm, rng):
-    """SIGSTOP for so long that the controller, once it goes on, takes the broker for dead for a moment."""
+    """SIGSTOP longer than the controller's session timeout: after SIGCONT the controller fences the broker for a moment."""
     if not storm.broker_up.is_set() or storm.is_halted:
         return False
     storm.is_halted = True
@@ -82,7 +82,7 @@ def halt_broker(storm, rng):
 
 
 def cut_connections(storm, rng):
-    """Those through the proxy: now, or in the middle of a message."""
+    """Cuts the connections through the proxy: now, or in the middle of a message."""
     if rng.random() < 0.5:
         storm.proxy.cut()
     else:
@@ -91,7 +91,7 @@ def cut_connections(storm, rng):
 
 
 def bad_network(storm, rng):
-    """For a while the proxy forwards nothing, slowly, or takes no connection."""
+    """For a while the proxy forwards nothing, forwards slowly, or refuses connections."""
     if storm.proxy.mode != "open":
         return False
     mode = rng.choice(("held", "slow", "refusing"))
@@ -151,7 +151,7 @@ def delete_store(storm, rng):
 
 
 def add_partition(storm, rng):
-    """The jobs topic gets one more."""
+    """Adds a partition to the jobs topic."""
     if not storm.broker_up.is_set():
         return False
     wanted = storm.cluster.n_partitions["jobs"] + 1
@@ -161,12 +161,12 @@ def add_partition(storm, rng):
 
 
 def reset_offsets(storm, rng):
-    """All workers end, some of them badly; the group's offsets are set back, and its maps are gone."""
+    """Stops all workers, some by SIGKILL, then resets the group's offsets, which deletes its offset maps."""
     storm.reset_offsets(rng.randrange(1, 60), badly=rng.random() < 0.5)
     return True
 
 
-# Its name in the report, the function, and how many of it there are to a thousand kills of workers.
+# Name in the report, function, and number of faults per thousand kills of workers.
 FAULTS = {
     "kill worker": (kill_worker, 1000),
     "stop worker": (stop_worker, 80),

@@ -1,4 +1,4 @@
-"""The workers: started, killed, stopped, joined by others, and started again whenever they end."""
+"""Workers: starts, kills and stops them, adds new ones, and restarts each that ended."""
 import json
 import os
 import random
@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 
-# Short, so that what Kafka notices after a timeout is noticed many times in a storm.
+# Short timeouts, so that Kafka detects dead members many times in a storm.
 PROPERTIES = {
     "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": 15000,
     "transaction.timeout.ms": 9000, "socket.timeout.ms": 8000, "topic.metadata.refresh.interval.ms": 2000,
@@ -24,7 +24,7 @@ def properties(group_protocol):
 
 
 class Worker:
-    """A place for one process at a time. Workers of one machine share a folder, and so the store and its slots."""
+    """A slot for one process at a time. Workers of one machine share a folder, and so the store and its slots."""
 
     def __init__(self, number, machine, command, is_dynamic):
         self.number, self.machine, self.command, self.is_dynamic = number, machine, command, is_dynamic
@@ -51,7 +51,7 @@ class Worker:
         return self.process is not None and self.process.poll() is None
 
     def is_stopped(self):
-        """By a signal: its own, at a fault point, or ours."""
+        """Ended by a signal: its own at a fault point, or the storm's."""
         try:
             with open(f"/proc/{self.process.pid}/stat") as file:
                 return file.read().rpartition(")")[2].split()[0] == "T"
@@ -59,7 +59,7 @@ class Worker:
             return False
 
     def wait(self, deadline_s):
-        """Its exit status; a process that stops itself meanwhile, at a fault point, is continued."""
+        """Waits for the exit status. A process that stops itself at a fault point is continued."""
         until = time.monotonic() + deadline_s
         while time.monotonic() < until:
             if self.process.poll() is not None:
@@ -80,7 +80,7 @@ class Worker:
 
 
 class Machine:
-    """A folder with one store. When `has_quota`, files can't grow: what a full disk is without a file system of our own."""
+    """A folder with one store. With `has_quota` files can't grow: a full disk where no file system can be mounted."""
 
     def __init__(self, folder):
         self.folder, self.store = folder, os.path.join(folder, "store.db")
@@ -102,12 +102,12 @@ class Fleet:
         self.rng = random.Random(seed)
         self.is_up = True  # dead workers are started again
         self.has_faults = True
-        self.last_words = {}  # of those that ended by themselves: how often
+        self.last_words = {}  # last output line of each worker that ended by itself: count
 
     # ---- what happens to workers ----
 
     def order_of_faults(self):
-        """For the next process: most have one or two fault points to pass, the others none."""
+        """Fault points of the next process: usually one or two, else none."""
         orders = []
         if self.has_faults and self.rng.random() < self.fault_share:
             for _ in range(self.rng.choice((1, 1, 2))):
@@ -119,7 +119,7 @@ class Fleet:
         return ",".join(orders)
 
     def supervise(self):
-        """To be called often: starts what ended, continues what was stopped for long enough."""
+        """Call often: restarts workers that ended, continues workers whose stop time is over."""
         now = time.monotonic()
         for worker in self.workers:
             if worker.is_alive():
@@ -153,7 +153,7 @@ class Fleet:
             words = "".join("N" if letter.isdigit() else letter for letter in worker.last_words())[:200]
             if len(self.last_words) < LAST_WORDS_MAX or words in self.last_words:
                 self.last_words[words] = self.last_words.get(words, 0) + 1
-            worker.leaves_until = time.monotonic() + 0.5  # as a supervisor would wait
+            worker.leaves_until = time.monotonic() + 0.5  # like a supervisor's restart delay
 
     def living(self):
         return [worker for worker in self.workers if worker.is_alive() and not worker.killed]
@@ -177,11 +177,11 @@ class Fleet:
     # ---- all of them ----
 
     def calm(self):
-        """No faults for those that start from now on. Nobody is killed: a worker that hangs is to be seen."""
+        """Workers started from now on have no fault points. Nothing is killed, so that a hanging worker is noticed."""
         self.has_faults = False
 
     def end(self, number, deadline_s=60):
-        """Ends all of them and returns the statuses of those that lived."""
+        """Stops all workers and returns the exit statuses of the running ones."""
         self.is_up = False
         lived = self.living()
         for worker in lived:

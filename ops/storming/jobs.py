@@ -1,4 +1,4 @@
-"""Datasets of jobs from a seed, submitted while the storm blows."""
+"""Datasets of jobs from a seed, submitted during the storm."""
 import json
 import os
 import random
@@ -15,7 +15,7 @@ def dataset_name(number):
 
 
 def make_jobs(number, n_jobs, seed):
-    """Short prompts, answers of 1 to 24 tokens in one or two choices: they end in another order than they began."""
+    """Short prompts, answers of 1 to 24 tokens in one or two choices, so that jobs finish out of order."""
     rng = random.Random(f"{seed}-{number}")
     jobs = []
     for i in range(n_jobs):
@@ -24,13 +24,13 @@ def make_jobs(number, n_jobs, seed):
         if rng.random() < 0.1:
             job["n"] = 2
         if rng.random() < 0.02:
-            job["max_tokens"] = -1  # decodes, and is refused: an error result
+            job["max_tokens"] = -1  # valid JSON, but refused: an error result
         jobs.append(job)
     return jobs
 
 
 class Submission(threading.Thread):
-    """Submits the datasets one after the other with `sheaf submit`, some twice, and rubbish between them with kcat: each
+    """Submits the datasets one after the other with `sheaf submit`, some twice, and malformed records between them with kcat: each
     when its share of the faults is behind, which share() returns, so that there is work as long as anything breaks."""
 
     def __init__(self, sheaf, cluster, folder, n_datasets, n_jobs, share, seed, counts):
@@ -59,7 +59,7 @@ class Submission(threading.Thread):
                     pass
                 self.submit(number)
                 if self.rng.random() < 0.15:
-                    self.submit(number)  # somebody is not sure that it worked
+                    self.submit(number)  # a client that got no response submits again
                     self.counts["datasets submitted twice"] += 1
                 self.rubbish(number)
         except Exception as fault:  # reported by the storm's own thread

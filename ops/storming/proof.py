@@ -1,4 +1,4 @@
-"""What must hold at the end, from what independent clients read: kcat the topics, Python's sqlite3 the store."""
+"""Checks at the end, with independent clients: kcat reads the topics, Python's sqlite3 the store."""
 import collections
 import json
 import sqlite3
@@ -10,7 +10,7 @@ Job = collections.namedtuple("Job", "name is_job key payload")  # name: (dataset
 
 
 class Terminal:
-    """The results and the dead letters by where their job's record is: (partition, offset)."""
+    """Results and dead letters by their job's record: (partition, offset)."""
 
     def __init__(self, cluster, topics):
         self.results = collections.Counter()
@@ -44,7 +44,7 @@ class Terminal:
 
 
 def read_jobs(cluster):
-    """{(partition, offset): Job}. A record without a name is called after its place."""
+    """{(partition, offset): Job}. A record without an id is named by its partition and offset."""
     jobs = {}
     for record in cluster.read(cluster.topics["jobs"]):
         headers = record["headers"]
@@ -60,12 +60,12 @@ def read_jobs(cluster):
 
 
 def is_finished(jobs, terminal, expected):
-    """Nothing is missing any more; there may be too much."""
+    """True if no result is missing; duplicates are possible."""
     return all(terminal.results[place] >= expected.get(place, 1) for place in jobs)
 
 
 class Proof:
-    """A list of what was checked: (what, how much, None or what is wrong)."""
+    """Returns the checks: (name, number checked, None or the fault)."""
 
     def __init__(self):
         self.checks = []
@@ -110,7 +110,7 @@ def prove_topics(proof, jobs, terminal, expected, submitted, calm):
 
 
 def prove_store(proof, path, jobs, terminal, what):
-    """The store's jobs and totals are those of the results topic."""
+    """Checks that the store's jobs and totals equal the results topic's."""
     with sqlite3.connect(path) as connection:
         rows, tokens, places = {}, {}, {}
         for dataset, job_id, status, prompt, completion, partition, offset in connection.execute(
@@ -141,7 +141,7 @@ def prove_store(proof, path, jobs, terminal, what):
 
 
 def prove_live_store(proof, path, terminal, what):
-    """What workers recorded before anybody rebuilt it may be incomplete, never invented."""
+    """Checks that a store that was not rebuilt has only existing results; it may lack some."""
     with sqlite3.connect(path) as connection:
         rows = [((dataset, job_id), status) for dataset, job_id, status in connection.execute(
             "SELECT dataset, job_id, status FROM jobs")]

@@ -1,4 +1,4 @@
-"""A TCP proxy on the loopback whose connections can be cut, held up, slowed down and refused. One thread, all of it."""
+"""A TCP proxy on the loopback whose connections can be cut, held up, slowed down and refused. One thread serves all connections."""
 import asyncio
 import random
 import socket
@@ -15,7 +15,7 @@ class Proxy:
     def __init__(self, target):
         self.target = target
         self.mode = "open"  # or "held", "slow", "refusing"
-        self.cut_after_bytes = None  # then every connection ends in the middle of what it carries
+        self.cut_after_bytes = None  # cuts connections in the middle of a message
         self.connections = set()
         self.n_connections = 0
         self.loop = asyncio.new_event_loop()
@@ -33,11 +33,11 @@ class Proxy:
         self.mode = mode
 
     def cut(self):
-        """Ends all connections at once, without a farewell (RST)."""
+        """Resets all connections (RST)."""
         self.loop.call_soon_threadsafe(self._cut)
 
     def cut_soon(self, n_bytes):
-        """Ends all connections once n_bytes more have gone through any of them: most likely inside a message."""
+        """Resets all connections after n_bytes more through any of them: most likely inside a message."""
         self.cut_after_bytes = n_bytes
 
     def close(self):
@@ -73,7 +73,7 @@ class Proxy:
                 self.connections.discard(back)
                 reset(back)
         except (OSError, ValueError):
-            pass  # the broker is away, its port not written yet
+            pass  # the broker is restarting and has not written its port
         finally:
             self.connections.discard(writer)
             reset(writer)
@@ -99,7 +99,7 @@ class Proxy:
 
 
 def reset(writer):
-    """Closes with RST: what was under way is lost, as on a cable that is pulled."""
+    """Closes with RST: data in flight is lost, as when a cable is pulled."""
     connection = writer.get_extra_info("socket")
     if connection is not None and connection.fileno() >= 0:
         try:

@@ -1,4 +1,4 @@
-"""Does each living worker do its part? It says that it is ready, its partitions are its share of the topic, each partition has
+"""Checks that each running worker does its share. It says that it is ready, its partitions are its share of the topic, each partition has
 one owner, and the group's coordinator, asked by its own protocol, says the same."""
 import collections
 import re
@@ -25,7 +25,7 @@ def ask(address, path):
 
 
 def served_at(worker):
-    """Where its process serves its figures, None: nowhere yet."""
+    """Address of the worker's metrics; None: not served yet."""
     with open(worker.log_path, "rb") as file:
         text = file.read().decode(errors="replace")
     found = SERVED_AT.findall(text[text.rfind("\n==== ") + 1:])
@@ -49,7 +49,7 @@ def is_fair(counts, n_partitions):
 
 
 def find_wrong(n_partitions, views, assignments):
-    """`views`: {worker: what look() returned}; `assignments`: [[partition, ...] of each member], as the coordinator has them.
+    """`views`: {worker: result of look()}; `assignments`: [[partition, ...] of each member], from the coordinator.
     Returns what is not as it should be, as texts."""
     wrong = [f"{name} is not ready: {why}" for name, (_, why) in views.items() if why]
     owned = [partitions for partitions, why in views.values() if not why]
@@ -63,7 +63,7 @@ def find_wrong(n_partitions, views, assignments):
 
 
 def look_at(cluster, workers):
-    """find_wrong() of the living ones now."""
+    """find_wrong() of the running workers."""
     views = {f"worker {worker.number}": look(worker) for worker in workers}
     try:
         return find_wrong(cluster.look_at_partitions(), views, cluster.assignments())

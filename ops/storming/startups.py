@@ -13,8 +13,8 @@ ROUND_S_MAX = 240
 WORKERS = 2, 12
 GAP_S_MAX = 1.5
 N_PARTITIONS = 12
-SLOWEST = 3  # no round takes more than this many times the median
-ROUNDS_LEAST = 10  # fewer have no median that says anything
+SLOWEST = 3  # limit of a round, relative to the median
+ROUNDS_LEAST = 10  # fewer rounds have no meaningful median
 LOOK_S = 0.1
 
 
@@ -45,7 +45,7 @@ class Round:
         self.workers = []
 
     def run(self, gaps, ends):
-        """Returns the seconds it took, or raises."""
+        """Returns the duration in seconds, or raises."""
         for i, gap in enumerate(gaps):
             time.sleep(gap)
             worker = self.make(i)
@@ -88,9 +88,9 @@ class Round:
 
 
 def run(cluster, folder, n_rounds, seed, make_command, report):
-    """Returns (seconds of each round, what is wrong)."""
+    """Returns (seconds of each round, faults)."""
     ends, seconds, wrong = cluster.ends("jobs"), [], []
-    warm_up = [[0.0, 0.0]]  # not counted: the broker makes its own topics for the first group and transaction
+    warm_up = [[0.0, 0.0]]  # not counted: the first group and transaction create the broker's internal topics
     for number, gaps in enumerate(warm_up + plan(seed, n_rounds)):
         one = Round(cluster, folder, number, make_command)
         try:

@@ -51,7 +51,7 @@ def annotate(test, table="in.csv", *options, out="out.csv", engine="instant", **
 
 
 def computed(test, store="out.csv.db"):
-    """Tokens of prompts that were computed, and of answers, by all workers so far."""
+    """Computed prompt tokens and answer tokens of all workers so far."""
     return test.query("SELECT sum(prefill_tokens), sum(generated_tokens) FROM workers", store)[0]
 
 
@@ -71,7 +71,7 @@ def every_field_of_a_csv_file_comes_back_and_the_answers_stand_behind_them(test)
     out = read_csv(test, "out.csv")
     assert out[0] == rows[0] + ["label", "sheaf_prompt_tokens", "sheaf_completion_tokens", "sheaf_reasoning_tokens"] + BESIDE, out[0]
     assert [row[:3] for row in out[1:]] == rows[1:]
-    annotate(test, "in.csv", "--choice", " pos, neg ,mixed", "--figures", out="blanks.csv")  # around labels are no part of them
+    annotate(test, "in.csv", "--choice", " pos, neg ,mixed", "--figures", out="blanks.csv")  # blanks around labels are not part of them
     assert read_csv(test, "blanks.csv") == out
     assert {row[3] for row in out[1:]} <= {"pos", "neg", "mixed"} and {row[7] for row in out[1:]} == {"stop"}
 
@@ -162,7 +162,7 @@ def a_table_of_sqlite_is_read_and_written_also_in_one_database(test):
     assert read_csv(test, "out.csv")[2][:2] == ["c", ""]
     annotate(test, "data.db", "--table", "t", out="blob.csv")  # bytes are base64, as in JSON lines
     assert [row[4] for row in read_csv(test, "blob.csv")[1:]] == ["AP8=", "", ""]
-    # what it did not make it does not replace: by whatever name, not the rows it reads, not a view, not its own store
+    # only tables that annotate created are replaced: not the input under another name, a view, or its store
     database.execute("CREATE VIEW v AS SELECT title FROM t")
     database.commit()
     for into in ("t", "T", "v"):
@@ -401,7 +401,7 @@ def what_is_wrong_is_said_before_anything_runs(test):
     refused(["none.json: schema: no value satisfies it"], "--schema", "none.json")
     write(test, "type.json", '{"type": "strin"}')
     refused(['type at /type: expected null, boolean, integer', 'got "strin"'], "--schema", "type.json")
-    assert not glob.glob(os.path.join(test.folder, "*.db")), os.listdir(test.folder)  # no store was created in vain
+    assert not glob.glob(os.path.join(test.folder, "*.db")), os.listdir(test.folder)  # no store was created
     write(test, "m.jinja", '{"role": "user", "content": "{{ title }}"}')
     refused(["--prompt or --messages, not both"], "--prompt", "p.jinja", "--messages", "m.jinja")
     refused(["--table or --sql, not both"], "--table", "t", "--sql", "SELECT 1")
@@ -842,12 +842,12 @@ def rows_and_fields_are_computed_in_an_order_that_shares_beginnings(test):
         before, after = (computed(test, f"{name}{suffix}.csv.db")[0] for suffix in ("", "-reordered"))
         assert after < 0.8 * before, (name, before, after)
         assert [row[:4] for row in read_csv(test, f"{name}-reordered.csv")[1:]] == rows
-    assert test.read("named.csv") == test.read("named-reordered.csv")  # prompts with named columns are the same ones
+    assert test.read("named.csv") == test.read("named-reordered.csv")  # prompts with named columns are unchanged
     # each prompt has all fields, once each
     for (record,) in test.query("SELECT record FROM records", "list-reordered.csv.db"):
         lines = json.loads(record)["messages"][0]["content"].splitlines()
         assert sorted(line.split(":")[0] for line in lines) == ["brand", "id", "product", "text"], lines
-    # the same again: nothing new; votes and rows that are left out keep their places
+    # run again: nothing new; votes and skipped rows keep their places
     done = annotate(test, *options, "--prompt", "list.jinja", "--reorder", out="list-reordered.csv")
     assert ": 0 different requests are new" in done.err, done
     write(test, "bad.csv", b"product,text\na,b\n\xff,c\nd,e\na,f\n")
@@ -916,7 +916,7 @@ def a_run_that_is_killed_goes_on_and_writes_the_same_bytes(test):
         assert test.wait(process).status == -signal.SIGKILL and not test.exists("out.csv")
     annotate(test, "in.csv", *options)
     assert test.read("out.csv") == test.read("whole.csv")
-    # what was running is computed again: a batch of 4 for each kill
+    # each kill repeats the running batch of 4
     tokens = "SELECT sum(prompt_tokens + completion_tokens) FROM jobs"
     most = test.query(f"SELECT max(prompt_tokens + completion_tokens) FROM jobs", "out.csv.db")[0][0]
     repeated = test.query("SELECT sum(attempts) - count(*) FROM jobs", "out.csv.db")[0][0]
@@ -925,7 +925,7 @@ def a_run_that_is_killed_goes_on_and_writes_the_same_bytes(test):
 
 
 def tokens_of_steps(test, name):
-    """Computed by all steps of a worker, those before it was killed too."""
+    """Prompt and answer tokens of all steps of a worker, including those before a kill."""
     return sum(json.loads(line)["rows"] for line in test.read(name).splitlines())
 
 
@@ -933,7 +933,7 @@ def tokens_of_steps(test, name):
 def a_run_that_is_killed_in_its_middle_computes_one_pass_and_what_it_had_claimed(test):
     write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", f"text {i}"] for i in range(4000)])
     options = ("in.csv", "--max-tokens", "12", "--max-batch", "8", "--window", "16", "--threads", "1", "--speculate", "off",
-               "--trace-steps")  # how many rows drafts have depends on times
+               "--trace-steps")  # the number of rows with drafts depends on timing
     annotate(test, *options, "whole.jsonl", out="whole.csv", engine=None)
     process = test.start("annotate", *options, "first.jsonl", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv")
     test.wait_until("answers", lambda: (test.query("SELECT count(*) FROM results", "out.csv.db") or [(0,)])[0][0] >= 2000)
@@ -984,7 +984,7 @@ def jobs_of_an_abandoned_prompt_are_neither_computed_nor_counted(test):
     annotate(test, "in.csv", "--prompt", "new.jinja", "--max-tokens", "4", "--force-new", engine=None)
     assert test.query("SELECT count(*), count(*) FILTER (WHERE worker = (SELECT max(id) FROM workers)) FROM jobs", "out.csv.db") == [(20, 20)]
     assert test.query("SELECT n_submitted, n_done FROM datasets", "out.csv.db") == [(20, 20)]
-    # stopped, and the prompt changed: what is queued for the old one is left out; so it is of rows that are gone
+    # stopped, then the prompt changed: jobs of the old prompt and of deleted rows are ignored
     process = test.start("annotate", "in.csv", "--prompt", "old.jinja", "--max-tokens", "20", "--model", test.model, "-o", "slow.csv", "--window", "2",
                          "--max-batch", "1", "--engine-test", "fixed:20")
     test.wait_until("an answer", lambda: test.exists("slow.csv.db") and test.query("SELECT count(*) FROM results", "slow.csv.db") not in ([], [(0,)]))
@@ -1108,7 +1108,7 @@ def a_dataset_of_a_table_takes_no_lines(test):
 # ---- a sample first ----
 
 def figure(out, name):
-    """Of the estimate: value, and the ends of its interval."""
+    """The estimate's value and the ends of its interval."""
     line, = [line for line in out.splitlines() if line.strip().startswith(name)]
     numbers = line.strip()[len(name):].replace("(", " ").replace(")", " ").replace("to", " ").split()
     return [float(number) for number in numbers]
@@ -1159,7 +1159,7 @@ def a_sample_of_forced_tokens_estimates_the_steps_that_are_left(test):
 def a_sample_below_the_batch_estimates_the_steps_of_batches_that_fill(test):
     text = "the water " * 30
     write_csv(test, "in.csv", [["title", "text"]] + [[f"{i} title", f"text {text} {i}"] for i in range(900)])
-    options = ("in.csv", "--max-tokens", "24", "--max-batch", "64")  # of 512 tokens: the first prompts fill several steps
+    options = ("in.csv", "--max-tokens", "24", "--max-batch", "64")  # steps of 512 tokens: the first prompts fill several
     for n in (16, 48, 120):
         sample = annotate(test, *options, "--sample", str(n), out=f"{n}.csv", engine="fixed:1")
         before, = test.query("SELECT sum(n_steps) FROM workers", f"{n}.csv.db")[0]
@@ -1258,7 +1258,7 @@ def a_second_sample_counts_what_has_no_answer(test):
 def intervals_of_few_rows_are_as_wide_as_they_must_be(test):
     n_all = 60
     write_csv(test, "in.csv", [["title", "text"]] + [[f"title {i}", "long " * (i * i % 17)] for i in range(n_all)])
-    for n, quantile in ((2, 12.706), (3, 4.303), (5, 2.776), (20, 2.093)):  # Student's, of n - 1 degrees of freedom
+    for n, quantile in ((2, 12.706), (3, 4.303), (5, 2.776), (20, 2.093)):  # Student's t with n - 1 degrees of freedom
         sample = annotate(test, "in.csv", "--choice", "a", "--sample", str(n), out=f"{n}.csv")
         tokens = [tokens for tokens, in test.query("SELECT prompt_tokens FROM jobs", f"{n}.csv.db")]
         mean, share = statistics.mean(tokens), n / n_all

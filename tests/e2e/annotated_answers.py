@@ -8,7 +8,7 @@ from session import case
 
 
 def set_answers(test, texts, store="out.csv.db", reason="stop"):
-    """Replaces the stored answers, in the order of their jobs: the same command then writes these."""
+    """Replaces the stored answers in the order of their jobs; the same command then writes these."""
     database = sqlite3.connect(test.path(store))
     records = database.execute("SELECT job, CAST(record AS TEXT) FROM results ORDER BY job").fetchall()
     for (job, record), text in zip(records, texts, strict=True):
@@ -37,7 +37,7 @@ def a_key_that_occurs_twice_in_an_answer_counts_by_its_last_member(test):
     out = [dict(zip(read_csv(test, "out.csv")[0], row)) for row in read_csv(test, "out.csv")[1:]]
     assert [row["u"] for row in out] == ["true", "true", "true", ""] and out[1]["o"] == '{"x":2.50}', out
     assert [row["sheaf_error"] for row in out[:3]] == ["", "", ""] and "no JSON: not valid JSON: byte 10" in out[3]["sheaf_error"], out
-    assert "--retry-failed" not in done.err, done  # it would have the same text
+    assert "--retry-failed" not in done.err, done  # the label would have the same text
 
 
 @case
@@ -54,7 +54,7 @@ def a_schema_of_one_value_gives_the_value_itself(test):
         done = annotate(test, *options, "--evaluate", "gold")
         assert [row[3:] for row in read_csv(test, "out.csv")[1:]] == 2 * [[cells[name], "stop", ""]], (name, test.read("out.csv"))
         assert "accuracy: 0.5000" in done.out, (name, done.out)
-        if name != "number":  # its range is no list of labels
+        if name != "number":  # the range is not a list of labels
             assert 'gold labels that no answer can be: "other" (1 row' in done.out, done.out
         classes = test.query("SELECT DISTINCT answer FROM evaluations", name + ".db")
         assert classes == [(cells[name],)], (name, classes)
@@ -81,8 +81,8 @@ def an_answer_that_was_cut_is_none_whatever_constrains_it(test):
         done = annotate(test, "in.csv", *given, "--max-tokens", "2", out=given[1] + ".csv", status=3)
         assert "3 were cut off: a larger --max-tokens" in done.err and "--retry-failed" not in done.err, done
         assert all(row[3] == "" and row[4] == "length" and "max-tokens" in row[5] for row in read_csv(test, given[1] + ".csv")[1:])
-    annotate(test, "in.csv", "--max-tokens", "2", out="free.csv")  # free text is an answer wherever it ends
-    # a label that another one begins may be the beginning of that one; "12" of a number too
+    annotate(test, "in.csv", "--max-tokens", "2", out="free.csv")  # free text is a valid answer wherever it ends
+    # a label that is a prefix of another may be a cut answer; so may "12" of a number
     annotate(test, "in.csv", "--choice", "no,no idea", out="labels.csv")
     set_answers(test, ["no"] * 3, "labels.csv.db", "length")
     annotate(test, "in.csv", "--choice", "no,no idea", out="labels.csv", status=3)
@@ -104,7 +104,7 @@ def properties_that_always_apply_are_columns_wherever_the_schema_has_them(test):
              ({**own, "allOf": [{"$ref": "#/$defs/c"}], "$defs": {"c": {**mood, "allOf": [{"properties": {"t": {"const": 1}}, "required": ["t"]}]}}},
               ["u", "s", "t"]),
              ({"properties": mood["properties"], "required": ["s"]}, ["s"]),
-             # others may come: the whole stands behind them
+             # other columns may follow, before the column of the whole answer
              ({**own, "additionalProperties": {"enum": ["a", "b"]}}, ["u", "answer"]),
              ({**own, "anyOf": [mood, {"properties": {"z": {"const": 1}}, "required": ["z"]}]}, ["u", "answer"]),
              ({**own, "patternProperties": {"^k": {"const": 1}}, **closed}, ["u", "answer"]),
@@ -183,7 +183,7 @@ def a_schema_may_be_in_the_wrapper_of_a_response_format(test):
         assert "response_format" not in done.err and "has no keyword" not in done.err, done
 
 
-# ---- answers that are found again ----
+# ---- answers that are reused ----
 
 def n_computed(test, store="out.csv.db"):
     return test.query("SELECT count(*) FROM jobs WHERE NOT is_duplicate AND status = 'done'", store)[0][0]
@@ -203,12 +203,12 @@ def answers_that_ended_by_themselves_are_kept_when_max_tokens_is_raised(test):
     raised = test.read("out.csv")
     annotate(test, *options, "--max-tokens", "100", "--figures", out="fresh.csv", engine=None)
     assert test.read("fresh.csv") == raised, raised
-    # a limit that does not fit the context is refused, whatever was answered before
+    # a limit that exceeds the context is refused, also if all rows are answered
     annotate(test, *options, "--max-tokens", "100000", engine=None, status=3)
     assert all("context holds" in row[-1] for row in read_csv(test, "out.csv")[1:])
     annotate(test, *options, "--max-tokens", "101", "--no-reuse", engine=None)
     assert n_computed(test) == 24 + reasons.count("length"), n_computed(test)
-    # drawn with a seed of its own; with one made of the request it depends on the limit
+    # a given seed; a seed hashed from the request depends on the limit
     annotate(test, *options, "--max-tokens", "100", "--temperature", "0.7", out="drawn.csv", engine=None)
     annotate(test, *options, "--max-tokens", "110", "--temperature", "0.7", out="drawn.csv", engine=None)
     assert n_computed(test, "drawn.csv.db") == 24
@@ -228,7 +228,7 @@ def an_answer_that_ended_under_any_limit_has_the_bytes_of_a_larger_one(test):
         options = ("in.csv", "--schema", "s.json", "--figures", "--store", f"{number}.db")
         annotate(test, *options, "--max-tokens", "60", "--no-reuse", engine=None)
         whole = test.read("out.csv")
-        for most in range(1, 30):  # one that uses its limit up counts no token for its end
+        for most in range(1, 30):  # an answer cut by its limit has no end token
             annotate(test, *options, "--max-tokens", str(most), "--no-reuse", "--dataset", f"d{most}", engine=None, status=None)
             annotate(test, *options, "--max-tokens", "60", "--dataset", f"d{most}", engine=None)
             assert test.read("out.csv") == whole, (most, schema)
@@ -288,10 +288,10 @@ def votes_on_a_schema_are_counted_for_each_property_of_few_values(test):
         ("five", "pos", 3, ["p"], 0.5))])
     annotate(test, *options, engine=None)
     header, row = read_csv(test, "out.csv")
-    # two and three agree with the votes on mood and stars, two also on tags: its text and number are taken
+    # answers two and three have the winning mood and stars, two also the tags: its text and number are used
     assert header[2:] == ["why", "mood", "stars", "tags", "score", "agreement_mood", "agreement_stars", "agreement_tags", *BESIDE], header
     assert row[2:] == ["two", "neu", "3", '["q"]', "0.2", "0.6", "0.6", "0.6", "stop", ""], row
-    # a schema of which nothing is voted on: the most frequent whole answer, with a warning
+    # a schema without a property to vote on: the most frequent whole answer, with a warning
     write_schema(test, {"type": "object", "properties": {"why": {"type": "string", "maxLength": 4}}, "required": ["why"]})
     options = ("in.csv", "--schema", "s.json", "--votes", "3", "--max-tokens", "60")
     annotate(test, *options, engine=None, out="t.csv", status=None)
@@ -307,7 +307,7 @@ def probabilities_of_a_label_that_begins_another_one_are_of_the_whole_label(test
         annotate(test, "in.csv", "--choice", choice, "--probabilities", out=f"{has_end}.csv", engine=None)
         record, = test.query("SELECT CAST(record AS TEXT) FROM records LIMIT 1", f"{has_end}.csv.db")[0]
         assert json.loads(record).get("choice_logprobs_include_end", False) == has_end, record
-    for row in read_csv(test, "True.csv")[1:]:  # without the end "no" would have all but nothing less than 0.5
+    for row in read_csv(test, "True.csv")[1:]:  # without the end token "no" would have slightly less than 0.5
         assert row[3] == ["no", "no idea"][float(row[5]) > float(row[4])], row
 
 
@@ -373,7 +373,7 @@ def null_is_a_label_and_a_missing_property_is_no_answer(test):
     write(test, "in.csv", "t,g\na,null\nb,\nc,x\n")
     done = annotate(test, "in.csv", *prompt, "--schema", "s.json", "--evaluate", "g")
     assert "rows with a gold label: 2\naccuracy: 0.5000" in done.out and "left out: 1\n" in done.out, done
-    # a null of gold that no answer can be, as of rows that nobody has labelled
+    # a gold null that no answer can equal: a row without a label
     write_schema(test, {"type": "object", "properties": {"s": {"enum": ["x", None]}, "o": {"enum": ["x"]}}, "required": ["s"]})
     options = ("in.jsonl", *prompt, "--schema", "s.json", "--max-tokens", "60", "--store", "n.db")
     annotate(test, *options)

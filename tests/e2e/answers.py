@@ -1,4 +1,4 @@
-"""A result is a pure function of model and request: the same bytes however it was computed."""
+"""A result is a pure function of model and request: the same bytes in every batch, schedule and process."""
 import platform
 import sqlite3
 
@@ -98,7 +98,7 @@ def activations_of_16_bits_give_the_same_bytes_in_every_batch_and_are_named_in_t
 
 @case
 def page_memory_refuses_an_answer_and_never_cuts_it(test):
-    """Without max_tokens an answer ends with the model or with its context, not with the pages."""
+    """Without max_tokens an answer ends at the model's end token or context limit, not when pages run out."""
     test.write("in.jsonl", [{"prompt": text_of(i, 6), "ignore_eos": i == 0} for i in range(8)])
     test.run_file("in.jsonl", "reference.jsonl", "--kv-memory", "64M")
     expected = test.answers("reference.jsonl")
@@ -142,7 +142,7 @@ def draws_are_of_the_request_alone(test):
 
 @case
 def created_is_the_time_of_submission(test):
-    """As the store has it, however much later the answer is."""
+    """From the store, also if the answer is computed much later."""
     test.write("in.jsonl", [{"prompt": "once", "max_tokens": 2}])
     test.run("submit", "in.jsonl", "--dataset", "d")
     with sqlite3.connect(test.path("sheaf.db")) as store:
@@ -192,7 +192,7 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
 @case
 def a_prefix_found_in_the_cache_gives_the_bytes_of_a_fresh_one(test):
     prompt = text_of(3, 40)
-    # Stop strings that no answer has: of equal requests one would be computed.
+    # Stop strings that no answer contains make requests differ: equal requests would be computed once.
     jobs = [{"custom_id": f"{i}", "prompt": prompt, "temperature": 0, "max_tokens": 12, "logprobs": 1, "stop": [f"no text has {i}"]}
             for i in range(40)]
     test.write("in.jsonl", jobs)

@@ -1,4 +1,4 @@
-"""What ops/test, .ci/run and ops/nightly report, with programs in place of their own; rules for names that no compiler checks."""
+"""Reports of ops/test, .ci/run and ops/nightly over fake programs; rules for names that no compiler checks."""
 import glob
 import importlib.machinery
 import importlib.util
@@ -49,7 +49,7 @@ HIDDEN = re.compile(r"clang|gcc|g\+\+|nvcc|qemu|java|mvn|openssl|cc$|aarch64|deb
 
 
 def bare_path(test):
-    """A PATH without compilers, formatters and what else a new Debian has not."""
+    """A PATH without compilers, formatters and other programs that a new Debian lacks."""
     os.makedirs(test.path("bare"), exist_ok=True)
     for folder in ("/bin", "/usr/bin", "/usr/local/bin", os.path.dirname(sys.executable)):
         for name in os.listdir(folder):

@@ -13,7 +13,7 @@ from session import DEADLINE_S, Skip, case, error_of, text_of, varied_jobs
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-PACE = "--engine-test", "fixed:20"  # steps of 20 ms on any machine: what must not be over yet is not
+PACE = "--engine-test", "fixed:20"  # steps take at least 20 ms on any machine, so that jobs are still running when the test acts
 
 
 def slow_jobs(n, n_tokens=200):
@@ -32,7 +32,7 @@ def work(test, *options):
 
 
 def full_pipe():
-    """Its ends; nothing reads, and no byte more fits in."""
+    """The ends of a full pipe without a reader."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     try:
@@ -99,7 +99,7 @@ def a_run_says_how_many_answers_and_errors_it_wrote_and_where(test):
     test.write("in.jsonl", short_jobs(7) + ["{no job"])
     finished = test.run_file(status=3)
     assert re.search(r"8 answers in out\.jsonl, 1 of them errors; figures in \S+", finished.err), finished
-    assert finished.err.endswith("1 job failed: exit status 3\n"), finished  # no job would be answered by asking again
+    assert finished.err.endswith("1 job failed: exit status 3\n"), finished  # submitting again would answer no job
     finished = test.run("run", "in.jsonl", "-o", "apart.jsonl", "--errors", "errors.jsonl", "--model", test.model, status=3)
     assert re.search(r": 7 answers in apart\.jsonl, 1 errors in errors\.jsonl; figures in \S+", finished.err), finished
     assert [len(test.read(name).splitlines()) for name in ("apart.jsonl", "errors.jsonl")] == [7, 1]
@@ -175,7 +175,7 @@ def a_run_done_before_writes_its_output_again_without_work(test):
     os.remove(test.path("out.jsonl"))
     test.run_file()
     assert test.read("out.jsonl") == before
-    # The second worker has only seen that its model is the one that has answered.
+    # The second worker has only checked that its model is the one that answered.
     assert test.query("SELECT sum(n_steps > 0) FROM workers", "out.jsonl.db") == [(1,)]
     assert test.query("SELECT count(DISTINCT worker) FROM jobs", "out.jsonl.db") == [(1,)]
 
@@ -196,7 +196,7 @@ def a_run_computes_the_changed_and_new_lines_of_its_input_alone(test):
     finished = test.run_file()
     assert "7 lines are as they were, 2 are new or changed, 1 is gone" in finished.err, finished
     assert ids_of(test) == [json.loads(line)["custom_id"] for line in mended]
-    for name, line in zip(ids_of(test), test.comparable().splitlines()):  # "run-N" is the line's place
+    for name, line in zip(ids_of(test), test.comparable().splitlines()):  # "run-N" has the line's number
         assert name in ("new", "line 2") or re.sub(rb"run-\d", b"", line) == re.sub(rb"run-\d", b"", before[name]), (before[name], line)
     assert test.query("SELECT n_submitted, n_done, complete FROM datasets", "out.jsonl.db") == [(9, 9, 1)]
     assert test.query("SELECT count(*) FROM jobs WHERE worker = 2", "out.jsonl.db") == [(2,)]
@@ -450,7 +450,7 @@ N_SHARED = 500
 
 @case
 def several_workers_share_the_queue_while_others_submit_watch_and_collect(test):
-    # Paced, so that no worker can answer all before the others have begun.
+    # Slow steps, so that no worker can answer all jobs before the others start.
     workers = [work(test, "--window", "32", "--max-batch", "8", *PACE) for _ in range(3)]
     test.wait_until("they are registered", lambda: test.query("SELECT count(*) FROM workers") == [(3,)])
     others = []
@@ -528,7 +528,7 @@ def a_stopped_run_says_so_and_the_same_command_continues_it(test):
 
 
 def stop_at_once():
-    """In the new process: a SIGTERM that is pending before the program begins, so that it meets the model's loading."""
+    """Runs in the new process: blocks SIGTERM and leaves one pending, so that it arrives while the model is loaded."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -545,12 +545,12 @@ def a_stop_while_the_model_loads_ends_the_start(test):
 
 
 def stop_while_it_reads_its_options(test, *lines):
-    """Its options come from a pipe, so that the instant is known: before it does anything else."""
+    """Reads its options from a pipe, so that the test controls the instant: before any other work."""
     command, *options = lines
     if not os.path.exists(test.path("options")):
         os.mkfifo(test.path("options"))
     started = test.start(command, "--config", "options")
-    with open(test.path("options"), "w", encoding="ascii") as pipe:  # once the command has opened it, too
+    with open(test.path("options"), "w", encoding="ascii") as pipe:  # also after the command has opened it
         started.send_signal(signal.SIGTERM)
         pipe.write("\n".join(options) + "\n")
     return test.wait(started)
@@ -558,7 +558,7 @@ def stop_while_it_reads_its_options(test, *lines):
 
 @case
 def a_worker_that_is_stopped_at_once_ends_cleanly(test):
-    """SIGTERM ended the process there, which a supervisor takes for a failure."""
+    """SIGTERM killed the process there, which a supervisor treats as a failure."""
     worker = stop_while_it_reads_its_options(test, "work", f"model = {test.model}")
     assert worker.status == 0 and "no job was taken" in worker.err, worker
 

@@ -1,4 +1,4 @@
-"""Structured output: every answer that ended is what its job asked for, alone and in a batch, and a refusal names its cause."""
+"""Structured output: every finished answer satisfies its constraint, alone and in a batch, and a refusal names its cause."""
 import json
 import re
 
@@ -149,7 +149,7 @@ def a_keyword_that_is_not_enforced_refuses_its_job_alone(test):
 
 
 def written(text):
-    """Names in their order, and the text without what strings and numbers spell."""
+    """The names in order, and the text without the contents of strings and numbers."""
     return tuple(json.loads(text)), re.sub(r'"[^"]*"', "s", re.sub(r"-?[0-9][0-9.eE+-]*(?=[],}\s])", "n", text))
 
 
@@ -205,7 +205,7 @@ def no_answer_has_a_token_that_completes_a_bad_word(test):
         assert all(a + b != words[i][1] or [a, b] != plain[i][1:3] for a, b in zip(tokens, tokens[1:])), (words[i], tokens)
 
 
-# "th" is a token too, so "t" is drawn where "h" may follow it; what stands before it ends whatever follows.
+# "th" is also a token, so "t" is drawn only if "h" may not follow; the text before it always ends a word.
 @case
 def forced_tokens_end_before_the_first_that_may_go_on(test):
     n_forced = {"xyt(h|q)": 2, "qthext(h|q)": 3, "xyt(h|q)zzt(h|q)": 4, "t(h|q)": 0, "xyt(k|q)": 3}

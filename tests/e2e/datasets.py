@@ -1,4 +1,4 @@
-"""Datasets on the embedded queue: shared by several workers, kept apart by model, looked after by hand."""
+"""Datasets on the embedded queue: shared by several workers, bound to a model, renamed and deleted by commands."""
 import json
 import os
 import re
@@ -38,7 +38,7 @@ def three_workers_answer_a_third_of_a_thousand_jobs_each(test):
     for worker in workers:
         assert test.wait(worker).status == 0
     shares = [n for (n,) in test.query("SELECT count(*) FROM jobs GROUP BY worker ORDER BY worker")]
-    # Equal workers have a third each (unit_claim_limit); one that gets no processor for seconds, as on a busy machine, less.
+    # Equal workers get a third each (unit_claim_limit); a worker without processor time for seconds gets less.
     assert len(shares) == 3 and all(N_SHARED / 5 <= n <= N_SHARED / 2 for n in shares), shares
 
 
@@ -110,7 +110,7 @@ def a_worker_of_another_arithmetic_than_required_does_not_start(test):
 # ---- a model that fails ----
 
 def nan_model(test):
-    """The norms are no numbers, and so are the logits."""
+    """NaN norms make all logits NaN."""
     with unittest.mock.patch("tiny_model.weights", lambda rng, rows, columns, kind: struct.pack(
             f"<{columns}f", *[float("nan")] * columns) if kind == tiny_model.F32 else bytes(rows * columns // 32 * 34)):
         tiny_model.write(test.path("nan.gguf"), drawn=tiny_model.drawn_tensors)
@@ -123,7 +123,7 @@ def a_model_that_fails_every_job_leaves_them_unfinished(test):
     submit(test, "d", jobs(60))
     ended = test.run("work", "--model", broken, "--exit-when-idle", "0", status=1)
     failed, limit = re.search(r"(\d+) jobs failed for the model's reasons .*logits.* the limit is (\d+)", ended.err).groups()
-    assert int(limit) == 16 and 16 <= int(failed) <= 60, ended  # those that ended in one step are counted together
+    assert int(limit) == 16 and 16 <= int(failed) <= 60, ended  # answers that ended in one step are counted together
     assert test.query("SELECT count(*) FROM results") == [(0,)]
     assert test.query("SELECT count(*) FROM queue WHERE worker IS NULL") == [(60,)]
     ended = test.run("work", "--model", broken, "--exit-when-idle", "0", "--model-failures", "0", status=SOME_FAILED)

@@ -48,7 +48,7 @@ def each_row_of_faults_is_shown_by_tests_that_exist(test):
 
 @case
 def no_fault_has_two_rows(test):
-    """Nor does the first cell of a row go on with a comma where another one ends."""
+    """The first cell of a row must not end with a comma."""
     faults = sorted(line.split("|")[1].strip() for line in text_of_file("ops/FAULTS.md").splitlines() if line.startswith("| "))
     assert len(faults) > 60, len(faults)
     assert not [pair for pair in zip(faults, faults[1:]) if pair[0] == pair[1] or pair[1].startswith(pair[0] + ",")]

@@ -24,7 +24,7 @@ def duplicates(test, store):
 
 
 def bodies(test, name):
-    """By custom_id, without what names the job."""
+    """Results by custom_id, without fields that name the job."""
     answers = {}
     for answer in test.answers(name):
         body = dict(answer["response"]["body"])

@@ -55,7 +55,7 @@ def a_mean_of_one_token_is_its_own_and_dimensions_cut_before_the_length_is_made_
 
 @case
 def a_special_token_in_a_text_or_a_prompt_is_one_token(test):
-    """Of a decoder too: prompts of embedding models contain special tokens."""
+    """Also for decoders: prompts of embedding models contain special tokens."""
     ids = json.loads(test.run("tokenize", test.model, "--special", stdin=json.dumps({"text": "<|im_start|>the"}) + "\n").out)
     assert ids[0] == tiny_model.TOKENS.index("<|im_start|>") and len(ids) < 5, ids
     (text,), (prompt,) = vectors_of(test, ["<|im_start|>the"]), vectors_of(test, ["the"], "--prefix", "<|im_start|>")
@@ -99,7 +99,7 @@ def ids_stand_beside_their_vectors_as_they_came(test):
 
 
 def embedded_file(test, name, content, *options, status=0):
-    """Of a file that is standard input by redirection."""
+    """Input from a file redirected to standard input."""
     with open(test.path(name), "wb") as file:
         file.write(content if isinstance(content, bytes) else content.encode())
     redirected = lambda: os.dup2(os.open(test.path(name), os.O_RDONLY), 0)
@@ -234,7 +234,7 @@ def an_interrupted_command_goes_on_behind_the_lines_that_it_wrote_to_the_same_by
 def a_part_of_other_lines_or_options_is_kept_and_the_command_refused(test):
     lines = many_lines()
     interrupt_in_the_middle(test, lines)
-    part = test.read("out.jsonl.part")[:state_of(test)["n_bytes"]]  # what is behind them was being written
+    part = test.read("out.jsonl.part")[:state_of(test)["n_bytes"]]  # bytes after them were being written
     for options in (["--dimensions", "3"], ["--pooling", "mean"], ["--no-normalize"], ["--kv-type", "q8_0"]):
         refused = to_file(test, lines, *options, status=1).err
         assert "out.jsonl.part was written with other options" in refused and "remove it" in refused, refused
@@ -300,7 +300,7 @@ def folder_vectors(test, folder, texts, *options):
 
 @case
 def a_folder_of_sentence_transformers_says_how_its_vectors_are_made(test):
-    """Pooling, prompt, longest text and length are the folder's; each equals the plain model's with the same given by hand, which overrules it."""
+    """Pooling, prompt, limit and length come from the folder. Options override them, and give the same vectors with a folder without them."""
     prompts = {"prompts": {"query": "find: ", "document": ""}, "default_prompt_name": "query"}
     plain, bare = sentence_folder(test, "plain"), sentence_folder(test, "bare", MODULES[:2])
     whole = sentence_folder(test, "whole", config_sentence_transformers=prompts, sentence_bert_config={"max_seq_length": 7, "do_lower_case": False})

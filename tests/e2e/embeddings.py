@@ -158,7 +158,7 @@ def input_type_chooses_the_models_prompt(test):
     expected = [embedded(test, ["the"], "--prefix", prompt)[0]["embedding"] for prompt in ("", "find: ", "inner ")]
     assert [vectors(found[name])[0] for name in ("none", "query", "document", "name")] == expected + [expected[1]]
     assert "expected one of the model's prompts query, passage" in found["wrong"]["error"]["message"], found["wrong"]
-    assert found["ids"]["usage"]["total_tokens"] == 2, found["ids"]  # token ids are computed as they stand
+    assert found["ids"]["usage"]["total_tokens"] == 2, found["ids"]  # token ids are used unchanged
 
 
 def many_jobs(n=120):
@@ -192,7 +192,7 @@ def killed_workers_answer_each_job_once_to_the_same_bytes(test):
 
 @case
 def a_job_of_many_inputs_does_not_delay_others(test):
-    """The steps alternate: the short job, submitted behind the long one, is finished first."""
+    """Steps alternate between jobs: the short job, submitted after the long one, finishes first."""
     embeds(test)
     test.write("in.jsonl", [line("long", [text_of(i, 30) for i in range(1500)]), line("short", "the winter")])
     test.run("submit", "in.jsonl", "--dataset", "run")
@@ -221,7 +221,7 @@ def lines_to_split():
 
 
 def same_answers(test, split, whole):
-    """But for the parts of ids that name the job, not the request."""
+    """Without the parts of ids that name the job."""
     def answers(name):
         found = test.answers(name)
         return [(answer["custom_id"], answer["error"], answer["response"] and {**answer["response"], "request_id": None}) for answer in found]
@@ -296,7 +296,7 @@ def a_fleet_gives_a_table_the_vectors_that_one_process_gives_it(test):
     done = test.run(*command, status=3)
     assert test.read("out.npy") == test.read("expected.npy") and test.read("errors.jsonl") == errors
     assert "0 jobs written" in done.err or "were there already" in done.err, done
-    again = test.run("embed", *table, "-o", "out.jsonl", *topics.options, status=3)  # in another format, from the results that there are
+    again = test.run("embed", *table, "-o", "out.jsonl", *topics.options, status=3)  # in another format, from the existing results
     found = [json.loads(line) for line in test.read("out.jsonl").splitlines()]
     assert [line["id"] for line in found] == list(range(401)) and not [line for line in found if "embedding" not in line and line["id"] % 50 not in (7, 33, 0)], again
     assert test.wait(worker).status == 0

@@ -131,7 +131,7 @@ def differences_are_corrected_and_read_back_as_gold(test):
             assert [(line["sheaf_row"], line["sheaf_gold"], line["title"]) for line in lines] == [(i + 1, rows[i][2], f"title {i}") for i in expected]
     assert [(int(line["sheaf_row"]), line["sheaf_column"], line["sheaf_gold"], line["sheaf_answer"], line["sheaf_probability"], line["text"])
             for line in found] == [(i + 1, "gold", rows[i][2], answers[i], "", f"text {i}") for i in expected]
-    # The labeller finds that gold was wrong in each: accuracy is 1, the table stays as it is.
+    # The labeller corrects each gold label: accuracy is 1, and the table is unchanged.
     for line in found:
         line["sheaf_gold"] = line["sheaf_answer"]
     for name, delimiter in (("corrected.csv", ","), ("excel.csv", ";")):
@@ -142,7 +142,7 @@ def differences_are_corrected_and_read_back_as_gold(test):
         done = annotate(test, *options, "--evaluate", "gold=label", "--gold", name, "--differences", "left.csv")
         assert "accuracy: 1.0000" in done.out and "differences: 0, in left.csv" in done.out and f"gold labels of {name}: {len(found)}\n" in done.out, done
         assert "other cells" not in done.err, done.err
-    # Unchanged files of each format are read back as what they were.
+    # Unedited files of each format are read back unchanged.
     plain = annotate(test, *options, "--evaluate", "gold=label").out
     for name in ("d.csv", "d.jsonl", "d.tsv", "d.parquet"):
         done = annotate(test, *options, "--evaluate", "gold=label", "--gold", name)
@@ -173,7 +173,7 @@ def gold_labels_come_from_a_file_of_row_numbers(test):
         file.write("row,truth\n1,yes\n2,sí\n".encode("cp1252"))
     done = annotate(test, *options, "--evaluate", "truth=label", "--gold", "g.csv", status=1)
     assert "--gold g.csv: line 3: a gold label that is not UTF-8" in done.err, done.err
-    # corrections of some of them are a second file, whose labels count
+    # a second file corrects some of them and takes precedence
     write_csv(test, "g.csv", [["row", "truth"]] + [[i + 1, truths[i]] for i in chosen])
     options += ("--evaluate", "truth=label", "--gold", "g.csv")
     done = annotate(test, *options, "--differences", "d.csv")
@@ -228,7 +228,7 @@ def numbers_have_means_errors_and_correlations(test):
 
 @case
 def a_mean_beside_gold_labels_that_are_no_numbers_is_of_the_gold_rows_alone(test):
-    """The answers say nothing about which rows have a number: here they are 0 where the gold label is null."""
+    """Answers do not tell which rows have a number: here they are 0 if the gold label is null."""
     draw = random.Random(6)
     schema = {"type": "object", "properties": {"n": {"type": ["number", "null"]}}, "required": ["n"], "additionalProperties": False}
     truths = [round(draw.gauss(2020, 2), 1) if i % 2 else None for i in range(400)]

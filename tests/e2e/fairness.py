@@ -21,7 +21,7 @@ def submit(test, name, n, *options):
 
 
 def n_done_before_the_last_of(test, name, other):
-    """Jobs of `other` that were finished when the last job of `name` was."""
+    """The number of jobs of `other` finished before the last job of `name`."""
     return test.query(f"SELECT count(*) FROM jobs WHERE dataset = '{other}'"
                       f" AND finished_at_us <= (SELECT max(finished_at_us) FROM jobs WHERE dataset = '{name}')")[0][0]
 
@@ -57,7 +57,7 @@ def of_two_large_datasets_the_heavier_one_gets_more(test):
     wait_until_done(test, "heavy", 5000)
     stop(test, worker)
     n_light = n_done_before_the_last_of(test, "heavy", "light")
-    assert 1000 < n_light < 5000 // 2, n_light  # a quarter, and at the end a turn of what is in the window
+    assert 1000 < n_light < 5000 // 2, n_light  # a quarter, and at the end a turn of the jobs in the window
 
 
 @case

@@ -1,4 +1,4 @@
-"""Tried as a new user would: each fault gets one clear message, nothing is lost, the rest goes on."""
+"""Faults of users and hosts: each gets one clear message, nothing is lost, and the rest continues."""
 import os
 import re
 import resource
@@ -26,7 +26,7 @@ def refused(test, *arguments, status=1, says=()):
 # ---- lines of the input ----
 
 def one_bad_line(test, line, code, says):
-    """Between good lines, the bad one gets its error and the good ones the answer they have without it."""
+    """Puts a bad line between good ones: it gets its error, and they get the same answers as without it."""
     test.write("good.jsonl", [GOOD, GOOD])
     test.run_file("good.jsonl", "good-out.jsonl")
     expected = [answer["response"]["body"]["choices"] for answer in test.answers("good-out.jsonl")]
@@ -284,7 +284,7 @@ def a_disk_too_full_to_submit_is_reported_and_the_same_submit_finishes_later(tes
     store = os.path.join(disk, "s.db")
     refused(test, "submit", "in.jsonl", "--dataset", "d", "--store", store, says=["s.db", "full"])
     os.remove(os.path.join(disk, "filler"))
-    test.write("in.jsonl", jobs[:200])  # what fits; nothing of the whole file was submitted
+    test.write("in.jsonl", jobs[:200])  # fits; nothing of the complete file was submitted
     test.run("submit", "in.jsonl", "--dataset", "d", "--store", store)
     assert test.query("SELECT n_submitted FROM datasets WHERE dataset = 'd'", "disk/s.db") == [(200,)]
     test.write("in.jsonl", jobs[1:201])
@@ -293,7 +293,7 @@ def a_disk_too_full_to_submit_is_reported_and_the_same_submit_finishes_later(tes
 
 @case
 def a_limit_of_file_sizes_is_reported_like_a_full_disk(test):
-    """ulimit -f: SIGXFSZ would end the process without a word."""
+    """ulimit -f: SIGXFSZ would kill the process without a message."""
     test.write("in.jsonl", [{"prompt": text_of(i, 30), "max_tokens": 2} for i in range(3000)])
 
     def limit():
@@ -335,7 +335,7 @@ def a_worker_waits_for_a_full_disk_and_loses_nothing(test):
     test.run("collect", "--dataset", "d", "-o", "out.jsonl", "--store", store)
     assert [answer["custom_id"] for answer in test.answers()] == [f"{i}" for i in range(400)]
     assert all(error_of(answer) is None for answer in test.answers())
-    # When the disk had room again the work went on, and no figure is missing or counted twice.
+    # The work continues when the disk has space again; no figure is missing or counted twice.
     assert "working again" in finished.err, finished
     totals, = test.query("SELECT n_submitted, n_done, n_failed, completion_tokens, (SELECT count(*) FROM results),"
                          " (SELECT sum(completion_tokens) FROM jobs), (SELECT count(*) FROM queue) FROM datasets", "disk/s.db")
@@ -379,7 +379,7 @@ def a_store_that_may_not_grow_is_reported(test):
 
 @case
 def a_broker_that_is_not_there_is_reported_in_bounded_time(test):
-    with socket.socket() as listener:  # bound, so that nobody else listens there, but not listening
+    with socket.socket() as listener:  # bound but not listening, so that connections are refused
         listener.bind(("127.0.0.1", 0))
         broker = f"127.0.0.1:{listener.getsockname()[1]}"
         test.write("in.jsonl", [GOOD])
@@ -517,7 +517,7 @@ def a_run_whose_address_space_is_cut_ends_with_a_reason_or_goes_on(test):
         test.wait_until("the first answers", lambda: test.query("SELECT 1 FROM results LIMIT 1", f"{output}.db"))
         most = address_space(running) + spare
         resource.prlimit(running.pid, resource.RLIMIT_AS, (most, most))
-        # With a batch more it has had all the memory that it needs, and is asked to stop.
+        # After one more batch it has allocated all its memory; then it gets SIGTERM.
         n_answered = "SELECT count(*) FROM results"
         before = test.query(n_answered, f"{output}.db")[0][0]
         test.wait_until("a batch more", lambda: running.poll() is not None or test.query(n_answered, f"{output}.db") > [(before + 64,)])
@@ -552,7 +552,7 @@ def a_model_that_is_written_to_ends_its_worker_and_nothing_more_is_committed(tes
     assert finished.status == 1 and "changed while it was in use" in finished.err, finished
     before = n_done(test)
     assert 0 < before < 2000
-    # The bytes are the same ones: another worker goes on.
+    # Another worker continues to the same bytes.
     test.run("work", "--model", test.model, "--dataset", "d", "--engine-test", "instant", "--exit-when-idle", "0")
     assert n_done(test) == 2000
 

@@ -137,7 +137,7 @@ def lines_appended_to_a_file_are_more_of_the_dataset(test):
 def a_line_that_was_changed_is_named_and_one_that_was_half_written_is_submitted_whole(test):
     lines = lines_of(short_jobs(5)).splitlines()
     with open(test.path("in.jsonl"), "w", encoding="utf-8") as file:
-        file.write("\n".join(lines[:2] + ["", lines[2][:30]]))  # the writer has come so far
+        file.write("\n".join(lines[:2] + ["", lines[2][:30]]))  # the writer has written so much
     for command in (["submit", "in.jsonl", "--dataset", "d"], ["run", "in.jsonl", "-o", "out.jsonl", "--model", test.model]):
         assert "line 4:" in test.run(*command).err
     assert [error_of(answer) is None for answer in test.answers()] == [True, True, False]
@@ -317,7 +317,7 @@ def a_link_stays_a_link_and_a_file_keeps_its_mode(test):
     os.mkdir(test.path("folder"))
     os.symlink("folder/target.jsonl", test.path("link.jsonl"))
     collect = ("collect", "--dataset", "run", "--store", "out.jsonl.db", "-o")
-    test.run(*collect, "link.jsonl")  # to a file that is not there yet
+    test.run(*collect, "link.jsonl")  # to a file that does not exist yet
     assert os.path.islink(test.path("link.jsonl")) and test.read("folder/target.jsonl") == test.read("out.jsonl")
     for mode in (0o600, 0o664):
         test.write("folder/target.jsonl", ["old"])
@@ -535,7 +535,7 @@ def a_standard_output_that_takes_nothing_fails_every_command(test):
 
 @case
 def a_file_of_another_kind_is_refused_before_it_is_a_dataset(test):
-    """So the right file still has the output's name and store."""
+    """So the correct file keeps the output's name and store."""
     test.write("in.jsonl", short_jobs(3))
     with open(test.path("in.csv"), "w", encoding="utf-8") as file:
         file.write("id,text\n1,good\n2,bad\n")
@@ -636,7 +636,7 @@ def no_command_overwrites_an_unrelated_file_of_results_or_errors(test):
     refused("out.txt", *collect, "-o", "out.txt")
     refused("e.txt", *collect, "-o", "new.txt", "--errors", "e.txt")
     for name in (command, collect):
-        for _ in range(2):  # the second time they are its own
+        for _ in range(2):  # the second time they belong to it
             test.run(*name, "-o", f"{name[0]}.txt", "--errors", f"{name[0]}-errors.txt")
             assert len(test.answers(f"{name[0]}.txt")) == 2 and len(test.answers(f"{name[0]}-errors.txt")) == 1
     test.run(*collect, "-o", "run.txt")  # the dataset's, whichever command wrote it

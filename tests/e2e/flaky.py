@@ -1,4 +1,4 @@
-"""ops/flaky, with programs in place of the tests: what does not always pass is listed, and nothing is left stopped or running."""
+"""ops/flaky, with programs in place of the tests: cases that do not always pass are listed, and no process is left stopped or running."""
 import json
 import os
 import subprocess
@@ -28,7 +28,7 @@ def flaky(test, *options):
 
 
 def has_ended(pid):
-    """A zombie has: in a container whose first process reaps none, it stays."""
+    """A zombie counts as ended: in a container whose first process reaps no children, it stays."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rsplit(")", 1)[1].split()[0] == "Z"

@@ -55,7 +55,7 @@ def a_mirror_holds_what_all_the_workers_stores_hold(test):
     assert constrained == 17 and forced > 17, (constrained, forced)
     totals = {row[0]: row[1:5] for row in test.query(TOTALS, "fleet.db")}
     assert totals == {"good": (150, 150, 0, 0), "mixed": (42, 40, 2, 0)}, totals
-    # The work of each: as many rows as each worker's store has, under the worker's name.
+    # The number of jobs of each worker, which must equal the rows of its store.
     made = sorted(test.query("SELECT count(*) FROM jobs GROUP BY made_by", "fleet.db"))
     assert made == sorted((len(rows(test, f"{name}.db")),) for name in ("first", "second") if rows(test, f"{name}.db")), made
     assert sorted(test.query("SELECT n_done + n_failed FROM fleet", "fleet.db")) == made
@@ -151,7 +151,7 @@ def a_store_that_was_lost_is_rebuilt_from_the_topics(test):
         assert progress == {"set": (81, 80, 1), "waiting": (25, 0, 0)}, (store, progress)
         assert 25 <= printed["jobs_behind"] <= 27, printed  # the end of a transaction takes an offset of its partition
     assert rows(test, "worker.db") == rows(test, "new.db")
-    # The worker goes on with the rebuilt store, and the rows that the mirror made get their ends.
+    # The worker continues with the rebuilt store and finishes the mirror's rows.
     topics.work_to_the_end("--store", "new.db")
     assert test.query("SELECT status, count(*) FROM jobs GROUP BY status ORDER BY status", "new.db") == [
         ("done", 105), ("failed", 1)]
@@ -170,7 +170,7 @@ def a_mirror_says_what_is_missing(test):
 
 @case
 def a_mirror_of_topics_that_were_made_again_ends_and_a_rebuild_counts_right(test):
-    """Shorter, longer, or while it runs: what its store has is of other topics."""
+    """Topics recreated shorter, longer or during a run: the store's rows belong to other topics."""
     topics = Topics(test, 2)
     submit(test, topics, "a", jobs_of(60))
     topics.work_to_the_end("--store", "w.db")

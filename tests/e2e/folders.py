@@ -40,7 +40,7 @@ def forced(token):
 
 
 def ended_by(test, folder):
-    """Of some tokens those that end an answer, which count as one of its tokens and are not in its text."""
+    """Finds which of these tokens end an answer: an end token is counted but is not in the text."""
     names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "a"]
     bodies, _ = answers(test, folder, [forced(name) for name in names])
     ends = [name for name, body in zip(names, bodies) if body["choices"][0]["finish_reason"] == "stop"]

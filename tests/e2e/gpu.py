@@ -1,4 +1,4 @@
-"""The whole program with --backend cuda: over the emulated device everywhere, and over a real one where there is one.
+"""The whole program with --backend cuda: over the emulated device, and over a real one if present.
 
 The promises of answers.py hold there too: a result is the same bytes however it was computed. (They are not the CPU's
 bytes: tensor cores round elsewhere.)
@@ -21,7 +21,7 @@ REFERENCE = {}
 
 
 def jobs():
-    """Of every kind, with stop strings, and two that fail."""
+    """Jobs of every kind, with stop strings, and two that fail."""
     listed = varied_jobs(N_JOBS)
     for job in listed:
         job["max_tokens"] = 2 + job["max_tokens"] // 4
@@ -50,7 +50,7 @@ def reference(test):
 
 
 def same_as_reference(test, *options):
-    """Of the first jobs alone in a short run and under a sanitizer, which find no more in the others."""
+    """A short run and sanitizers use the first jobs only; the others reach no other code."""
     expected = reference(test)
     if test.is_sanitized() or not is_wide():
         test.write("in.jsonl", jobs()[:7])
@@ -314,7 +314,7 @@ def the_script_for_a_day_with_a_gpu_measures_every_goal(test):
     assert set(measured) == {"decode tokens/s, batch 1", "decode tokens/s, batch 4", "tokens/s, 128 in and 128 out",
                              "prefill tokens/s, batch 8", "% of a step not on the device, batch 4"}, finished.stdout
     assert all(value > 0 for value in measured.values()), measured
-    # 64 rows were not asked for, which the script says.
+    # 64 rows were not requested, and the script says so.
     assert goals["decode tokens/s, batch 64"]["measured"] == "" and finished.returncode == 1, finished.stdout
     with open(test.path("out/stages.csv"), encoding="utf-8") as file:
         assert [line.split(",")[:2] for line in file] == [[stage, "passed"] for stage in ("decode", "prefill", "saturated", "trace", "among",
@@ -337,7 +337,7 @@ def the_script_for_a_day_with_a_gpu_abandons_what_hangs_and_ends_with_the_faults
                        "attention": "exit 77", "forward": "sleep 1000 & wait", "hybrid": "echo both", "bench": "echo what,type; echo product,q4_k",
                        "faults": "echo lost"}.items():
         write_program(test.path(f"build/tests/gpu/gpu_{name}"), text + "\n")
-    # Whoever is killed here is not seen to die: as one that hangs in the driver.
+    # Pretends that killed processes stay alive, like a process that hangs in the driver.
     os.makedirs(test.path("hanging"))
     write_program(test.path("hanging/timeout"), 'case "$*" in *gpu_forward*) trap "" TERM; while [ -d "$HANGS" ]; do sleep 0.2; done ;; *) exec /usr/bin/timeout "$@" ;; esac\n')
     environment = dict(test.environment, SHEAF=test.sheaf, BUILD=test.path("build"), DRY="1", LIMIT_forward="1", HANGS=test.path("hanging"),
@@ -404,7 +404,7 @@ def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most
             assert len(os.listdir(test.path(out))) <= 8
 
 
-# The answers hold on every way through the engine; where the placement changes the arithmetic, each is its own reference.
+# Answers are equal on every path through the engine; a placement that changes the arithmetic has its own reference.
 @case
 def constrained_answers_are_valid_and_the_same_bytes_in_every_way(test):
     kinds = constraints.KINDS[:4]

@@ -1,4 +1,4 @@
-"""The same over a real broker: kcat, a client that knows nothing of sheaf, produces jobs and reads results.
+"""The queue on a real broker: kcat, an independent client, produces jobs and reads results.
 
 The broker is $SHEAF_TEST_BROKER (HOST:PORT), else one that ops/kafka/start brings up for this suite.
 """
@@ -90,7 +90,7 @@ def address():
 
 
 def start_broker():
-    """Also again, with the same ports. To clients of one more listener it gives the address of broker["far"]."""
+    """Starts or restarts the broker with the same ports. Clients of the additional listener get the address of broker["far"]."""
     return ops("start", "--dir", broker["folder"], "--proxy", str(broker["far"].getsockname()[1]))
 
 
@@ -155,14 +155,14 @@ class Topics:
             self.options += [f"--{name}", self.prefix + name]
 
     def make_again(self, *names, n_partitions, settings=None):
-        """Deletes topics and makes them again, those of other settings with one partition."""
+        """Deletes and recreates topics; topics with other settings get one partition."""
         delete_topics(self.test, *(self.prefix + name for name in names))
         if settings:
             protocol.create(protocol.Connection(address()), {self.prefix + name: (1, settings) for name in names})
         create_topics(address(), self.prefix, n_partitions)
 
     def produce(self, jobs, name="jobs", *options):
-        """A record a job, its key the custom_id."""
+        """One record per job, with the custom_id as its key."""
         lines = "".join(f"{job.get('custom_id', '') if isinstance(job, dict) else 'bad'}\t"
                         f"{json.dumps(job) if isinstance(job, dict) else job}\n" for job in jobs)
         kcat("-P", "-X", "enable.idempotence=true", "-t", self.prefix + name, "-K", "\t", *options, text=lines)
@@ -182,7 +182,7 @@ class Topics:
         return kcat("-C", "-t", self.prefix + name, "-o", "beginning", "-e", "-q", "-f", "%s\\n")
 
     def results(self):
-        """{custom_id: result}, after a look that none is there twice."""
+        """{custom_id: result}; checks that no result is duplicated."""
         values = [json.loads(record["payload"]) for record in self.read("results")]
         counted = collections.Counter((value["dataset"], value["job_id"]) for value in values)
         assert max(counted.values(), default=1) == 1, [item for item in counted.items() if item[1] > 1]
@@ -212,7 +212,7 @@ def delete_below(topic, partition, offset):
 
 
 def n_brokers():
-    """Metadata (3) version 1, without topics: the brokers that the controller calls alive."""
+    """Metadata (3) version 1 without topics: the brokers that the controller considers alive."""
     return protocol.Connection(address()).request(3, 1, protocol.array([])).take("i")
 
 
@@ -267,7 +267,7 @@ def ask(where, path):
 
 
 def reference(test, jobs):
-    """{custom_id: choices} as the embedded queue gives them."""
+    """{custom_id: choices} of a run on the embedded queue."""
     test.write("reference-in.jsonl", jobs)
     test.run_file("reference-in.jsonl", "reference.jsonl")
     return {answer["custom_id"]: [choice_of(choice) for choice in answer["response"]["body"]["choices"]]
@@ -275,7 +275,7 @@ def reference(test, jobs):
 
 
 def choice_of(choice):
-    """What both formats tell of a choice."""
+    """The fields of a choice that both formats have."""
     message = choice.get("message") or {}
     return message.get("content", choice.get("text")), choice["finish_reason"]
 
@@ -358,7 +358,7 @@ def a_record_that_is_no_job_is_a_dead_letter_and_the_others_go_on(test):
 
 @case
 def with_unique_jobs_the_first_record_of_a_job_id_alone_is_answered(test):
-    """In one worker's memory, and by its store after a restart; bad records and jobs without an id too."""
+    """Deduplicates in a worker's memory, and by its store after a restart; also bad records and jobs without an id."""
     topics = Topics(test, 2)
     job = {"prompt": "the", "max_tokens": 2, "seed": 1, "job_id": "a", "dataset": "d"}
     options = ["--engine-test", "instant", "--unique-jobs", "--store", "w.db"]
@@ -463,7 +463,7 @@ def a_worker_far_from_its_broker_goes_on_after_an_outage(test):
 
 @case
 def a_start_without_a_file_descriptor_left_names_that_as_the_cause(test):
-    """Its last line, which a supervisor shows."""
+    """The last line of its log, which a supervisor shows."""
     topics = Topics(test, 1)
 
     def limit():
@@ -503,7 +503,7 @@ def a_record_may_have_thousands_of_headers(test):
 
 @case
 def workers_killed_at_random_instants_publish_every_result_exactly_once(test):
-    test.environment["SHEAF_CRASH_LIMIT"] = "0"  # killed from outside, again and again: no job is to blame
+    test.environment["SHEAF_CRASH_LIMIT"] = "0"  # repeated kills from outside are not a job's fault
     topics = Topics(test)
     jobs = seeded(varied_jobs(600))
     expected = reference(test, jobs)
@@ -540,7 +540,7 @@ def two_workers_share_the_partitions_and_one_that_leaves_loses_nothing(test):
     def both_own_partitions():
         own = [test.query(owned, store) > [(0,)] for store in ("first.db", "second.db")]
         if not all(own) and len(topics.read("results")) == len(jobs):
-            produce(20)  # one has answered all before the other was there; a store knows a partition once it has jobs
+            produce(20)  # one may answer all jobs before the other joins; a store knows a partition once it has jobs
         return all(own)
 
     produce(100)
@@ -593,7 +593,7 @@ def a_worker_that_its_group_refuses_is_not_ready_and_ends_with_an_error(test):
 
 @case
 def a_stop_that_is_asked_for_while_the_broker_does_not_answer_ends_the_start(test):
-    """A broker that takes connections and says nothing, as a stopped process does."""
+    """A broker that accepts connections and never answers, like a stopped process."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(DEADLINE_S)
         worker = test.start("work", "--model", test.model, "--threads", "1", "--brokers",
@@ -627,13 +627,13 @@ def stop_in_a_commit(test, path, awaited, *options):
 
 @case
 def a_worker_that_hangs_in_a_commit_ends_soon_after_it_is_asked_to(test):
-    """librdkafka 2.0.2 may never return from sending offsets when the broker dies, whatever time it was given."""
+    """librdkafka 2.0.2 may never return from sending offsets if the broker dies, in spite of its timeout."""
     stop_in_a_commit(test, "/readyz", "main loop has waited")
 
 
 @case
 def a_worker_that_hangs_in_a_commit_after_it_has_read_the_signal_ends_soon_too(test):
-    """With the signal read the limit of one call is the same, not that of a worker that nobody asked to stop.
+    """After the signal one call has the same limit, not the longer limit of a running worker.
 
     A step has ended, so jobs run and are finished; the shortest of them has 1.4 s left, less than the 2 s of grace.
     """
@@ -855,7 +855,7 @@ def an_annotation_over_the_topics_that_is_killed_goes_on_and_submits_no_job_twic
 
 @case
 def requests_of_an_abandoned_prompt_are_cancelled_and_asked_again_when_it_is_used_again(test):
-    """They were computed, and waited for: 59 answers for a table of 30 rows."""
+    """They were computed and awaited: 59 answers for a table of 30 rows."""
     topics = Topics(test)
     test.write("in.csv", ["text", *(f"{text_of(i, 4)} {i}" for i in range(29)), "same"])
     test.write("first.jinja", ["{{ text }}"])
@@ -1133,7 +1133,7 @@ def set_quota(client, bytes_per_second):
 
 @case
 def a_worker_that_its_brokers_throttle_publishes_each_result_once_and_says_why_it_is_slow(test):
-    """A broker reads nothing from a connection that it throttles: offsets that were sent there timed out after 10 s."""
+    """A broker does not read from a throttled connection: offsets sent over it timed out after 10 s."""
     topics = Topics(test, 1)
     set_quota(f"sheaf-{topics.group}-slow", 700)
     n_jobs = 200
@@ -1156,7 +1156,7 @@ def a_worker_that_its_brokers_throttle_publishes_each_result_once_and_says_why_i
 
 @case
 def a_stop_that_a_throttle_outlasts_ends_at_once_and_leaves_no_suspects(test):
-    """The throttle lasts minutes. Its worker waited 40 s, ended with status 1, and its successor took the jobs that waited for suspects."""
+    """The throttle lasts minutes. A worker used to exit with status 1 after 40 s, and the next one treated waiting jobs as suspects."""
     topics = Topics(test, 1)
     set_quota(f"sheaf-{topics.group}-slow", 20)
     n_jobs = 200
@@ -1175,7 +1175,7 @@ def a_stop_that_a_throttle_outlasts_ends_at_once_and_leaves_no_suspects(test):
 
 @case
 def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_started_again(test):
-    """With a status for which sheaf.service starts it again."""
+    """With an exit status for which sheaf.service restarts it."""
     need_own_broker()
     topics = Topics(test, 1)
     topics.produce([{"custom_id": "a", "prompt": "the winter", "max_tokens": 4}])
@@ -1195,7 +1195,7 @@ def a_worker_that_starts_while_its_only_broker_is_down_names_it_and_ends_to_be_s
 
 @case
 def a_jobs_topic_that_is_made_again_under_a_worker_is_answered_whole(test):
-    """With as many jobs as before: the worker's position was their end, and none of them was answered."""
+    """With the same number of jobs the worker's position was at their end, so that none was answered."""
     topics = Topics(test, 2)
     topics.produce([{"custom_id": f"{i}", "prompt": text_of(i, 6), "max_tokens": 2} for i in range(30)])
     worker = topics.work("--engine-test", "instant")

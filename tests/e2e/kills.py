@@ -1,4 +1,4 @@
-"""Killed with SIGKILL at any instant and started again: every line is answered exactly once."""
+"""SIGKILL at random instants, then restarts: every line is answered exactly once."""
 import os
 import random
 import re
@@ -18,14 +18,14 @@ def kill(test, process):
 
 
 def until_killed(test, rng, longest_s, *arguments):
-    """Starts it, kills it at a random instant, whichever that is; true when it had ended by itself before."""
+    """Starts the command and kills it at a random instant. True: it had already ended."""
     process = test.start(*arguments)
     time.sleep(rng.random() ** 2 * longest_s)
     return kill(test, process).status == 0
 
 
 def until_it_ends(test, rng, *arguments):
-    """Killed and started again until it ends by itself; each time it has a little longer, however slow the machine is."""
+    """Kills and restarts the command until it ends by itself; each run has a little more time, so that it ends on any machine."""
     longest_s = 0.2
     while not until_killed(test, rng, longest_s, *arguments):
         longest_s *= 1.2

@@ -1,4 +1,4 @@
-"""ops/kubernetes and ops/container: their syntax, and that they name what there is."""
+"""ops/kubernetes and ops/container: their syntax, and that the names in them exist."""
 import os
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""The folders are layers: who may include whom, and which file alone touches a third-party header or the outside world."""
+"""The folders are layers: which folder may include which, and which single file uses a third-party header or a system interface."""
 import collections
 import os
 import re
@@ -79,7 +79,7 @@ SYSTEM = set("""arpa/inet assert ctype dirent errno fcntl float inttypes immintr
 # files do: of two files at most one calls the other, directly or through more.
 NESTED = {
     "engine/template": [{"expressions", "primary"},  # the parser: parentheses, arguments
-                        # the interpreter: a value may be a macro or a loop with a filter, whose use evaluates; a list of values;
+                        # the interpreter: values may be macros or loops with filters, which are evaluated on use; a list of values;
                         # % formats values, and a slice with a step picks from text
                         {"access", "call", "container", "evaluate", "execute", "format_number", "format_printf", "functions", "iterator",
                          "loop", "object", "operators", "represent", "text_operations"}],

@@ -1,4 +1,4 @@
-"""A chat on its way into the prompt: each message arrives, refuses its job or is a warning; which model a line names."""
+"""Messages of a chat: each is in the prompt, or its job is refused, or a warning is logged; the model that a line names."""
 import json
 
 import tiny_model

@@ -1,4 +1,4 @@
-"""What a worker serves over HTTP: figures, a page, health; and the names that dashboards and alerts may use. SIGHUP and the log."""
+"""A worker's HTTP server: metrics, page, health; names in dashboards and alerts; SIGHUP and the log."""
 import base64
 import json
 import os
@@ -16,7 +16,7 @@ import page
 from session import DEADLINE_S, Skip, case, text_of
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Of one line of the format: prometheus.io/docs/instrumenting/exposition_formats.
+# A line of prometheus.io/docs/instrumenting/exposition_formats.
 SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(\{(?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? ([-+0-9.eInfNa]+)$')
 
 
@@ -52,7 +52,7 @@ def get(address, path, method="GET", data=None):
 
 
 def samples(text):
-    """{name with labels: value}, after a look at each line, and that a histogram's buckets add up."""
+    """{name with labels: value}; checks each line, and that a histogram's buckets are cumulative."""
     values, typed = {}, set()
     for line in text.splitlines():
         if line.startswith("# TYPE "):
@@ -77,12 +77,12 @@ def connections_that_trickle_keep_no_probe_waiting(test):
     worker, address = start(test)
     host, port = address.rsplit(":", 1)
     slow = []
-    for i in range(100):  # more than may be open, of which each has sent a part of a request
+    for i in range(100):  # more connections than may be open; each has sent part of a request
         slow.append(socket.create_connection((host, int(port)), timeout=DEADLINE_S))
         slow[-1].sendall(b"GET /met")
         if i % 10 == 9:
             assert get(address, "/healthz")[0] == 200
-            # The newest of them is still waited for: the probe did not wait until it was late.
+            # The newest connection is still open: the probe did not wait for its timeout.
             assert slow[-1] not in select.select([slow[-1]], [], [], 0)[0], i
     assert get(address, "/metrics")[0] == 200
     for connection in slow:
@@ -244,7 +244,7 @@ def only_small_gets_are_answered(test):
                 answer = connection.recv(100)
             except TimeoutError:
                 raise
-            except OSError:  # hung up on, before or after all was sent
+            except OSError:  # closed by the server, before or after the request was sent
                 answer = b""
             assert not answer.startswith(b"HTTP/1.1 200"), (hostile[:40], answer)
     for large, expected in ((b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n", b"414"), (b"GET / HTTP/1.1\r\nx: " + b"y" * 2000000, b"431"),
@@ -256,7 +256,7 @@ def only_small_gets_are_answered(test):
                 pass
             answer = connection.recv(100)
             assert answer.startswith(b"HTTP/1.1 " + expected), answer
-    # Many that say nothing take no place for ever, and the worker goes on.
+    # Many silent clients do not block the server for ever, and the worker continues.
     silent = [socket.create_connection((host, int(port)), timeout=DEADLINE_S) for _ in range(20)]
     assert get(address, "/healthz") [0] == 200
     for connection in silent:
@@ -352,7 +352,7 @@ def a_worker_without_jobs_is_not_ready_while_its_broker_hangs(test):
         hung = int(file.read())
     os.kill(hung, signal.SIGSTOP)
     try:
-        # a question without an answer, or the requests of its clients that time out: whichever is known first
+        # an unanswered request, or timeouts of its clients, whichever is detected first
         test.wait_until("it says why", lambda: re.search("no broker (has answered|is up)", get(address, "/readyz")[2]))
         assert get(address, "/readyz")[0] == 503 and get(address, "/healthz")[0] == 200
     finally:

@@ -10,7 +10,7 @@ class Page:
         assert text.startswith("<!DOCTYPE html>\n"), text[:100]
         self.root = tree.fromstring(text)
         assert not re.search(r"<script|<link|<img|javascript:|\son\w+=", text, re.I), text
-        # The namespace alone is an address.
+        # Only the namespace is a URL.
         assert re.findall(r"https?://[^\"' <]+", text) == ["http://www.w3.org/1999/xhtml"], text
         metas = [element.attrib for element in self.root.iter(XHTML + "meta")]
         assert any("default-src 'none'" in meta.get("content", "") for meta in metas), metas
@@ -41,7 +41,7 @@ class Page:
         raise AssertionError(f"no chart {title}")
 
     def table(self, first):
-        """Rows of texts of the table whose head begins with that."""
+        """Rows of the table whose head begins with these texts."""
         for table in self.all("table"):
             rows = [[self.text(cell) for cell in row] for row in table]
             if rows and rows[0][0] == first:

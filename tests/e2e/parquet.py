@@ -104,7 +104,7 @@ def columns_are_copied_byte_for_byte_and_answers_follow_in_each_row_group(test):
         source = data_of(test, take(test, name))
         annotate(test, "in.parquet", out="out.parquet")
         copied = data_of(test, "out.parquet")
-        # the longest beginning of the rest is a row group, or all of them: the copy has it, then pages of its own
+        # the copy must begin with the input's bytes: the longest common prefix is one row group or all; then the copy has its own pages
         at, groups, position = 4, 0, 4
         while at < len(source):
             n = 0

@@ -1,4 +1,4 @@
-"""sheaf perplexity: its figures follow from the logits that sheaf logits writes, by another program in double precision."""
+"""sheaf perplexity: its figures equal those computed here in double precision from the output of sheaf logits."""
 import array
 import gzip
 import json

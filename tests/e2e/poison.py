@@ -1,4 +1,4 @@
-"""A job that kills its worker, really: `sheaf-faults` dies of a prompt with "ZZ". It ends alone, as one dead letter, and nothing
+"""A job that crashes its worker: `sheaf-faults` crashes on a prompt with "ZZ". It ends alone, as one dead letter, and nothing
 else is harmed. On the embedded queue and over a real broker."""
 import json
 import os
@@ -14,7 +14,7 @@ LIMIT = 5  # crashes, unless --crash-limit says otherwise
 
 
 def faulty(test):
-    """The program that dies; the same one without the order to."""
+    """The program that crashes; the same program without the fault."""
     program = os.path.join(os.path.dirname(os.path.dirname(test.sheaf)), "tests", "sheaf-faults")
     assert os.path.exists(program), f"{program} is missing: `ninja -C build tests/sheaf-faults` builds it"
     test.sheaf = program
@@ -49,7 +49,7 @@ def a_job_that_kills_its_worker_is_found_and_fails_alone_on_the_embedded_queue(t
     failed = [answer for answer in answers if error_of(answer)]
     assert [answer["custom_id"] for answer in failed] == ["line 17"], failed
     assert error_of(failed[0])["code"] == "crashed" and f"{LIMIT} workers died" in error_of(failed[0])["message"], failed
-    # The others' answers are those of a life without it.
+    # The other answers are the same as without the crash.
     test.environment.pop("SHEAF_FAULT")
     test.run_file("in.jsonl", "calm.jsonl")
     calm = {answer["custom_id"]: answer["response"] for answer in test.answers("calm.jsonl")}
@@ -130,7 +130,7 @@ def on_kafka_a_worker_that_is_stopped_leaves_no_suspects(test):
 
 
 def quarantined(where):
-    """How many records, by the metric."""
+    """The number of records, from the metric."""
     found = re.findall(r"^sheaf_partition_quarantined\{[^}]*\} (\d+)$", kafka.ask(where, "/metrics")[1], re.M)
     return sum(map(int, found))
 
@@ -158,7 +158,7 @@ def a_producer_s_rubbish_is_left_where_it_is_and_the_others_are_answered(test):
         assert len(warnings) == 1 and 'key "bad"' in warnings[0] and "--dead-share" in warnings[0], warnings
         worker.terminate()
         assert test.wait(worker).status == 0
-    # Told to, it answers them all.
+    # With the option it answers all of them.
     topics.work_to_the_end("--dead-share", "100")
     assert len(topics.read("dead")) == 300 and len(topics.results()) == 500
 
@@ -177,7 +177,7 @@ def a_topic_of_something_else_is_left_alone_and_ends_no_worker(test):
     kafka.kcat("-P", "-t", topics.prefix + "jobs", "-p", "1", text=good)
     test.wait_until("the other partition's jobs", lambda: worker.poll() is not None or
                     sum(result["status"] == "done" for result in topics.results().values()) == 50)
-    # A new offset ends it too: the records are passed over.
+    # A new offset also ends the quarantine: the records are skipped.
     worker.terminate()
     assert test.wait(worker).status == 0
 

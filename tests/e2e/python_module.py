@@ -1,4 +1,4 @@
-"""The Python module: rows, frames, requests and texts through the program; what stops it; the examples of its documents."""
+"""The Python module: rows, frames, requests and texts through the program; interruptions; the examples of its documents."""
 import csv
 import importlib.util
 import itertools
@@ -49,7 +49,7 @@ def refusal(kind, function):
 
 
 def is_running(lives, test):
-    """Whether the process computes: one that has ended and was not waited for does not."""
+    """Whether the process is running; a zombie is not."""
     if not lives():
         return False
     with open(f"/proc/{int(test.read('pid'))}/stat", encoding="utf-8") as file:
@@ -57,7 +57,7 @@ def is_running(lives, test):
 
 
 def watched(test):
-    """A program that writes its process id to the file pid and becomes sheaf; and a function that says whether it lives."""
+    """A program that writes its process id to the file pid and execs sheaf, and a function that tells whether it is running."""
     path = test.path("watched")
     test.write("watched", ["#!/bin/sh", f'echo $$ >{test.path("pid")}', f'exec {test.sheaf} "$@"'])
     os.chmod(path, 0o755)

@@ -29,7 +29,7 @@ def ask(test, questions=QUESTIONS, *options, table="in.csv", name="q.json", **ot
 
 
 def ask_alone(test, question, *options, prompt=ROW, out="alone.csv"):
-    """One question as a run of its own, over a prompt of the same form. Returns the columns of its answer."""
+    """One question in a separate run, with a prompt of the same form. Returns the columns of its answer."""
     write(test, "alone.jinja", prompt + "\n\n" + question["prompt"] + "\n")
     more = []
     if "choice" in question:
@@ -229,7 +229,7 @@ def a_sample_shows_each_question_and_the_estimate_counts_all_requests(test):
     figures = {" ".join(line.split()[:-1]): line.split()[-1] for line in done.out.splitlines()}
     assert figures["rows"] == "40" and figures["of different"] == str(n_prompt) and figures["different"] == str(n_jobs), (done.out, n_prompt)
     n_computed, n_once = computed(test)[0], int(figures["rows read once"])
-    assert n_computed <= n_once < 0.6 * n_prompt, (done.out, n_computed, n_prompt)  # beginnings that rows share are computed once, too
+    assert n_computed <= n_once < 0.6 * n_prompt, (done.out, n_computed, n_prompt)  # shared prefixes of rows are also computed once
     assert figures["price of answers, at most"] == f"{n_jobs // 4 * (30 + 30 + 8 + 5):.6f}" and not test.exists("none.csv.db"), done.out
 
 
@@ -256,7 +256,7 @@ def the_live_page_has_the_shares_of_labels_rows_and_the_output(test):
     write_csv(test, "in.csv", table(300))
     write(test, "q.json", json.dumps(QUESTIONS))
     write(test, "p.jinja", ROW)
-    # more requests than the paced steps answer while the page is read
+    # more requests than the slowed steps answer while the page is read
     worker = test.start("annotate", "in.csv", "--questions", "q.json", "--prompt", "p.jinja", "--model", test.model, "-o", "out.csv", "--metrics",
                         "127.0.0.1:0", "--engine-test", "fixed:20", "--max-batch", "4")
     address = metrics.served_at(test, worker)

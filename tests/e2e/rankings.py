@@ -28,7 +28,7 @@ def bodies(test, name="out.jsonl"):
 
 
 def scores_of(body):
-    """By the index of the input; of rankings and of scores."""
+    """Scores by the input's index, of rankings and of scores."""
     return {item["index"]: item.get("relevance_score", item.get("score")) for item in body.get("results", body.get("data"))}
 
 
@@ -88,7 +88,7 @@ def a_job_has_the_classes_of_classify(test):
 
 @case
 def a_job_has_the_classes_of_pairs(test):
-    """text_1 and text_2 as of /v1/score: the classes of sheaf classify with text_pair."""
+    """text_1 and text_2 as in /v1/score give the classes of sheaf classify with text_pair."""
     test.model = head_folder(test, "three", 3, LABELS)
     pairs = [("water", document) for document in DOCUMENTS] + [("the", DOCUMENTS[1])]
     expected = lines_of(test, "classify", test.model, [{"text": a, "text_pair": b} for a, b in pairs])
@@ -188,7 +188,7 @@ def a_worker_has_one_task_and_refuses_jobs_of_another_by_name(test):
 
 @case
 def a_judge_computes_jobs_after_its_template(test):
-    """Of a language model: the scores of sheaf rerank, the template's tokens counted, and the document's end cut."""
+    """A language model gives the scores of sheaf rerank; the template's tokens are counted, and a long document's end is cut."""
     test.model = test.path("judge")
     tiny_model.write_folder(test.model, {"config.json": llama_config(architectures=["LlamaForCausalLM"], max_position_embeddings=1024)},
                             listed=tiny_model.folder_tensors())
@@ -241,7 +241,7 @@ def killed_workers_answer_each_job_once_to_the_same_bytes(test):
 
 @case
 def a_job_of_many_documents_does_not_delay_others(test):
-    """The steps alternate: the short job, submitted behind the long one, is finished first."""
+    """Steps alternate between jobs: the short job, submitted after the long one, finishes first."""
     reranker(test)
     test.write("in.jsonl", [line("long", "/v1/rerank", query="water", documents=[text_of(i, 30) for i in range(1500)]),
                             line("short", "/v1/rerank", query="water", documents=["the winter"])])

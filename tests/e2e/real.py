@@ -1,4 +1,4 @@
-"""Published weights (../shared/real): what their authors' arithmetic gives in full precision is what sheaf gives. Skipped where they are absent."""
+"""Published weights (../shared/real): sheaf's answers equal those of the authors' code in full precision. Skipped where they are absent."""
 import json
 import math
 import os
@@ -56,7 +56,7 @@ def a_trained_llama_has_the_perplexity_of_double_precision(test):
 
 
 def wrong_answers(test, answers, *model_and_options):
-    """What a published chat model answers otherwise than expected, where the most likely token leads by MARGIN."""
+    """Answers of a published chat model that differ from the expected ones although the most likely token leads by MARGIN."""
     test.write("in.jsonl", [{"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions",
                              "body": {"messages": [{"role": "user", "content": answer["prompt"]}], "max_tokens": len(answer["answer_ids"]),
                                       "temperature": 0}} for i, answer in enumerate(answers)])
@@ -99,7 +99,7 @@ def cosine(left, right):
 
 @case
 def a_published_encoder_has_the_vectors_of_double_precision(test):
-    """MiniLM's folder, in float16: it takes texts of 256 tokens, also where its positions go on to 512."""
+    """MiniLM's folder, in float16: it accepts texts of 256 tokens, although it has 512 positions."""
     expected, cut = golden("minilm")["texts"], golden("minilm")["cut_to_256"]
     lines = "".join(json.dumps({"text": text["text"]}) + "\n" for text in expected)
     found = [json.loads(line) for line in test.run("embed", real("minilm"), "--truncate", "right", stdin=lines).out.splitlines()]

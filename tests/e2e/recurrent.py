@@ -58,7 +58,7 @@ def write(test, name="qwen"):
 
 
 def run(test, model, *options):
-    """The answers by custom_id, and what was said."""
+    """The answers by custom_id, and the log."""
     name = f"out-{len(test.processes)}.jsonl"
     err = test.run("run", "in.jsonl", "-o", name, "--model", model, *options).err
     answers = {answer["custom_id"]: answer for answer in test.answers(name)}
@@ -77,7 +77,7 @@ def answers_are_the_same_in_every_batch_and_from_either_file(test):
     assert len({json.dumps(choices) for choices in alone.values()}) > 12, alone
     test.run("quantize", folder, "model.gguf", "--type", "f32")
     assert run(test, "model.gguf")[0] == alone
-    # pages for hardly more than one sequence: others are preempted and computed again
+    # pages for little more than one sequence: others are preempted and recomputed
     assert run(test, folder, "--max-batch", "8", "--kv-memory", "40K")[0] == alone
 
 

@@ -13,7 +13,7 @@ def good(name):
 
 
 def dead_jobs(test, topics, names):
-    """Jobs of a dataset that died of their workers' model: it is not the one that they ask for."""
+    """Dead letters of jobs that ask for another model than their workers'."""
     test.write("in.jsonl", [{**good(name), "model": "another" if name in names else "tiny"} for name in ("a", "b", "c", "d")])
     test.run("submit", "in.jsonl", "--dataset", "set", *topics.options)
     topics.work_to_the_end("--engine-test", "instant", "--model-name", "tiny", "--require-model")

@@ -1,4 +1,4 @@
-"""`sheaf report`: one page, well-formed, without anything from elsewhere, with the figures that SQL finds in the store."""
+"""`sheaf report`: one well-formed page without external resources, with the figures that SQL finds in the store."""
 import csv
 import json
 import os
@@ -105,10 +105,10 @@ def labels_and_the_evaluation_are_those_of_annotate(test):
         for label, n in zip(matrix[0][1:], row[1:]):
             assert int(n) == counted.count((row[0], label)), (row, label)
     assert [row[0] for row in found.table("label")[1:]] == matrix[0][1:]
-    # It belongs to the dataset.
+    # The file belongs to the dataset.
     test.run("dataset", "rename", "d", "e")
     assert report(test, "e").tiles()["accuracy"] == tiles["accuracy"]
-    # More labels than a matrix holds: refused, not left out.
+    # More labels than a matrix holds are refused, not omitted.
     with sqlite3.connect(test.path("sheaf.db")) as database:
         database.executemany("INSERT INTO evaluations (dataset, gold, answer, n) VALUES ('e', ?, ?, 1)", [(str(i), str(i)) for i in range(513)])
     refused = test.run("report", "--dataset", "e", "-o", "many.html", status=1)
@@ -118,7 +118,7 @@ def labels_and_the_evaluation_are_those_of_annotate(test):
 
 
 def bars_of(test, name, columns, **others):
-    """Are the bars the rows of each label in the output?"""
+    """Checks that each bar is the number of the output's rows with that label."""
     with open(test.path(name + ".csv"), newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     found = report(test, "annotate", name + ".csv.db")
@@ -144,7 +144,7 @@ def labels_are_counted_by_the_rows_of_the_table_as_it_is(test):
     annotate("rows", [lines[0]] * 10 + [lines[1]] * 5 + [lines[2]])  # each label of few requests is shown
     found = bars_of(test, "rows", ["mood", "size"])
     assert sum(found.bars("mood").values()) == 16
-    annotate("rows", [lines[1]] * 2 + [lines[3]])  # rows that have gone are not counted
+    annotate("rows", [lines[1]] * 2 + [lines[3]])  # deleted rows are not counted
     assert sum(bars_of(test, "rows", ["mood", "size"]).bars("mood").values()) == 3
     annotate("votes", lines, "--votes", "5")
     assert sum(bars_of(test, "votes", ["mood"]).bars("mood").values()) == 6

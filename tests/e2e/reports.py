@@ -1,4 +1,4 @@
-"""What `status` and `dataset list` print of a store for people has the figures of their JSON, and those of the store's rows."""
+"""`status` and `dataset list` print the figures of their JSON, which equal those of the store's rows."""
 import json
 import sqlite3
 import time
@@ -73,7 +73,7 @@ def the_table_of_progress_has_the_figures_of_the_json(test):
 
 @case
 def a_total_is_unknown_while_the_partitions_of_a_store_s_workers_have_more(test):
-    """As over Kafka, where a store has a dataset's jobs from when its workers take them."""
+    """As over Kafka, where a store has a dataset's jobs only once its workers take them."""
     two_datasets(test)
     write_rows(test, "UPDATE datasets SET submitted_at_us = NULL WHERE dataset = 'first'",
                "UPDATE jobs SET queued_us = 1000000 WHERE dataset = 'first'",
@@ -90,7 +90,7 @@ def a_total_is_unknown_while_the_partitions_of_a_store_s_workers_have_more(test)
         while "1 jobs behind" not in (line := watching.stdout.readline()):
             assert line, test.wait(watching)
     assert watching.poll() is None
-    write_rows(test, "UPDATE partitions SET map_covered = 4")  # what is behind is finished: so is the watching
+    write_rows(test, "UPDATE partitions SET map_covered = 4")  # all is finished, and so is the command
     assert test.wait(watching).status == 0
     assert test.query(columns)[0] == ("first", 0, 0, 0), test.query(columns)
     printed, text = both(test, "status", "--dataset", "first")
@@ -115,7 +115,7 @@ def the_rate_below_a_second_is_one_figure_everywhere(test):
     write_rows(test, "UPDATE jobs SET queued_us = 0, finished_at_us = 1700000000000000 WHERE dataset = 'first' AND status = 'done'")
     printed, _ = both(test, "status", "--dataset", "first")
     assert (printed["datasets"][0]["jobs_per_second"], printed["datasets"][0]["seconds_left"]) == (0, None), printed  # no time passed
-    # of a longer run the last minute, from its beginning
+    # of a longer run the last minute
     write_rows(test, "UPDATE jobs SET queued_us = 100000000 WHERE dataset = 'first' AND status = 'done'")
     printed, _ = both(test, "status", "--dataset", "first")
     assert printed["datasets"][0]["jobs_per_second"] == 0.08, printed

@@ -1,4 +1,4 @@
-"""Logprobs of texts that are given: they are the model's, and the same bytes in every batch."""
+"""Logprobs of given texts: equal to the model's, and the same bytes in every batch."""
 import array
 import json
 import math
@@ -130,7 +130,7 @@ def an_echoed_token_has_the_offset_where_it_stands_in_the_text(test):
     prompts = {"the<|im_end|>a b": [0, 0, 3, 13, 14, 15], "<|endoftext|><|im_start|>the": [0, 13, 25], "\u00e9<|im_end|>a": [0, 0, 0, 1, 11],
                "a<|im_end|> <|im_end|>": [0, 0, 1, 11, 12]}
     adds_bos = {"tokenizer.ggml.add_bos_token": value(BOOL, True)}
-    for adds_space in (False, True):  # a blank before the first word, and behind a special token
+    for adds_space in (False, True):  # a blank before the first word, and after a special token
         tiny_model.write(test.model, more_keys={**adds_bos, "tokenizer.ggml.add_space_prefix": value(BOOL, adds_space)})
         test.write("in.jsonl", [dict(prompt=prompt, max_tokens=1, temperature=0, logit_bias={"97": 100}, logprobs=0, echo=True)
                                 for prompt in prompts])

@@ -1,4 +1,4 @@
-"""TLS with certificates both ways, SASL SCRAM, tokens by OIDC, and rights, against a real broker; secrets are seen nowhere.
+"""TLS with certificates both ways, SASL SCRAM, tokens by OIDC, and ACLs, against a real broker; no output shows a secret.
 
 Certificates and passwords are made here, for this run. The broker has four listeners: the plain one, MTLS that asks for a
 certificate, and SCRAM and OAUTH with TLS below them.
@@ -71,7 +71,7 @@ def path(name):
 
 
 def broker():
-    """Starts it once; returns where certificates stand and which ports answer."""
+    """Starts the broker once; returns the folder of certificates and the ports."""
     if "missing" in place:
         raise Skip(place["missing"])
     if "ports" in place:
@@ -138,7 +138,7 @@ class Client:
         return self.test.run(*arguments, "--config", "kafka.conf", status=status)
 
     def round_trip(self):
-        """Submits, works, collects; returns what was said."""
+        """Submits, works, collects; returns the logs."""
         self.test.write("in.jsonl", [{"prompt": text_of(i, 4), "max_tokens": 4} for i in range(20)])
         said = self.run("submit", "in.jsonl", "--dataset", "set", "-v").err
         worker = self.test.start("work", "--model", self.test.model, "--exit-when-idle", "1", "-v", "--config", "kafka.conf")
@@ -279,7 +279,7 @@ def a_wrong_password_is_one_clear_message_without_it(test):
     for arguments in (["submit", "in.jsonl", "--dataset", "set"], ["work", "--model", test.model]):
         said = client.run(*arguments, status=1).err
         assert "uthentication" in said and "nottheone4711" not in said, said
-    # The hint at the nonce is for the libraries that send the wrong one.
+    # Only libraries that send the wrong nonce get the hint.
     loaded = tuple(map(int, re.search(r"librdkafka (\d+)\.(\d+)\.(\d+)", said).groups()))
     assert ("refuse SCRAM of librdkafka before 2.6.1" in said) == (loaded < (2, 6, 1)), said
 
@@ -323,7 +323,7 @@ def ask_broker(key, body):
 
 
 def is_in_force(right, permission):
-    """Whether the broker's own authorizer has the right: it follows the controller, which answers a change before that."""
+    """Whether the broker's authorizer has the ACL: it follows the controller, which acknowledges a change earlier."""
     reader = ask_broker(DESCRIBE_ACLS, right_of_the_clerk(right, permission))
     code, text = reader.take("h"), reader.string()
     assert code == 0, (code, text)
@@ -351,7 +351,7 @@ def allow_again(test, *rights):
 
 
 def take_away(test, *rights):
-    """With what a right implies, such as Describe."""
+    """The rights with the implied ones, such as Describe."""
     delete(test, rights, ALLOW)
 
 
@@ -489,7 +489,7 @@ class Reader(Client):
         return self.test.query("SELECT count(*) FROM jobs")[0][0]
 
     def says_why(self):
-        """Refused, or, once librdkafka has left the partitions, that there are none without the right."""
+        """Expects a refusal or, once librdkafka has left the partitions, an error that no partition is permitted."""
         status, reason = ask(self.where, "/readyz")
         return status == 503 and self.right[1] in reason and ("uthoriz" in reason or "needs the right Read" in reason)
 
@@ -520,7 +520,7 @@ def a_worker_whose_right_to_read_is_taken_away_waits_says_so_and_goes_on_once_it
 
 @case
 def a_busy_worker_whose_right_to_read_is_taken_away_waits_with_its_results(test):
-    """Its offsets need the right, too. After a look at the topics, every 5 minutes by default, librdkafka leaves the partitions."""
+    """Commits need the right, too. After a metadata refresh, every 5 minutes by default, librdkafka leaves the partitions."""
     reader = Reader(test, 300, "--engine-test", "fixed:50", "--max-batch", "4", "-X", "topic.metadata.refresh.interval.ms=2000")
     reader.wait_until("some are answered", lambda: reader.n_done() > 0)
     reader.lose_the_right(take_away)

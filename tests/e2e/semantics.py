@@ -1,4 +1,4 @@
-"""A request means to a real model's files what it means to vLLM, transformers and llama.cpp."""
+"""With a real model's files a request has the meaning that vLLM, transformers and llama.cpp give it."""
 import math
 
 import tiny_model
@@ -91,7 +91,7 @@ def a_job_with_tools_takes_the_template_that_is_named_for_them(test):
     test.write("in.jsonl", [dict(chat, tools=tools), {"prompt": "weather the Paris", "max_tokens": 4, "temperature": 0}])
     test.run_file()
     chatted, plain = [body_of(answer) for answer in test.answers()]
-    # the answers differ: beside tools no token is drawn that would break UTF-8
+    # the answers differ: with tools no token is drawn that would break UTF-8
     assert chatted["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"], (chatted, plain)
 
 

@@ -21,7 +21,7 @@ N_KILLS = int(os.environ.get("SHEAF_TEST_KILLS", "20" if is_wide() else "5"))
 ENDED = ("completed", "failed", "expired", "cancelled")
 BOUNDARY = "a-line-between-fields"
 TOKEN, OTHER_TOKEN = "a-token-of-the-first-client", "another-client-s-own-token"
-# Members of OpenAI's objects (platform.openai.com/docs/api-reference): each is there, null or not.
+# Members of OpenAI's objects (platform.openai.com/docs/api-reference): each is present, null or not.
 BATCH_MEMBERS = {"id", "object", "endpoint", "errors", "input_file_id", "completion_window", "status", "output_file_id", "error_file_id",
                  "created_at", "in_progress_at", "expires_at", "finalizing_at", "completed_at", "failed_at", "expired_at", "cancelling_at",
                  "cancelled_at", "request_counts", "metadata"}
@@ -150,13 +150,13 @@ def by_id(lines):
 
 
 def answers_of(lines):
-    """{custom_id: what does not depend on the names of dataset and job}"""
+    """{custom_id: the fields that do not depend on the names of dataset and job}"""
     return {line["custom_id"]: (line["response"]["status_code"], line["response"]["body"].get("choices"), line["response"]["body"].get("error"))
             for line in lines}
 
 
 def texts_of(events):
-    """(the texts of a stream's choices put together, its usage, its finish reasons)"""
+    """(concatenated texts of a stream's choices, usage, finish reasons)"""
     texts, usage, reasons = {}, None, {}
     assert events.endswith(b"data: [DONE]\n\n"), events
     for event in events.split(b"\n\n"):
@@ -482,7 +482,7 @@ def a_server_killed_at_random_instants_answers_every_request_once(test):
         server.start()  # at once, on the same port
         longest_s = min(1.5 * longest_s, 1)
     server.ready()
-    # a batch whose answer was lost with the server exists too
+    # a batch whose HTTP response was lost with the server exists too
     listed = [batch["id"] for batch in server.get("/v1/batches?limit=100")["data"]]
     assert set(names) <= set(listed), (names, listed)
     for name in listed:

@@ -1,4 +1,4 @@
-"""One test's folder and what it starts in it. Every process has a deadline and none outlives its case."""
+"""A test's folder and the processes that it starts there. Each process has a deadline and is killed when its case ends."""
 import json
 import os
 import re
@@ -10,7 +10,7 @@ import time
 
 import tiny_model
 
-DEADLINE_S = float(os.environ.get("SHEAF_TEST_DEADLINE_S", "300"))  # of a hang; no case expects it to pass
+DEADLINE_S = float(os.environ.get("SHEAF_TEST_DEADLINE_S", "300"))  # detects a hang; no case waits for it
 LAST_LINES = 40
 SOME_FAILED = 3  # the exit status of run and work when they did their work and jobs failed
 DONE = (0, SOME_FAILED)
@@ -51,7 +51,7 @@ class Session:
         return os.path.join(self.folder, name)
 
     def write(self, name, lines):
-        """A file of lines; what is no text becomes JSON."""
+        """Writes a file of lines; values that are not text are written as JSON."""
         with open(self.path(name), "w", encoding="utf-8") as file:
             for line in lines:
                 file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
@@ -77,7 +77,7 @@ class Session:
         return process
 
     def stderr_of(self, process):
-        """What it has written to standard error so far."""
+        """Its standard error so far."""
         size = os.fstat(process.stderr_file.fileno()).st_size
         return os.pread(process.stderr_file.fileno(), size, 0).decode(errors="replace")
 
@@ -98,14 +98,14 @@ class Session:
         return finished
 
     def run(self, *arguments, stdin=None, status=0, deadline_s=DEADLINE_S, preexec_fn=None):
-        """Runs to the end; `status` is the exit status that it must have, None for any. 0: or 3, when jobs failed."""
+        """Runs to the end; `status` is the required exit status, None: any. 0 also accepts 3, some jobs failed."""
         finished = self.wait(self.start(*arguments, stdin=stdin, preexec_fn=preexec_fn), deadline_s)
         done = finished.status in DONE if status == 0 else finished.status == status
         assert status is None or done, f"expected exit {status}: {finished}"
         return finished
 
     def wait_until(self, what, condition, deadline_s=DEADLINE_S):
-        """`what`: a text, or a function that makes one when the time is over. A condition that costs time is asked less often."""
+        """`what`: a text, or a function that returns one on timeout. A slow condition is polled less often."""
         began = asked = time.monotonic()
         while not condition():
             answered = time.monotonic()
@@ -130,19 +130,19 @@ class Session:
         return [line for text in self.log[-6:] for line in text.splitlines()[-LAST_LINES:]]
 
     def is_sanitized(self):
-        """Whether the program has the address sanitizer, under which cases that repeat themselves may be shorter."""
+        """Whether the program has the address sanitizer; repetitive cases may then be shorter."""
         with open(self.sheaf, "rb") as file:
             return b"__asan_init" in file.read()
 
     def need_plain_memory(self):
-        """Skips a case that bounds the address space, of which a sanitizer takes terabytes."""
+        """Skips a case that limits the address space: sanitizers reserve terabytes."""
         if self.is_sanitized():
             raise Skip("a sanitizer reserves address space")
 
     # ---- results ----
 
     def query(self, sql, store="sheaf.db"):
-        """Rows from the store, [] while there is none."""
+        """Rows from the store; [] while it does not exist."""
         try:
             database = sqlite3.connect(f"file:{self.path(store)}?mode=ro", uri=True, timeout=30)
         except sqlite3.OperationalError:

@@ -12,7 +12,7 @@ N_JOBS = 48
 
 
 def twice(jobs):
-    """Each job, and one with the same beginning of the answer that is no equal request: its draft is the first one's answer."""
+    """Each job, and a different request whose answer begins alike: its draft is the first job's answer."""
     return jobs + [dict(job, custom_id=f"again {job['custom_id']}", max_tokens=job["max_tokens"] + 1) for job in jobs if "max_tokens" in job]
 
 
@@ -67,8 +67,8 @@ def constrained_answers_are_the_same_bytes_with_drafts(test):
 
 @case
 def tokens_of_forced_bytes_that_others_may_spell_too_are_drafted(test):
-    """One answer, which repeats nothing: what is drafted are the tokens that the constraint's text has by itself."""
-    # Behind "a" only a "t" can follow, but "th" is a token too: it is drawn, and "t" is the draft.
+    """One answer without repetition: the drafts are the tokens of the constraint's forced text."""
+    # After "a" only "t" can follow, but "th" is also a token: it is drawn, and "t" is the draft.
     job = [{"custom_id": "0", "prompt": "7", "max_tokens": 40, "temperature": 0, "guided_regex": "on(do|eo)at(he|ix)in(gw|tw)es(zu|ty)"}]
     drafted, accepted = same_with_drafts(test, job, [["--speculate", "1", "--max-batch", "1"]])
     assert (drafted, accepted) == (1, 1), (drafted, accepted)

@@ -103,7 +103,7 @@ def stalled_seconds(where, partition):
 
 
 def stalled_worker(test, topics, offset, *options):
-    """A worker that has answered all but what follows the record, and says why it does no more."""
+    """A worker that has answered all jobs except those after the record, and logs why it waits."""
     worker = topics.work("--metrics", "127.0.0.1:0", "--engine-test", "instant", *options)
     where = kafka.served_at(test, worker)
     test.wait_until("it says so", lambda: worker.poll() is not None or
@@ -180,7 +180,7 @@ def a_batch_that_is_skipped_is_one_dead_letter_and_nothing_beside_it_is_lost(tes
 
 @case
 def a_skipped_batch_is_finished_as_a_whole_and_answered_once(test):
-    """At the partition's end, after a job that is still computed: a restart reads from that job on."""
+    """The record is at the partition's end, after a running job: a restart reads from that job."""
     topics = kafka.Topics(test, 1)
     produce_to(topics, 0, [{"custom_id": "long", "prompt": text_of(0, 5), "max_tokens": 200, "ignore_eos": True}])
     produce_batch(topics.prefix + "jobs", 0, compressed_batch(["big 0", "big 1", "big 2"], 1_500_000))
@@ -210,7 +210,7 @@ def spoil_codec(topics, offset):
 
 @case
 def a_batch_of_an_unknown_codec_stops_its_partition_alone_and_can_be_skipped(test):
-    """Without a look at its CRC, which is wrong too: that ends librdkafka (ops/RUNBOOK.md)."""
+    """Without checking the CRC, which is wrong too: that crashes librdkafka (ops/RUNBOOK.md)."""
     kafka.need_own_broker()
     topics = kafka.Topics(test, 2)
     produce_to(topics, 0, small_jobs(0, 5))

@@ -1,4 +1,4 @@
-"""Does ops/storm's proof see what it is there to see? A small world is made in which all is well, then one thing after the
+"""Checks that ops/storm's proof finds faults. A small correct state is built, then one thing after the
 other is put wrong in it: each must be found, by the check that is there for it and by name."""
 import copy
 import json
@@ -24,7 +24,7 @@ def source_of(partition, offset, topic="w-jobs"):
 
 
 class World:
-    """What kcat would read, and the store of a mirror, both as an independent client sees them."""
+    """The records that kcat would read, and a mirror's store."""
 
     def __init__(self, store):
         self.topics, self.store = TOPICS, store
@@ -104,7 +104,7 @@ def swap(world):
 
 
 def swap_everywhere(world):
-    """Also undisturbed: the program itself would have it so."""
+    """Also in the undisturbed run, as if the program itself had the fault."""
     swap(world)
     first, second = ([record for record in world.records["calm-results"] if record["headers"] == source_of(partition, 1)][0]
                      for partition in (0, 1))

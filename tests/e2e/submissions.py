@@ -163,7 +163,7 @@ def a_second_submission_of_a_dataset_fences_the_first(test):
     submit(test, topics)
     first.send_signal(signal.SIGCONT)
     fenced = test.wait(first)
-    # Stopped for longer than its transaction may last it finds all lines there; sooner, it reports the other one.
+    # If it is stopped for longer than its transaction timeout, it finds all lines submitted; else it reports the other process.
     assert fenced.status == 0 or fenced.status == 1 and "another submission of the same dataset" in fenced.err, fenced
     must_be_once(topics, N_LONG_LINES)
 
@@ -255,7 +255,7 @@ def a_cancelled_dataset_is_not_submitted_again(test):
 
 @case
 def a_cancellation_by_a_clock_that_is_behind_covers_the_submission(test):
-    """The jobs say when they were created, by the submitter's clock: here two minutes ahead of the canceller's."""
+    """Jobs have a creation time by the submitter's clock, here two minutes ahead of the canceller's."""
     topics = Topics(test, 1)
     created = int(time.time()) + 120
     topics.produce(lines_of(20), "jobs", "-H", "sheaf-dataset=d", "-H", f"sheaf-created={created}")
@@ -266,7 +266,7 @@ def a_cancellation_by_a_clock_that_is_behind_covers_the_submission(test):
     assert "all workers are notified" in said and "no submission" not in said, said
     (record,) = [record for record in topics.read("control") if json.loads(record["key"])[0] == "cancel"]
     assert json.loads(record["payload"])["at"] == created, record
-    # as a version that did not look at markers wrote it
+    # as written by a version without markers
     write_control(topics, ["cancel", "d"], json.dumps({"dataset": "d", "at": created - 120}))
     topics.work_to_the_end()
     statuses = collections.Counter(result["status"] for result in topics.results().values())
@@ -423,7 +423,7 @@ def markers_that_retention_deleted_double_no_dataset(test):
     test.write("in.jsonl", lines_of(50))
     for name in "ab":
         assert "cleanup.policy=delete" in submit(test, topics, name).err
-    delete_below(topics.prefix + "control", 0, 4)  # of a: the search, the marker, the transaction's end; of b: the marker
+    delete_below(topics.prefix + "control", 0, 4)  # of a: the search, the marker, the transaction's end; b: the marker
     submit(test, topics, "c")
     for name in "ab":
         assert "no record of its submission" in submit(test, topics, name, status=1).err

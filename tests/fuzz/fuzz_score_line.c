@@ -1,4 +1,4 @@
-// Any bytes as a line of sheaf classify and of sheaf rerank: what is decoded is valid, and the same each time.
+// Any bytes as a line of sheaf classify and of sheaf rerank: two decodings give the same, valid input.
 #include "consumer/command/files/score_line.h"
 #include "tests/fuzz/fuzz.h"
 

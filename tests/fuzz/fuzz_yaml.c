@@ -1,4 +1,4 @@
-// Any bytes as YAML: what is read is written as JSON, which reads back as the same text.
+// Any bytes as YAML: the value is written as JSON, which reads back to the same JSON.
 #include "schemas/yaml_decode.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -497,7 +497,7 @@ static double stored_item(const struct device_setting *setting, const float *row
     return stored_half(fmax(-127, fmin(127, rint((double)row[d] / scale))) * scale);
 }
 
-// What the pages keep of keys or values [n_rows][dim], to be freed.
+// Keys or values as the pages hold them, [n_rows][dim]; the caller frees them.
 static float *stored_items(const struct device_setting *setting, const float *items, int32_t n_rows,
                            int32_t dim)
 {

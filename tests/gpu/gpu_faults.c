@@ -350,7 +350,7 @@ static void old_graphs_make_room_for_new_kinds(void **state)
 
 enum { LOST_S_MAX = 60 }; // a process that has not ended by then hangs
 
-// In its own process. 0: the device was lost, which harmed no job, and all was freed.
+// Runs in its own process. 0: the device was lost, no job was harmed, and all memory was freed.
 static int lose(int step)
 {
     struct made_model made;

@@ -120,7 +120,7 @@ struct golden_case {
     bool has_far, approximate;
 };
 
-// Where the case is stored when it is far away: at this expert, and x and y at this row.
+// Place of a case at large indices: this expert, and this row of x and y.
 enum { FAR_ROW = 600000 };
 
 static int32_t far_expert(uint64_t matrix_bytes)

@@ -304,7 +304,7 @@ static void checked_steps_are_near_the_cpus_and_draw_the_same_tokens(void **stat
     model_close(model);
 }
 
-// Loads what was planned and computes a step of as many rows and outputs as it is made for.
+// Loads the plan and computes a step with its maximum of rows and outputs.
 static enum status load_and_step(struct machine *machine, const struct model *model,
                                  const struct limits_plan *plan, struct error *error)
 {

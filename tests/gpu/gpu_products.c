@@ -228,7 +228,7 @@ TEST(parts_of_one_launch_are_products_of_their_own)
     }
 }
 
-// As keys and values of Q4_K_M: one launch for both types.
+// Like keys and values of Q4_K_M: one launch for both types.
 TEST(weights_of_two_types_in_one_launch_give_the_bytes_of_two_launches)
 {
     static const enum tensor_type types[][2] = {{TENSOR_Q4_K, TENSOR_Q6_K},

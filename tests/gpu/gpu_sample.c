@@ -223,7 +223,7 @@ TEST(draws_of_all_settings_are_those_of_the_cpu)
     struct sample_request requests[N_OUTPUTS];
     print_message("random numbers from state %llu\n", (unsigned long long)random_state);
     for (int shape = 0; shape < N_SHAPES; shape++) {
-        // Of levels, whose ties many threads see, always all.
+        // Logits of few levels, whose ties many threads see: all are always tried.
         int32_t n = shape == LEVELS || device_cases_are_wide() ? N_OUTPUTS : 13;
         for (int32_t i = 0; i < n; i++) {
             fill_logits(logits + i * N_VOCAB, N_VOCAB, (enum shape)shape);
@@ -313,7 +313,7 @@ TEST(bad_logits_fail_their_own_row_alone)
     compare_samples(logits, N_VOCAB, 5, requests);
 }
 
-// Of an output that is not wanted any more. The others draw as if it had its mask.
+// Mask of an output that is no longer requested. The others draw as if it had arrived.
 TEST(a_mask_that_is_gone_when_the_step_samples_allows_all)
 {
     static float logits[3 * N_VOCAB];

@@ -234,7 +234,7 @@ static void poll_until_shared(size_t n_first, size_t n_second)
     }
 }
 
-// Both work until all partitions are drained and nothing runs.
+// Both work until all partitions are drained and no job runs.
 static void finish_together(size_t n_partitions)
 {
     struct member *members[] = {&first, &second};
@@ -409,7 +409,7 @@ static void a_member_that_stood_still_publishes_nothing_that_others_did(void **s
 
 // ---- fencing ----
 
-// As if the store was copied to another machine: two workers with one slot.
+// Like a store copied to another machine: two workers with one slot.
 static void open_namesakes(const char *name)
 {
     char command[512];

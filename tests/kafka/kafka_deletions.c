@@ -179,7 +179,7 @@ static void markers_and_aborted_records_are_no_deleted_jobs(void **state)
     member_finish(&member);
 }
 
-// From now on only a test's own wish, or a commit, queries where logs start.
+// From now on only the test itself, or a commit, queries where logs start.
 static struct kafka_transport *stop_gap_queries(struct member *member)
 {
     struct kafka_transport *kafka = (struct kafka_transport *)member->transport;
@@ -227,7 +227,7 @@ static void gaps_of_many_partitions_take_one_query(void **state)
     member_finish(&member);
 }
 
-// Fetched before they were deleted: nothing was lost, whatever retention does behind the position.
+// Fetched before they were deleted: nothing was lost, although retention deleted records before the position.
 static void markers_that_were_fetched_take_no_query_and_are_no_deleted_jobs(void **state)
 {
     enum { N_TRANSACTIONS = 2 * PARTITION_GAPS_MAX };

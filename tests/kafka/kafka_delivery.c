@@ -340,7 +340,7 @@ static void a_full_window_pauses_its_partition_and_resumes_it_once(void **state)
         assert_int_equal(member_poll(&member, 100, &error), STATUS_OK);
     assert_int_equal(member.n_jobs, OFFSET_MAP_WINDOW);
     member_commit(&member, is_not_first);
-    // With what is known of suspects behind the map, which is little here.
+    // With the list of suspects after the map, which is short here.
     assert_in_range(figures_of(&member)->map_bytes_max, OFFSET_MAP_TEXT_BYTES_MAX,
                     OFFSET_MAP_TEXT_BYTES_MAX + 64);
     for (int i = 0; i < 10; i++)

@@ -110,7 +110,7 @@ static void the_partitions_of_a_member_that_closes_go_to_the_others(void **state
     member_finish(&second);
 }
 
-// In a process of its own, for librdkafka's threads end with it.
+// In its own process, so that librdkafka's threads end with it.
 static void die_in_the_group(struct member *member)
 {
     int status;

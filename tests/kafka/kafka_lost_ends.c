@@ -190,7 +190,7 @@ static bool commit_in_word_only(void)
     return status == STATUS_OK;
 }
 
-// Its records hang behind what the coordinator calls aborted. Published again, they would be committed twice.
+// Its records follow a transaction that the coordinator considers aborted. Published again, they would be committed twice.
 static void results_of_a_rolled_back_transaction_are_not_committed_with_the_next_one(void **state)
 {
     (void)state;

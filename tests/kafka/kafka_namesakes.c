@@ -34,7 +34,7 @@ static void name_member(struct member *member)
     member->config.n_properties = 2;
 }
 
-// Of one name, each with a folder of its own.
+// Two workers of one name, each with its own folder.
 static void init_namesakes(const char *name)
 {
     member_init_with_jobs(&first, brokers, name, 1, N_JOBS);
@@ -111,7 +111,7 @@ static void a_worker_that_was_fenced_does_not_fence_in_turn_and_no_crash_is_coun
 
 // ---- a dead one ----
 
-// In a process of its own, for librdkafka's threads end with it.
+// In its own process, so that librdkafka's threads end with it.
 static void die_computing(struct member *member)
 {
     int status;

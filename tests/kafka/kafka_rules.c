@@ -454,7 +454,7 @@ static void a_worker_that_may_not_write_results_says_so_and_ends(void **state)
     assert_refused("authoriz");
 }
 
-// Its first dead letter shows it: the others of its transaction are not published either.
+// Its first dead letter is missing, so the others of its transaction are not published either.
 static void a_worker_that_may_not_write_dead_letters_names_their_topic_and_ends(void **state)
 {
     if (!needs_rules())

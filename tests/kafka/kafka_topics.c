@@ -257,7 +257,7 @@ static bool change_control(void *context)
     return false;
 }
 
-// As a broker that starts, or was asked before it knew the topic.
+// Like a starting broker, or one that was asked before it knew the topic.
 static void a_start_waits_for_partitions_that_the_brokers_do_not_know_for_a_while(void **state)
 {
     struct error error;
@@ -275,7 +275,7 @@ static void a_start_waits_for_partitions_that_the_brokers_do_not_know_for_a_whil
     member_finish(&member);
 }
 
-// As a file of certificates that is removed once the worker is ready: no further client can be opened.
+// Like a certificate file that is removed once the worker is ready: no further client can be opened.
 static struct kafka_property no_more_clients[] = {{"no.more.clients", "true"}};
 
 static void forbid_clients(void)

@@ -567,7 +567,7 @@ TEST(product_is_multiplied_by_the_tensor_s_scale_before_the_bias)
     free((void *)tensor.data);
 }
 
-// A file of the tensor's bytes behind three others, mapped.
+// A mapped file with the tensor's bytes after three others.
 static struct mapped_file tensor_file_create(const struct tensor *tensor)
 {
     char path[] = "/tmp/sheaf-product-XXXXXX";
@@ -645,7 +645,7 @@ TEST(row_that_is_no_whole_number_of_blocks_is_refused)
 
 TEST(weights_stand_apart_from_page_borders_and_are_zero)
 {
-    // the last but one takes a mapping of its own
+    // the last but one needs its own mapping
     static const size_t sizes[] = {1, 4096, 4097, 3 << 20, 300 << 20, 5};
     enum { N = sizeof sizes / sizeof *sizes };
     unsigned char *taken[N];

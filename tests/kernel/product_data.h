@@ -35,6 +35,6 @@ enum product_fill {
     FILL_INFINITE // any quants, scales infinite or NaN
 };
 
-// A tensor with memory of its own, from malloc.
+// A tensor with its own memory, from malloc.
 struct tensor product_tensor(enum tensor_type type, int32_t n_outputs, int32_t n_inputs,
                              enum product_fill fill, uint64_t *state);

@@ -41,7 +41,7 @@ extern CMFixtureFunction cases_setup, cases_teardown, cases_group_setup, cases_g
 
 void cases_add(struct CMUnitTest test, int line);
 int cases_run(void);
-// As a group of this name, for a program that runs its cases several times.
+// Runs the cases as a group of this name, for a program that runs them several times.
 int cases_run_named(const char *group);
 
 // A status that must be STATUS_OK, else the case fails here with the text of the struct error.

@@ -234,7 +234,7 @@ static void *copy_items(const void *items, size_t n, size_t size)
 
 enum { MASK_WORDS = (FAKE_VOCAB + 31) / 32 };
 
-// As they are now: they may change once they are submitted.
+// Copies them: they may change after the submission.
 static void copy_masks(struct fake_step *copied)
 {
     size_t n_outputs = (size_t)copied->step.n_outputs;

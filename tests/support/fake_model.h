@@ -41,7 +41,7 @@ enum { FAKE_POISON = 7 };
 // The answer the definition gives for a prompt: tokens in `answer`, at most max_tokens; returns how many.
 int32_t fake_model_answer(const int32_t *prompt, int32_t n_prompt, uint64_t seed, uint32_t choice,
                           int32_t max_tokens, bool ignore_eos, int32_t *answer);
-// The logprobs' sum that the definition gives for targets behind a prompt.
+// The sum of logprobs, by definition, of targets after a prompt.
 double fake_model_score(const int32_t *prompt, int32_t n_prompt, const int32_t *targets, int32_t n_targets);
 // The text the stand-in tokenizer spells for tokens.
 void fake_model_text(const int32_t *tokens, int32_t n, char *text);

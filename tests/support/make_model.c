@@ -612,7 +612,7 @@ static void add_matrices(struct maker *maker, const char *prefix, const char *na
     add_tensor(maker, whole, MADE_MATRIX, (uint64_t)n_cols, (uint64_t)n_rows, (uint64_t)n_matrices);
 }
 
-// Of GLM-5 every second layer has an indexer.
+// Every second layer of GLM-5 has an indexer.
 static void add_indexer(struct maker *maker, const char *prefix, int32_t layer)
 {
     if (!is_of(maker, INDEXED_FAMILIES) || (is_of(maker, "glm-dsa") && layer % 2 == 1))

@@ -41,7 +41,7 @@ static inline void matched_open_rules(struct matched_grammar *matched, struct ru
     matched_open(matched, grammar, vocabulary);
 }
 
-// Of a refused schema nothing is open, which may be closed.
+// A refused schema left nothing open; closing it is allowed.
 static inline enum status matched_open_schema(struct matched_grammar *matched, struct text schema,
                                               const struct json_schema_options *options, struct error *error)
 {
@@ -68,7 +68,7 @@ static inline void matched_close(struct matched_grammar *matched)
     grammar_destroy(matched->grammar);
 }
 
-// Whether the text is one of the grammar's. `is_prefix`, or NULL: whether one of its texts begins so.
+// Whether the grammar accepts the text. `is_prefix` (may be NULL): whether an accepted text begins with it.
 static inline bool accepts_bytes(struct recognizer *recognizer, struct text text, bool *is_prefix)
 {
     struct matcher matcher;

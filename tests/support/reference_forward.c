@@ -445,7 +445,7 @@ static double *latent_attention(const struct reference *r, int layer, const doub
     return out;
 }
 
-// Of queries with gates: the queries alone, and the gates' sigmoids.
+// Splits queries with gates: the queries, and the sigmoids of the gates.
 static double *split_gates(const struct reference *r, double **q)
 {
     int d = r->head_dim, n = r->n * r->n_heads;
@@ -459,7 +459,7 @@ static double *split_gates(const struct reference *r, double **q)
     return gates;
 }
 
-// Where heads are rotated they are then normalized without weights; else late queries grow.
+// Rotated heads are then normalized without weights; in other layers late queries are scaled.
 static void finish_llama4(const struct reference *r, int layer, double *q, double *k)
 {
     double length = number_of_key(r, "attention.temperature_length", 8192.0);

@@ -18,7 +18,7 @@ static void scale_to_length(double *x, int n, double length)
         x[i] *= length / sqrt(square);
 }
 
-// What a recurrent layer's heads read of a position.
+// A position's inputs of a recurrent layer's heads.
 struct delta_row {
     const double *q, *k, *v;
     double decay, beta;

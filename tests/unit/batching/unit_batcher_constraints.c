@@ -510,7 +510,7 @@ TEST(forced_tokens_are_a_chunk_of_the_next_step)
     bench_close(&bench);
 }
 
-// Longer than what is tokenized at a time: no step computes a part of it.
+// Longer than one piece of tokenization: no step computes a part of it.
 TEST(a_long_text_without_a_choice_is_forced_whole)
 {
     static const char *const regexes[] = {"a{255}b", "a{256}b", "a{257}b", "(ab){400}c"};

@@ -55,7 +55,7 @@ static bool is_within(const struct thinking_format *format, const char *text, bo
     }
 }
 
-// What is left to write of the closing text.
+// The rest of the closing text to write.
 static const char *rest_of(const struct thinking_format *format, const char *text, const char *closing)
 {
     size_t most = strlen(format->end) > 1

@@ -153,7 +153,7 @@ TEST(a_text_arrives_however_it_is_transformed)
                    "{{ both[1:3] }}",
                    record, "bc", "");
     assert_renders("{{ messages | map(attribute='content') | join('') }}", record, "abcd", "");
-    // What is only looked at, or put together and not printed, has not arrived.
+    // A text that the template only tests, or concatenates without printing, has not arrived.
     assert_refuses("{% if messages[0].content == 'ab' %}yes{% endif %}{{ messages[1].content }}", record,
                    LOST("0", "system"));
     assert_refuses("{% set both %}{{ messages[0].content }}{{ messages[1].content }}{% endset %}"
@@ -276,7 +276,7 @@ TEST(a_text_beside_calls_that_is_left_out_is_a_warning)
         "text beside tool_calls");
 }
 
-// As in transformers, which leaves members that are null out.
+// Like transformers, which omits null members.
 TEST(a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_named)
 {
     assert_renders("{% for m in messages %}{% if m.content is defined %}{{ m.content }}{% else %}"
@@ -289,7 +289,7 @@ TEST(a_null_beside_calls_is_a_missing_content_and_the_template_s_line_is_named)
         "+: 'int' and 'str'");
 }
 
-// What OpenAI answers when it refuses, sent back as the conversation's next message.
+// OpenAI's refusal message, sent back as the conversation's next message.
 TEST(a_refusal_is_the_text_of_an_assistant_without_content)
 {
     assert_renders(any_role, CHAT(MESSAGE("user", "u") ",{'role':'assistant','content':null,'refusal':'no'}"),

@@ -240,7 +240,7 @@ TEST(a_vocabulary_without_memory_is_to_be_made_again)
 
 // ---- what is made of it beforehand ----
 
-// Steps wait for no first mask, nor for the look how far the end is behind each of its tokens.
+// Steps do not wait for the first mask, nor for the distance to the end after each of its tokens.
 TEST(an_answers_first_mask_is_made_with_its_constraint)
 {
     struct constraint_cache cache = make_cache(open_usual());

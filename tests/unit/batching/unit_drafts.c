@@ -223,7 +223,7 @@ TEST(an_answer_that_was_given_before_takes_few_steps)
     assert_int_equal(second->figures.accepted_tokens, 35);
     assert_int_equal(second->figures.drafted_tokens, 35);
     assert_int_equal(bench.decode,
-                     39 + 4 + bench.drafted); // a row of each step behind a prompt, and the drafts
+                     39 + 4 + bench.drafted); // a row of each step after the prompt, and the drafts
     for (const struct job *job = bench.finished.first; job; job = job->next)
         check_answer(job);
     bench_close(&bench);
@@ -312,7 +312,7 @@ TEST(answers_with_bad_words_and_engines_that_compute_ahead_draft_nothing)
     bench_close(&bench);
 }
 
-// The jobs that are left have the answers they have anyway; those that were cancelled leave no page behind.
+// The other jobs' answers are unchanged; cancelled jobs leave no pages.
 TEST(cancelled_jobs_and_released_ones_leave_their_drafts)
 {
     for (uint64_t seed = 1; seed <= 30; seed++) {

@@ -48,7 +48,7 @@ TEST(a_device_that_holds_everything_computes_everything)
     assert_false(limits_is_hybrid(&plan));
 }
 
-// Pages get what is left beside the indexes of texts that drafts are found in.
+// Pages get the memory that the suffix indexes of drafts leave.
 TEST(drafts_have_their_memory)
 {
     struct limits_plan plan, without;
@@ -542,7 +542,7 @@ static int open_model(void **state)
     return 0;
 }
 
-// A quarter of what the weights leave, unless the batch size is given.
+// A quarter of the memory after the weights, unless the batch size is given.
 TEST(recurrent_states_have_their_memory_and_limit_the_batch)
 {
     char directory[64], path[96];

@@ -13,7 +13,7 @@ static void name_plan(const struct limits_plan *plan, char name[8])
              plan->batch.n_sequences_max == 256 ? 'l' : 's');
 }
 
-// The placements of devices from PLENTY down to none, one behind the other.
+// The placements of devices from PLENTY of memory down to none, concatenated.
 static void list_plans(const struct model *model, const struct limits_wanted *wanted, char *list, size_t size)
 {
     uint64_t available = PLENTY;

@@ -408,7 +408,7 @@ static struct actor {
     int32_t slot;
 } actors[ACTORS];
 static uint64_t random_state;
-// What the pages and the slots would hold: the hash of the tokens up to a position.
+// Stands for the contents of pages and slots: the hash of the tokens up to a position.
 static uint64_t contents[PAGES][PAGE], slot_contents[STATES];
 
 static uint64_t hash_letters(const char *letters, int32_t n)

@@ -133,7 +133,7 @@ TEST(a_prompt_is_computed_once_for_all_its_choices)
     bench_close(&bench);
 }
 
-// With an answer its sequence is the first; without one the first branch is.
+// The answer's sequence is the first; without an answer the first branch is.
 TEST(the_cached_prompt_of_scores_is_counted_once_with_or_without_an_answer)
 {
     enum { PROMPT = 16 * 5 + 3 };

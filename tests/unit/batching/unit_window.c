@@ -77,7 +77,7 @@ static struct waiting_job *take_next(void)
                     : NULL;
 }
 
-// Admits the next one, which is done at once. Its letter; 0: there is none.
+// Admits the next sequence, which finishes at once. Returns its letter; 0: the window is empty.
 static char admit(void)
 {
     struct waiting_job *waiting = take_next();

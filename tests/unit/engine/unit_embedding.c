@@ -10,7 +10,7 @@
 
 enum { N_VOCAB = 320, N_EMBD = 64, PAGE_POSITIONS = 16, LONGEST = 90, N_TEXTS = 7 };
 
-// One model; a forward pass has a backend of its own.
+// One model; each forward pass has its own backend.
 struct embedding_bench {
     struct model *model;
     struct pool *pool;

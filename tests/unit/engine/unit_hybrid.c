@@ -105,7 +105,7 @@ static void compute_logits(struct hybrid_machine *machine, float *logits, int32_
                 tokens[step.n_tokens] = (positions[step.n_tokens] * 37 + s * 11) % N_VOCAB;
             }
             samples[step.n_outputs] = (struct sample_request){.sampling = &sampling, .index = (uint32_t)turn};
-            if (turn > 0 || s == 1) // the first chunk wants one row alone, as when prompts go on
+            if (turn > 0 || s == 1) // the first chunk outputs a single row, as if the prompt continues
                 outputs[step.n_outputs++] = step.n_tokens - 1;
         }
         assert_ok(forward_step(machine->forward, &step, results, logits, &error), &error);

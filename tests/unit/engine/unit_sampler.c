@@ -13,7 +13,7 @@ static struct sampling plain_sampling(float temperature)
         struct sampling){.temperature = temperature, .top_p = 1.0f, .repetition_penalty = 1.0f, .seed = 42};
 }
 
-// One draw from a copy of the logits with a sampler of its own.
+// One draw from a copy of the logits with its own sampler.
 static struct sample_result draw_result(const float *logits, int32_t n, const struct sample_request *request)
 {
     struct sampler *sampler;

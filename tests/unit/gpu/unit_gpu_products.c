@@ -352,7 +352,7 @@ TEST(gates_write_the_next_operand_of_few_bytes)
     assert_false(product_converts_next(&gated));
 }
 
-// Of whole groups of inputs, at any number of rows.
+// Whole groups of inputs, at any number of rows.
 TEST(operands_of_gates_have_a_known_scale)
 {
     struct product_launch gated = {.n_parts = 2, .gated = true, .gated_scale = 0x1p-3f};

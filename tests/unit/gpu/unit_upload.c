@@ -148,7 +148,7 @@ static void check_layout(const struct step *step, const struct upload_counts *co
     struct upload_part parts[16];
     struct upload_layout layout = upload_layout(step, counts, page_positions);
     size_t n = list_parts(&layout, step, counts, page_positions > 0, parts), end = 0;
-    for (size_t i = 0; i < n; i++) { // one behind the other, at the next multiple of 16
+    for (size_t i = 0; i < n; i++) { // consecutive, each at the next multiple of 16
         assert_int_equal(parts[i].at, end);
         end = (parts[i].at + parts[i].size + 15) / 16 * 16;
     }
@@ -169,7 +169,7 @@ TEST(arrays_stand_one_after_the_other_at_multiples_of_16)
     check_layout(&step, &(struct upload_counts){6, 4, 4, 0, 0, 0}, PAGE);
 }
 
-// What a graph was captured for stays where it is.
+// Offsets that a graph was captured with do not change.
 TEST(places_of_padded_arrays_do_not_depend_on_the_step)
 {
     struct step step = make_step(), other = step;

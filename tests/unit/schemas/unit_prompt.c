@@ -235,7 +235,7 @@ TEST(arguments_of_tool_calls_become_objects)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_recodes(cases[i][0], cases[i][1]);
-    // Of an assistant alone; and no calls are as none.
+    // Only an assistant has calls; an empty list equals no calls.
     assert_recodes("{'job_id':'a','messages':[{'role':'user','content':'','tool_calls':[7]}]}",
                    "{'job_id':'a','messages':[{'role':'user','content':'','tool_calls':[7]}]}");
     assert_recodes("{'job_id':'a','messages':[{'role':'assistant','content':'','tool_calls':[]}]}",

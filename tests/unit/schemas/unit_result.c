@@ -67,7 +67,7 @@ static struct buffer encode_result(const struct job *job, enum encoding encoding
     return out;
 }
 
-// What is read of a result's record in this encoding.
+// The fields read from a result's record in this encoding.
 static struct job *read_back(const struct job *job, enum encoding encoding)
 {
     struct buffer record = encode_result(job, encoding);
@@ -101,7 +101,7 @@ static void assert_result_reads_back(const struct job *job)
     buffer_finish(&expected);
 }
 
-// Of three tokens with logprobs one is the prompt's.
+// One of three tokens with logprobs is the prompt's.
 static void echo_first_token(struct choice *choice)
 {
     choice->n_echoed = 1;
@@ -335,7 +335,7 @@ TEST(a_plain_completion_is_written_as_openai_writes_it)
     job_destroy(job);
 }
 
-// In the body, where there is one; else in the line.
+// In the body if there is one, else in the line.
 TEST(warnings_are_where_a_client_reads_them)
 {
     struct job *jobs[] = {make_done(), make_failed(ERROR_CONTEXT_LENGTH, "prompt: too long"),

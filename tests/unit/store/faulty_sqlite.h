@@ -15,7 +15,7 @@ enum fault_kind {
 
 void faults_install(void); // before SQLite is used
 
-// The n-th access from now on fails, and with `lasting` all behind it.
+// The n-th access from now on fails; with `lasting` also all later ones.
 void faults_arm(enum fault_kind kind, long n, bool lasting);
 void faults_disarm(void);
 void faults_pause(bool paused); // accesses are not counted meanwhile; pauses don't nest

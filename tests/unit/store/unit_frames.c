@@ -1,4 +1,4 @@
-// Records without what they share: what is stored, what readers see, and the space that a deleted dataset gives back.
+// Records stored without their shared parts: stored bytes, readers' results, and the space freed by a deleted dataset.
 #include "store/submit.h"
 #include "tests/support/store_jobs.h"
 

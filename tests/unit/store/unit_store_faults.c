@@ -104,7 +104,7 @@ TEST(jobs_that_were_claimed_and_could_not_be_read_are_free_again)
     store_close(store);
 }
 
-// Neither read nor released: another program began to write in between, and does not end.
+// Neither read nor released: another program began a write transaction in between and keeps it open.
 static sqlite3 *other;
 
 static void lock_store(void *context, const struct claimed_job *job)
@@ -136,7 +136,7 @@ TEST(a_worker_that_can_t_give_them_back_must_end)
     store_close(store);
 }
 
-// Its lock was in another file of that name, as its row says.
+// Its lock was in an earlier file of that name, as its row says.
 TEST(a_living_worker_is_not_taken_for_dead_where_its_row_can_t_be_read)
 {
     struct store *store = open_queue(5);

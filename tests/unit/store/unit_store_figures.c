@@ -22,7 +22,7 @@ TEST(a_worker_is_busy_in_every_phase_of_a_step)
     store_close(store);
 }
 
-// Of steps whose every figure has its own number: 1000 of a figure for the first, 1 for the second.
+// Steps in which every figure has its own number: 1000 times the figure for the first, 1 for the second.
 TEST(each_figure_of_a_step_has_its_column_and_its_sum)
 {
     // A statement is kept by its text's address.
@@ -336,7 +336,7 @@ static void record_of_topic(struct store *store, const char *topic, int n_jobs)
 TEST(datasets_of_one_name_in_two_topics_or_the_queue_keep_their_rows_apart)
 {
     struct store *store = open_store(true);
-    for (int i = 0; i < 2; i++) { // again: what is there already is counted once
+    for (int i = 0; i < 2; i++) { // again: existing rows are counted once
         record_of_topic(store, "ja", 40);
         record_of_topic(store, "jb", 20);
     }

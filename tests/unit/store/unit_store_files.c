@@ -102,7 +102,7 @@ TEST_WITH(a_worker_that_dies_after_a_new_file_gives_its_jobs_back_at_once, fresh
     store_close(second);
 }
 
-// Where a service manager starts workers without a standard input.
+// A service manager may start workers without a standard input.
 TEST_WITH(a_lock_file_that_is_descriptor_0_is_kept_too, fresh_path, NULL)
 {
     struct store *store = open_store(false);

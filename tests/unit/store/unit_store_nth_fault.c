@@ -387,7 +387,7 @@ static void assert_no_statement_runs(const struct store *store, size_t number)
                      sqlite3_sql(store->database.statements[i].statement));
 }
 
-// False: it met a fault, and may be made again.
+// False: it met a fault and may be repeated.
 static bool call_passes(struct store_run *run, size_t number)
 {
     bool was_met = faults_met();

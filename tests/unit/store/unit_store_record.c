@@ -1,4 +1,4 @@
-// The rows and totals of commits, as they are recorded after them.
+// Rows and totals that are recorded after commits.
 #include "tests/support/cases.h"
 #include "tests/support/random.h"
 #include "tests/support/store_jobs.h"

@@ -109,7 +109,7 @@ TEST(an_answer_that_ended_by_itself_is_found_under_larger_limits_alone)
     store_close(store);
 }
 
-// Of a table whose rows were computed elsewhere.
+// Results of a table whose rows were computed elsewhere.
 TEST(results_from_elsewhere_finish_the_queued_jobs_that_they_name_once)
 {
     struct store *store = open_store(false);

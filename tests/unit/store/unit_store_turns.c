@@ -181,7 +181,7 @@ TEST(a_limit_bounds_the_jobs_of_a_dataset_that_a_worker_holds)
     assert_ok(store_release(store, ids, 2, &error), &error);
     struct claims third = claim(store, "big", 40);
     assert_int_equal(third.n, 2);
-    struct store *another = open_store(true); // a worker of its own has limits of its own
+    struct store *another = open_store(true); // each worker has its own limits
     store_set_shares(another, &shares);
     struct claims fourth = claim(another, "big", 40);
     assert_int_equal(fourth.n, 5);
@@ -376,7 +376,7 @@ TEST(a_dataset_at_its_limit_with_a_deadline_for_each_job_is_skipped_at_once)
     store_close(store);
 }
 
-// A process of version 16 that opened the store before its change goes on with its statements.
+// A process of version 16 that opened the store before the migration continues with its statements.
 TEST(jobs_that_an_older_program_queues_meanwhile_belong_to_their_dataset)
 {
     static const char older[] =

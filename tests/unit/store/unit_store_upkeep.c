@@ -62,7 +62,7 @@ TEST(a_status_that_is_none_is_refused_without_an_index_of_the_list)
     store_close(store);
 }
 
-// 120 jobs in the last minute of work, one a second, whoever's they are; those before it do not count.
+// 120 jobs in the last minute of work, one a second, of any dataset; earlier jobs do not count.
 TEST(progress_tells_the_rate_of_topics_and_queue_together)
 {
     struct store *store = open_store(false);
@@ -77,7 +77,7 @@ TEST(progress_tells_the_rate_of_topics_and_queue_together)
         " (dataset, job_id, custom_id, status, finished_at_us, topic)"
         " SELECT 'topic', i, i, 'done', 1000000000 - 30000000 + i * 500000, 't' FROM n;"
         "INSERT INTO jobs (dataset, job_id, custom_id, status, topic) VALUES ('topic', 'x', 'x', 'queued', 't')");
-    // Each dataset has a last minute of its own.
+    // Each dataset has its own last minute.
     assert_answer(store, "SELECT dataset, jobs_per_second, seconds_left FROM progress ORDER BY 1",
                   "queue|1.03|937\ntopic|2.05|223\n");
     store_close(store);

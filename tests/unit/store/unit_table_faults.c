@@ -6,7 +6,7 @@
 #include "tests/support/store_jobs.h"
 #include "tests/unit/store/faulty_sqlite.h"
 
-enum { LONG_BYTES = 8999 }; // a text of three pages, without room behind it in SQLite's memory
+enum { LONG_BYTES = 8999 }; // a text of three pages at the end of SQLite's memory
 
 static struct text long_text(void)
 {

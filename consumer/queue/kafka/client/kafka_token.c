@@ -111,7 +111,7 @@ enum status kafka_token_check(const struct kafka_config *config, struct error *e
 
 // ---- the answer ----
 
-// The claims of a JWT (RFC 7519). STATUS_REJECT: it is none.
+// The claims of a JWT (RFC 7519). STATUS_REJECT: not a JWT.
 static enum status read_claims(struct text token, struct arena *arena, struct value *claims,
                                struct error *error)
 {

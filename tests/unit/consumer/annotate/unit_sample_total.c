@@ -36,7 +36,7 @@ static double draw_figure(enum figures figures, uint32_t request, uint64_t *rand
     return 10 + floor(first * 20) + (request > 75 ? 200 : 5);
 }
 
-// With `repeats` requests have from one row to a tenth of all.
+// `repeats`: a request has between one row and a tenth of all rows.
 static void make_table(struct sampled_table *table, uint32_t n_rows, enum figures figures, bool repeats,
                        uint64_t *random)
 {
@@ -151,7 +151,7 @@ TEST(a_table_that_is_known_has_no_interval)
     assert_true(estimate.value == 0 && estimate.low == 0 && estimate.high == 0);
 }
 
-// Of tables of the distribution, to their third digit; its expansion is within 1 % of them.
+// Values of printed tables with three digits; the expansion is within 1 % of them.
 TEST(a_quantile_of_students_distribution_depends_on_its_degrees)
 {
     static const struct {

@@ -368,7 +368,7 @@ TEST(each_record_keeps_its_own_line_end)
     }
 }
 
-// Also where the first line is longer than the reader's buffer, or is the file's last.
+// Also if the first line is longer than the reader's buffer, or is the file's last.
 TEST(a_byte_order_mark_is_kept)
 {
     enum { BUFFER_BYTES = 1 << 18 };

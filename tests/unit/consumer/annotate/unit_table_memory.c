@@ -168,7 +168,7 @@ TEST(messages_without_memory_are_not_taken_for_bad_rows)
 
 struct table_run {
     enum table_format format, out_format;
-    const char *written; // what is to be read; NULL: the last run's output
+    const char *written; // input; NULL: the last run's output
 };
 
 static enum status copy_rows(struct table_reader *reader, struct table_writer *writer, struct error *error)

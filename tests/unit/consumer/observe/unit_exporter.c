@@ -188,7 +188,7 @@ TEST_WITH(a_worker_stays_alive_for_longer_than_a_few_calls_of_a_client, open_exp
     assert_true(exporter->live_ms > 4 * 60000);
 }
 
-// Its own three allocations, one after the other; without an address it opens nothing that allocates.
+// Its three allocations fail one after the other; without an address it opens nothing that allocates.
 TEST(without_memory_it_is_refused)
 {
     struct exporter *opened;

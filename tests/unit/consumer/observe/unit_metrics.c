@@ -1,4 +1,4 @@
-// A worker's figures as Prometheus text and as a page: each number has a name of its own.
+// A worker's figures as Prometheus text and as a page: each number has its own name.
 #include "consumer/observe/metrics.h"
 #include "tests/support/cases.h"
 
@@ -130,7 +130,7 @@ static double age_shown(void)
     return strtod(strchr(sample, ' '), NULL);
 }
 
-// The rates of now: of what was published, and of tokens drawn.
+// Current rates: of published jobs and drawn tokens.
 TEST(published_jobs_and_generated_tokens_are_counted_in_their_second)
 {
     struct job *job = job_that_ended(RESULT_DONE, ERROR_NONE);

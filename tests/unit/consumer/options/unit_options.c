@@ -108,7 +108,7 @@ TEST(each_option_is_in_a_group)
     }
 }
 
-// What the parser does not read of a row would be a limit that does not hold.
+// A limit in a row that the parser ignored would not hold.
 TEST(limits_are_given_where_they_are_kept)
 {
     int n;
@@ -187,7 +187,7 @@ TEST(a_second_value_of_an_input_is_refused)
     expect_usage_error("run in -m a --model b", "--model was given twice");
     expect_usage_error("collect -qda -o x -d b", "--dataset was given twice");
     expect_usage_error("logits m --tokens 1 --tokens 2", "--tokens was given twice");
-    // Of numbers and of places to write to the last one counts.
+    // The last value counts for numbers and output files.
     assert_int_equal(parse("run in --max-tokens 3 -t 1 --max-tokens 4 -t2 -o a -o b -q -q"), STATUS_OK);
     assert_int_equal(settings.sampling.max_tokens_default, 4);
     assert_int_equal(settings.engine.threads, 2);

@@ -71,7 +71,7 @@ TEST(an_empty_queue_is_asked_again_when_its_log_has_changed)
     write_beside("x-wal");
     assert_int_equal(poll_once(transport), 0);
     submit(other, "a", 0, 3);
-    write_beside("another file"); // behind the log's events, which one read returns together
+    write_beside("another file"); // after the log's events, which one read returns together
     assert_int_equal(poll_once(transport), 1);
     assert_int_equal(n_received, 3);
     poll_until_empty(transport);

@@ -1,4 +1,4 @@
-// What `sheaf serve` makes of bytes: input files of batches, results, tokens.
+// Parsers and writers of `sheaf serve`: input files of batches, results, tokens.
 #include "consumer/serve/answer_body.h"
 #include "consumer/serve/answer_events.h"
 #include "consumer/serve/answer_merge.h"

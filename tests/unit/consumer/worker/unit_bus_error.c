@@ -9,7 +9,7 @@
 
 enum { PAGE_BYTES = 4096, SAID_BYTES = 1024 };
 
-// In a process of its own: reads a page that the file has no longer.
+// Runs in its own process: reads a page beyond the end of a truncated file.
 static void read_beyond_the_file(const char *model)
 {
     char path[] = "/tmp/sheaf-bus-error-XXXXXX";

@@ -31,7 +31,7 @@ static void close_transport(void (*close_it)(struct transport *transport))
     closing_end(&closing);
 }
 
-// Its exit status, or the signal that ended it, as 128 and its number.
+// Its exit status, or 128 plus the number of the signal that killed it.
 static int run_child(void (*close_it)(struct transport *transport), bool is_locked, char *text, size_t size)
 {
     int ends[2];

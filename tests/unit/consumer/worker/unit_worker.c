@@ -158,7 +158,7 @@ TEST(a_model_that_fails_its_first_jobs_is_found_before_any_is_published)
     }
 }
 
-// As a stopped process sees the clock when it continues.
+// The clock jumps, as for a process that is stopped and continued.
 TEST(a_leap_of_the_clock_is_no_idle_time)
 {
     enum { IDLE_S = 3 };
@@ -484,7 +484,7 @@ TEST(nothing_is_committed_once_the_model_has_changed)
     }
 }
 
-// As --check-cpu does, on the engine thread.
+// Runs on the engine thread, like --check-cpu.
 static void check_every_step(void *context, struct step_findings *findings)
 {
     findings->check =

@@ -148,7 +148,7 @@ TEST(a_result_that_is_refused_again_and_again_keeps_no_other_waiting)
     stage_end(&stage, 40);
 }
 
-// Its neighbors need no second attempt, and no smaller one.
+// The other records need no second attempt in a smaller commit.
 TEST(a_record_that_is_named_as_refused_is_committed_apart_from_then_on)
 {
     struct stage stage = stage_open(40, 20);

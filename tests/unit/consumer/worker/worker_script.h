@@ -45,7 +45,7 @@ struct script {
         struct fake_model *model; // held until the poll after that: no step before the worker read it
     } signal;
     struct {
-        bool loses; // partition 1 of two, behind the last job; signal.model is held until the poll after that
+        bool loses;              // partition 1 of two, at the last job; signal.model: until the next poll
         bool revokes;            // its partitions, once a commit failed
         int n_commits_at_revoke; // during that
         int in_flight_after_revoke;

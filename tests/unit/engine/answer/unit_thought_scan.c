@@ -307,7 +307,7 @@ TEST(each_family_closes_thoughts_as_its_template_renders_them)
     }
 }
 
-// What the table above leaves out has no thoughts. In Apertus's format calls are within them, Apriel 1.5 has no mark
+// Templates missing in the table above have no thoughts. In Apertus's format calls are within them, Apriel 1.5 has no mark
 // where they begin.
 TEST(the_other_templates_have_no_thoughts)
 {

@@ -8,7 +8,7 @@
 
 enum { PIECE_BYTES = 64 << 20, PIECES_OF_CHUNK = 4, N_CHUNKS = 3, PAGE = 4096 };
 
-// Nothing is written to the pieces, so they take addresses alone.
+// The pieces are never written, so they use addresses but no memory.
 TEST(pieces_fill_each_mapping_to_its_end)
 {
     struct memory_stack stack = {0};
@@ -53,7 +53,7 @@ static long count_pages(void)
     return strtol(text, NULL, 10);
 }
 
-// To be aligned to huge pages they take more at first.
+// Alignment to huge pages needs more at first.
 TEST(mappings_leave_no_addresses_behind)
 {
     enum { N_MAPPINGS = 50 };

@@ -10,11 +10,11 @@ static const char ambiguous[] = "root ::= s*\ns ::= (\"a\" | \"b\" | [a-c] | [b-
 
 enum { N_LETTERS = 26, N_TOKENS = N_LETTERS * (N_LETTERS + 1), TEXT_BYTES = 64 };
 
-// Many states behind few letters, each with many terms.
+// Many states after few letters, each with many terms.
 static const char counted[] = "([a-z]*[a-g][a-z]{30}|[a-z]*[e-m][a-z]{29}a[a-z]*|[a-z]*[k-z][a-z]{28})*";
 
 struct grammar_bench {
-    bool closes; // looks behind all tokens, too, how far the end is
+    bool closes; // also computes the distance to the end after all tokens
     struct grammar *grammar;
     struct grammar_vocabulary *vocabulary;
     struct recognizer *recognizer;
@@ -181,7 +181,7 @@ TEST(a_mask_of_many_derivatives_ends_at_its_work)
                         (const uint64_t[]){5000, 10000}, "grammar_mask_work");
 }
 
-// Whether a state of such an intersection matches anything is found behind many others.
+// Deciding whether a state of such an intersection matches anything visits many other states.
 TEST(a_mask_of_long_searches_ends_at_its_work)
 {
     assert_work_ends_at((struct grammar_text){compile_patterns, "[a-z]*a[a-z]{8}\n([a-z]{7})*", false},
@@ -209,7 +209,7 @@ TEST(an_answer_ends_at_its_work_whatever_was_built_before)
                         GRAMMAR_LIMIT_ANSWER_WORK, (const uint64_t[]){200000, 300000}, "grammar_answer_work");
 }
 
-// Each letter is behind many states, from which the end is far.
+// Each letter leads to many states that are far from the end.
 static const char far[] = "([a-z]*[a-g][a-z]{30}|[a-z]*[e-m][a-z]{29}a[a-z]*|[a-z]*[k-z][a-z]{28})*zzzz";
 
 TEST(a_scan_after_all_tokens_ends_at_its_work)
@@ -332,7 +332,7 @@ TEST(the_first_mask_has_a_limit_of_its_own)
         bench_init_with(&bench, (struct grammar_text){grammar_compile_regex, counted, false}, &limits);
         snprintf(expected, sizeof expected, "grammar_first_work: more than %llu",
                  (unsigned long long)low - 1);
-        for (int again = 0; again < 3; again++) { // of what was built before nothing is counted less
+        for (int again = 0; again < 3; again++) { // nothing is subtracted for structures that existed before
             assert_int_equal(first_mask(&bench, &error), is_enough ? STATUS_OK : STATUS_REJECT);
             if (!is_enough)
                 assert_string_equal(error.text, expected);
@@ -341,7 +341,7 @@ TEST(the_first_mask_has_a_limit_of_its_own)
     }
 }
 
-// The steps that are computed for the mask, or for the look behind its tokens, until it ends at its limit.
+// The steps computed for the mask, or for the distance after its tokens, until the limit.
 static uint64_t count_steps(struct grammar_text source, uint64_t limit)
 {
     struct grammar_limits limits = grammar_limits_default;
@@ -371,7 +371,7 @@ static uint64_t count_steps(struct grammar_text source, uint64_t limit)
     return n_steps;
 }
 
-// Behind one letter, each of the first ones leads to a state that needs a long search of its own.
+// After one letter, each of the first letters leads to a state that needs its own long search.
 static const char fanned[] =
     "[a-z](a[a-z]([a-z]{7})*|b[a-z]{2}([a-z]{11})*|c[a-z]{3}([a-z]{13})*|d[a-z]{4}([a-z]{17})*|"
     "e[a-z]{5}([a-z]{19})*|f[a-z]{6}([a-z]{23})*|g[a-z]{7}([a-z]{29})*|h[a-z]{8}([a-z]{31})*|"
@@ -395,7 +395,7 @@ TEST(a_mask_that_ends_at_its_limit_has_computed_little_more)
         }
 }
 
-// The memory of the mask behind 15 letters is then the last one's, which has fewer tokens.
+// The memory of the mask after 15 letters is then that of the last mask, which has fewer tokens.
 TEST(a_mask_that_is_kept_no_longer_is_made_again)
 {
     enum { N_WORDS = (N_TOKENS + 31) / 32, N_BEFORE = 15, N_MASKS = MASKS_KEPT + N_BEFORE + 1 };
@@ -420,7 +420,7 @@ TEST(a_mask_that_is_kept_no_longer_is_made_again)
     bench_finish(&bench);
 }
 
-// One of the strings, with one of the ends behind it, whichever of them.
+// Any of the strings, followed by any of the ends.
 static uint32_t string_and_end(struct rules *rules, const uint32_t *strings, int n)
 {
     enum { N_ENDS = 50 };
@@ -453,7 +453,7 @@ static void make_names(struct expressions *pool, uint32_t names[N_LETTERS])
     }
 }
 
-// A matcher behind the quote that begins a string.
+// A matcher after the quote that begins a string.
 static void begin_string(const struct grammar_bench *bench, struct matcher *matcher)
 {
     struct error error;

@@ -12,7 +12,7 @@ struct text_case {
 
 static const struct text_case cases[] = {
     {"true", {"1e5", "\"\\u00e9\"", "{}", "{\"a\":[null,-0.5]}"}, {"{ }", "[1, 2]", "01", "nul"}},
-    // Of equal keys the last counts, in the place of the first.
+    // The last of equal keys counts, at the position of the first.
     {"{\"type\": \"string\", \"type\": \"integer\"}", {"1"}, {"\"a\"", "1.5"}},
     {"{\"properties\": {\"a\": {\"const\": 1}, \"b\": {\"const\": 2}, \"a\": {\"const\": 3}}, "
      "\"additionalProperties\": false, \"required\": [\"b\", \"a\"]}",

@@ -787,7 +787,7 @@ static void assert_rows(const char *directory, const char *name, uint64_t n_cols
     gguf_close(gguf);
 }
 
-// Of OLMo Hybrid; the parts may be cut anywhere.
+// OLMo Hybrid's projections; the parts may be cut anywhere.
 static void rows_of_several_tensors_are_joined(void **state)
 {
     static const char config[] =

@@ -281,7 +281,7 @@ TEST(a_search_may_look_at_20000_states_by_default)
     assert_int_equal(search_states(&grammar_limits_default, by_default + 1), STATUS_REJECT);
 }
 
-// Whether a sequence of n symbols and its terminal stay within so many nodes and children.
+// Whether a sequence of n symbols and its terminal stay within this number of nodes and children.
 static enum status add_sequence(uint64_t limit, size_t n, size_t *n_added)
 {
     struct grammar_limits limits = grammar_limits_default;

@@ -221,7 +221,7 @@ static void assert_refusal(const char *source, const char *expected)
     template_destroy(template);
 }
 
-// In branches too, which Jinja only notices when they run.
+// Also in branches, where Jinja reports it only when they run.
 TEST(what_fails_for_all_variables_is_known_before_they_are_there)
 {
     assert_refusal("{% if a %}\n{{ b|nothing }}{% endif %}", "line 2: no filter named 'nothing'");
@@ -300,7 +300,7 @@ TEST(variables_come_before_the_environment)
                    "True26 Jul 2024");
 }
 
-// As Python's identifiers: letters of all scripts, behind the first also marks and digits.
+// Like Python's identifiers: letters of all scripts, after the first also marks and digits.
 TEST(names_are_of_letters_of_all_scripts)
 {
     static const char json[] = "{\"größe\": 1, \"名前\": {\"été\": 2}, \"e\xCC\x81\": 3, \"a\xD9\xA3\": 4,"

@@ -502,7 +502,7 @@ static struct tokenizer *convert_and_write(const char *name, const char *pre)
     return tokenizer;
 }
 
-// ---- what is written for other engines ----
+// ---- keys for other engines ----
 
 // "key=value", in the order that is asked for.
 static void add_key(const struct gguf *gguf, const char *key, struct buffer *out)

@@ -114,7 +114,7 @@ static void show(const struct token_array *ids, char out[256])
         snprintf(out + strlen(out), 256 - strlen(out), i ? " %d" : "%d", ids->ids[i]);
 }
 
-// What the text becomes, with `plain` (may be NULL) as parts in which control tokens are text.
+// The text's tokens; in the parts `plain` (may be NULL) control tokens are text.
 static void assert_ids(const struct tokenizer *tokenizer, const char *text, const struct text_spans *plain,
                        const char *expected)
 {

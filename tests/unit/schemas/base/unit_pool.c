@@ -181,7 +181,7 @@ static void open_gate(void *context, int index, int thread)
         atomic_store((atomic_bool *)context, true);
 }
 
-// A thread that is in a task that ends behind the loop is not missed by the loop.
+// The loop does not need a thread whose task ends after the loop.
 TEST(a_loop_does_not_wait_for_background_tasks)
 {
     struct pool *pool = pool_make(2);

@@ -463,7 +463,7 @@ TEST(damaged_pages_are_refused_with_their_offset)
         &text_column,
         &(struct made_page){.n_values = 1, .encoding = 7, .values = TEXT("\x08\x01\x01\x02\x08\x01\x01\x00")},
         1,
-        values); // begins as the value before it, of which there is none
+        values); // shares a prefix with a previous value that does not exist
     check_refused(&optional_text, &(struct made_page){.n_values = 4, .definition = levels, .values = THREE},
                   4, "it has fewer levels than values");
     check_refused(&optional_text, &(struct made_page){.n_values = 1, .values = TEXT("\x09\x00\x00\x00")}, 1,

@@ -32,7 +32,7 @@ static struct {
     int n_opened, n_sent, n_commits, n_waits, n_controls_read, n_controls_finished;
     int failing_send, failing_commit; // the n-th; 0: none
     int n_failing;                    // commits after that one, too
-    bool keeps_markers;               // what is committed is what the next attempt reads
+    bool keeps_markers;               // the next attempt reads the committed records
     struct arena markers;
     int n_unanswered; // times that a producer after the first is not opened
     enum status fault;

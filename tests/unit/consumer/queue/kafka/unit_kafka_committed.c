@@ -267,7 +267,7 @@ TEST(a_missing_right_ends_the_worker_unless_it_is_that_to_read_jobs)
     assert_false(kafka.watch.lacks_read);
 }
 
-// As brokers answer it, where librdkafka hands it on.
+// A broker's error code, which librdkafka passes on.
 TEST(an_undecided_transaction_holds_what_it_is_said_to_hold)
 {
     coordinator.codes[1] = RD_KAFKA_RESP_ERR_UNSTABLE_OFFSET_COMMIT;

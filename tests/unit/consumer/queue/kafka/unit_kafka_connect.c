@@ -263,7 +263,7 @@ TEST(a_failed_step_ends_the_start)
         world.code = ERROR_BROKER;
         assert_int_equal(kafka_connect(&kafka, &error), STATUS_REFUSE);
         const char *at = strrchr(world.steps, *letter);
-        assert_non_null(at); // behind it nothing but the close of the client
+        assert_non_null(at); // after it only the client is closed
         assert_true(at[1] == '\0' || (strcmp(at + 1, "x") == 0 && strchr("otC", *letter)));
         assert_non_null(strstr(error.text, "step "));
     }

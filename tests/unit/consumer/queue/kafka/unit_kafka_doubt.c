@@ -29,7 +29,7 @@ TEST(offsets_are_sent_again_until_the_deadline)
     assert_int_equal(kafka.publishing.transaction.phase, TRANSACTION_BROKEN);
 }
 
-// The caller has an error, so its next commits learn of what was published.
+// The caller got an error, so its next commits learn what was published.
 TEST(a_commit_in_doubt_is_continued_and_its_jobs_are_reported_once)
 {
     answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 1);
@@ -329,7 +329,7 @@ TEST(metadata_of_another_program_ends_the_worker)
     assert_non_null(strstr(error.text, "topic jobs partition 1, group workers"));
 }
 
-// A broker that stood still may have lost the end of what it called committed.
+// A broker that was stopped may have lost the end marker of a committed transaction.
 TEST(a_transaction_that_took_long_counts_when_the_group_s_offsets_say_so)
 {
     answer_with(COMMIT, RETRIABLE, RD_KAFKA_RESP_ERR__TIMED_OUT, 1);
@@ -362,7 +362,7 @@ TEST(a_transaction_that_took_long_counts_when_the_group_s_offsets_say_so)
     assert_int_equal(world.n_settlings, 1);
 }
 
-// Its offsets are held at first; then they show that it was made, and its jobs are reported.
+// Its offsets are pending at first; then they show that it was committed, and its jobs are reported.
 TEST(a_transaction_that_took_long_is_reported_by_the_next_commit)
 {
     world.is_made = true;
@@ -435,7 +435,7 @@ TEST(a_producer_that_is_fenced_young_has_a_namesake)
     kafka_transaction_finish(&kafka);
     world.now_ms = 1000000;
     answer_with(COMMIT, FATAL, RD_KAFKA_RESP_ERR__FENCED, 1);
-    world.answers[COMMIT].step_ms = TRANSACTION_MS / 2; // the coordinator aborts what is open too long
+    world.answers[COMMIT].step_ms = TRANSACTION_MS / 2; // the coordinator aborts it at its timeout
     assert_int_equal(commit_jobs(0, 1), STATUS_RETRY);
     assert_int_equal(world.n_fenced, 1);
     assert_int_equal(kafka.publishing.transaction.phase, TRANSACTION_BROKEN);

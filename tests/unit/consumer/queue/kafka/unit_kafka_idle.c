@@ -241,7 +241,7 @@ TEST(the_queue_is_drained_when_all_of_it_was_delivered)
         if (i == 3)
             partitions[0].fetching.rewind = true;
         if (i == 4)
-            world.high[1]++; // behind the end that was reached: of an open transaction
+            world.high[1]++; // after the reached end: records of an open transaction
         if (i == 5)
             partitions[2].fetching.at_end = partitions[2].owned = false; // another's
         if (i == 6)
@@ -507,7 +507,7 @@ TEST(a_member_whose_partitions_nobody_computes_is_taken_over)
         assert_int_equal(world.n_asked, rows[i].waits ? 4 : 1);
         assert_int_equal(world.n_warnings, rows[i].waits);
     }
-    end(state), begin(state); // a slot with a record of its own asks nothing
+    end(state), begin(state); // a slot with its own record sends no request
     add_member("m-1", "sheaf-workers-0", NULL, "jobs", "01");
     strcpy(kafka.identity.slot.member, SLOT_MEMBER_FENCED);
     world.gone_after = 2;

@@ -13,7 +13,7 @@ struct test_member {
     rd_kafka_topic_partition_list_t *list;
 };
 
-// What librdkafka says of this worker, and the coordinator of all.
+// The states that librdkafka reports for this worker and the coordinator for all.
 static struct {
     int64_t now_ms;
     const char *member; // NULL: none

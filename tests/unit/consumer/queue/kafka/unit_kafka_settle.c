@@ -13,7 +13,7 @@ static struct {
     char steps[1024]; // letters of calls in their order; "l" or "lr" that repeats itself is left out
     int64_t now_ms;
     enum status finding, looking, reading;
-    bool is_swept;        // a sweep that was aborted decides what is ours
+    bool is_swept;        // an aborted sweep decides our transactions
     int n_ours, n_others; // undecided partitions
     enum status judging;
     int n_judged, n_kept, n_others_first;
@@ -431,7 +431,7 @@ TEST(records_that_can_t_be_read_are_read_again)
     assert_int_equal(world.n_begun, 1);
 }
 
-// Its process commits the next ones there, or is gone; something of ours may hang behind it.
+// Its process commits further transactions there, or has ended; a transaction of ours may be queued after it.
 TEST(after_what_another_process_committed_is_swept_in_the_end)
 {
     world.n_ours = world.n_others_first = 1;
@@ -471,7 +471,7 @@ TEST(of_partitions_to_come_the_offsets_are_asked_for_too)
     assert_false(kafka.watch.is_outdated); // none is ours
 }
 
-// Its results are decided, perhaps as committed; then its offsets must not be aborted.
+// Its results are decided, possibly committed; then its offsets must not be aborted.
 TEST(held_offsets_of_a_transaction_with_results_are_not_swept_alone)
 {
     world.holds_offsets = true;
@@ -494,7 +494,7 @@ TEST(held_offsets_of_a_transaction_without_results_are_swept)
     assert_true(world.n_aborted > 3);
     world.is_swept = true;
     assert_int_equal(settle_for(9000), STATUS_OK);
-    assert_false(kafka.watch.is_outdated); // its own are compared by whoever knows its outcome
+    assert_false(kafka.watch.is_outdated); // only the process that knows the outcome compares its own
 }
 
 TEST(offsets_older_than_the_last_committed_ones_are_read_again)

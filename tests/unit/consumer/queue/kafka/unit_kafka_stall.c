@@ -117,7 +117,7 @@ static bool note(rd_kafka_resp_err_t code, int64_t offset, const char *text)
     return kafka_stall_note(&kafka, &message);
 }
 
-// What the consumer delivers next, handled as kafka.c does.
+// The consumer's next delivery, handled as in kafka.c.
 static void fetch(void)
 {
     int64_t offset = world.fetched_from;

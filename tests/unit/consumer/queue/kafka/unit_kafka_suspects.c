@@ -106,7 +106,7 @@ TEST(promised_jobs_start_without_a_commit)
     assert_int_equal(partition_of(0)->suspects.n_items, 0);
 }
 
-// Its computation goes on: its result is dropped where it is another's.
+// Its computation continues; its result is dropped if another worker owns it.
 TEST(jobs_of_others_need_no_commit)
 {
     offset_map_finish(&partition_of(0)->map, FIRST + 3);

@@ -84,7 +84,7 @@ __wrap_kafka_undecided_scan(const struct kafka_config *of, const rd_kafka_topic_
                                        : error_set(fault, world.scanning, ERROR_BROKER, "scanning");
 }
 
-// Of each partition offsets below 10, and 12, are finished; partition 7 has none.
+// In each partition offset 12 and the offsets below 10 are finished; partition 7 has none.
 enum status __wrap_kafka_read_committed(struct kafka_transport *of, rd_kafka_topic_partition_list_t *list,
                                         int timeout_ms, struct error *fault)
 {

@@ -81,7 +81,7 @@ TEST(one_of_few_is_blamed_again_and_the_only_one_takes_the_blame_off_all_others)
     assert_int_equal(suspects_crashes(&suspects, 104), 3);
     assert_int_equal(suspects_crashes(&suspects, 102), 2);
     assert_int_equal(suspects_crashes(&suspects, 103), 1);
-    // It is finished, as a dead letter; the others wait for their turn, whoever leaves meanwhile.
+    // It is finished as a dead letter; the others wait for their turn, also if members leave meanwhile.
     map = map_of(100, 10);
     offset_map_finish(&map, 104);
     crash(&suspects, &map, true);
@@ -273,7 +273,7 @@ TEST(a_damaged_text_is_refused_and_changes_nothing)
                      STATUS_REFUSE);
     assert_int_equal(taken.doubtful, 77);
     assert_non_null(strstr(error.text, "suspects"));
-    // Any bytes behind a right CRC are read without harm.
+    // Any bytes after a correct CRC are read without harm.
     uint64_t random_state = random_seed(20240815);
     for (int round = 0; round < 20000; round++) {
         unsigned char bytes[4 + 64];
@@ -354,7 +354,7 @@ TEST(numbers_of_a_list_are_taken_up_to_their_limits)
     assert_int_equal(take_over_numbers(&suspects, INT64_MAX / 4 + 1, 1, 1, 1), STATUS_REFUSE);
 }
 
-// Cut, with a CRC that is right for what is left: also where only the flags of our own list are missing.
+// Truncated, with a correct CRC of the rest; also if only the flags of our own list are missing.
 TEST(a_list_that_ends_early_is_refused)
 {
     for (size_t size = 0; size < 12; size++) {

@@ -62,7 +62,7 @@ static inline void mock_topic(struct mock_brokers *brokers, const char *name, in
                      RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
-// Each question about the topic is answered so; what is unknown is made otherwise.
+// Response to each query about the topic; unknown topics are created otherwise.
 static inline void mock_missing(struct mock_brokers *brokers, const char *name)
 {
     mock_topic(brokers, name, 1);

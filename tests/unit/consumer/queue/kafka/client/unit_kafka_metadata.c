@@ -45,7 +45,7 @@ void __wrap_kafka_handle_close(struct kafka_handle *handle, int64_t deadline_ms)
     __real_kafka_handle_close(handle, deadline_ms);
 }
 
-// The wall's clock goes on: the client's end is waited for by it.
+// The wall clock continues: closing the client is bounded by it.
 int __real_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
 {

@@ -272,7 +272,7 @@ TEST_WITH(each_end_of_a_range_of_characters_is_in_it, make_folder, remove_folder
     assert_int_equal(access(path, F_OK), 0);
 }
 
-// Where a service manager starts workers without a standard input.
+// A service manager may start workers without a standard input.
 TEST_WITH(a_slot_whose_file_is_descriptor_0_is_given_back_too, make_folder, remove_folder)
 {
     int input = dup(STDIN_FILENO);
