@@ -290,8 +290,8 @@ static void activate_rows(struct backend *base, struct matrix *out, const struct
     hybrid_note_write(out, id, n_rows);
 }
 
-// Runs on the device if x is there: the residual stream of a device layer, to which experts on the host add.
-// Else on the backend of y, because y was computed last and x is read there next.
+// Runs on the device if x is valid on it: the residual stream of a device layer, to which experts on the host add.
+// Otherwise on the backend of y, because y was computed last and x is read there next.
 static void add_rows(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows,
                      float scale)
 {

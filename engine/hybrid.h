@@ -27,8 +27,8 @@ struct placement {
     int32_t n_host_experts; // number of layers whose experts are on the host; not with the others
 };
 
-// The host's share of the layers with KV pages, and of the recurrent layers: the first ones of each, as many as
-// this returns.
+// Number of layers with KV pages on the host, and of recurrent layers on the host. They are the first ones of each
+// kind.
 int32_t placement_host_pages(const struct placement *placement, const struct model *model);
 int32_t placement_host_states(const struct placement *placement, const struct model *model);
 
