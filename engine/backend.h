@@ -202,6 +202,7 @@ struct attention_parameters {
 // their sum if `normalized`, times scale.
 struct route_parameters {
     int32_t layer;
+    const struct matrix *input; // rows that the experts read next; NULL: unknown. A hint for transfers.
     enum route_kind kind;
     int32_t n_used;
     bool normalized;

@@ -334,9 +334,11 @@ static void route_rows(struct backend *base, const struct matrix *logits, int32_
     struct hybrid_backend *hybrid = hybrid_of(base);
     int id = hybrid->route_backend_id = experts_backend_id(hybrid, parameters->layer);
     struct backend *backend = hybrid->backends[id];
-    if (!hybrid_transfer_one(hybrid, id, logits))
+    const struct matrix *const wanted[] = {logits, parameters->input}; // together: one wait for the device
+    if (!hybrid_transfer(hybrid, id, wanted, parameters->input ? 2 : 1))
         return;
     struct route_parameters own = *parameters;
+    own.input = parameters->input ? parameters->input->at[id] : NULL;
     own.pick_bias = hybrid_weight(parameters->pick_bias, id);
     hybrid->n_pairs = n_rows * parameters->n_used;
     backend->operations.route(backend, logits->at[id], n_rows, &own);

@@ -341,12 +341,27 @@ static enum status load_and_step(struct machine *machine, const struct model *mo
 
 // From a device that holds everything down to one that holds nothing: what a plan accepts, loads and runs
 // within --gpu-memory.
+struct planned_subject {
+    const char *name;
+    struct model_recipe recipe;
+    enum placing placing;
+};
+
+static struct planned_subject planned[] = {
+    {"plans", {.type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024}, PLACING_AUTO},
+    {"plans of states",
+     {.family = "qwen35", .type = TENSOR_Q8_0, .seed = 44, .n_layers = 8, .n_embd = 128, .n_ff = 1024},
+     PLACING_LAYERS},
+    {"plans of experts",
+     {.family = "mixtral", .type = TENSOR_Q8_0, .seed = 44, .n_layers = 5, .n_embd = 128, .n_ff = 384},
+     PLACING_EXPERTS},
+};
+
 static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
 {
-    const struct model_recipe recipe = {
-        .type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
-    struct model *model = open_model_of(&recipe);
-    int n_device = 0, n_layers = 0, n_attention = 0, n_refused = 0;
+    const struct planned_subject *subject = *state;
+    struct model *model = open_model_of(&subject->recipe);
+    int n_device = 0, n_layers = 0, n_attention = 0, n_experts = 0, n_refused = 0;
     for (int64_t bytes = 6500000; bytes > 200000; bytes -= device_cases_are_wide() ? 500000 : 1500000) {
         struct error error = {0};
         struct machine machine = {0};
@@ -362,7 +377,8 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
                                        .n_tokens_max = 64,
                                        .page_bytes = bytes % 1000000 ? 0 : 2000000,
                                        .host = host,
-                                       .host_available_bytes = 1 << 30};
+                                       .host_available_bytes = 1 << 30,
+                                       .placing = subject->placing};
         bool is_hybrid = false;
         if (limits_derive(&plan, model, device->device.available_bytes(device), &wanted, &error) ==
             STATUS_OK) {
@@ -376,6 +392,7 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
             n_device += !is_hybrid;
             n_layers += plan.placement.n_host_layers > 0;
             n_attention += plan.placement.host_attention;
+            n_experts += plan.placement.n_host_experts > 0;
         } else {
             n_refused++;
             assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
@@ -389,10 +406,12 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
         }
         pool_destroy(machine.pool);
     }
-    print_message("%d times on the device alone, %d times layers and %d times attention "
+    print_message("%d times on the device alone, %d times layers, %d times attention and %d times experts "
                   "on the host, %d times refused\n",
-                  n_device, n_layers, n_attention, n_refused);
-    assert_true(n_device > 0 && n_layers > 0 && n_attention > 0 && n_refused > 0);
+                  n_device, n_layers, n_attention, n_experts, n_refused);
+    assert_true(n_device > 0 && n_refused > 0 && (n_layers > 0) == (subject->placing != PLACING_EXPERTS) &&
+                (n_attention > 0) == (subject->placing == PLACING_AUTO) &&
+                (n_experts > 0) == (subject->placing == PLACING_EXPERTS));
     model_close(model);
 }
 
@@ -406,7 +425,8 @@ int main(void)
 {
     if (device_missing())
         return 77;
-    static struct CMUnitTest tests[N_SPLIT + 6];
+    enum { N_PLANNED = sizeof planned / sizeof *planned };
+    static struct CMUnitTest tests[N_SPLIT + 5 + N_PLANNED];
     for (int i = 0; i < N_SPLIT; i++)
         tests[i] = (struct CMUnitTest){subjects[i].name,
                                        a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way,
@@ -420,9 +440,11 @@ int main(void)
             (struct CMUnitTest){i ? "a trace, attention on the host" : "a trace, layers",
                                 a_traced_step_has_times_and_the_same_tokens, NULL, NULL, &subjects[i]};
     }
+    for (int i = 0; i < N_PLANNED; i++)
+        tests[N_SPLIT + 5 + i] =
+            (struct CMUnitTest){planned[i].name, what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL,
+                                NULL, &planned[i]};
     tests[N_SPLIT + 4] =
-        (struct CMUnitTest){"plans", what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL, NULL, NULL};
-    tests[N_SPLIT + 5] =
         (struct CMUnitTest){"checks on the CPU", checked_steps_are_near_the_cpus_and_draw_the_same_tokens,
                             NULL, NULL, &subjects[device_cases_are_wide() ? 0 : 1]};
     return cmocka_run_group_tests(tests, NULL, NULL);
