@@ -201,6 +201,8 @@ struct attention_parameters {
 // to the n_used experts with the largest choice values. Their weights are their probabilities, divided by
 // their sum if `normalized`, times scale.
 struct route_parameters {
+    int32_t layer;
+    const struct matrix *input; // rows that the experts read next; NULL: unknown. A hint for transfers.
     enum route_kind kind;
     int32_t n_used;
     bool normalized;
@@ -298,8 +300,9 @@ struct backend_device {
 
     // Called at start unless noted otherwise. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
 
-    // Sets the layer to which weights created next belong: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
-    void (*layer)(struct backend *backend, int32_t layer);
+    // Sets the layer to which weights created next belong: LAYER_BEFORE, 0.., LAYER_AFTER. `experts`: they are of its
+    // routed experts, or choose among these (pick_bias). Optional.
+    void (*layer)(struct backend *backend, int32_t layer, bool experts);
     // Announces that weights created next multiply only the output of a norm with these items, with one group
     // per row. With `norm` NULL they multiply other rows. The items stay valid until the next call. NULL in a
     // backend that does not need this.

@@ -342,9 +342,11 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
     }
 }
 
-// Selects the experts of each row.
-static void route_rows(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+// Selects the experts of each row. `seen`: see struct route_parameters.
+static void route_rows(struct pass *pass, int32_t index, const struct matrix *input,
+                       const struct matrix *seen)
 {
+    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
     multiply_rows(pass, slot_product(m->experts.router, layer, SLOT_ROUTER), input);
@@ -354,7 +356,9 @@ static void route_rows(struct pass *pass, const struct forward_layer *layer, con
     if (shape->experts.logits_softcap != 0.0f)
         pass->operations->scale(pass->backend, m->experts.router, pass->n_rows, 1.0f,
                                 shape->experts.logits_softcap);
-    struct route_parameters parameters = {.kind = shape->experts.route_kind,
+    struct route_parameters parameters = {.layer = index,
+                                          .input = seen,
+                                          .kind = shape->experts.route_kind,
                                           .n_used = shape->experts.n_used,
                                           .normalized = shape->experts.normalized,
                                           .scale = shape->experts.scale,
@@ -403,7 +407,7 @@ static void run_experts_and_mlp(struct pass *pass, int32_t index)
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ROUTER_SCALE, true);
-    route_rows(pass, layer, pass->normed);
+    route_rows(pass, index, pass->normed, NULL);
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM_2, true);
     run_experts(pass, index, pass->normed);
     normalize_slot(pass, m->experts.shared, m->branch, layer, SLOT_FFN_POST_NORM_2, false);
@@ -500,7 +504,7 @@ static void run_feed_forward(struct pass *pass, int32_t index, const struct matr
     if (layer->weights[SLOT_ROUTER_SCALE]) {
         run_experts_and_mlp(pass, index);
     } else if (layer->weights[SLOT_ROUTER]) {
-        route_rows(pass, layer, input);
+        route_rows(pass, index, input, layer->weights[SLOT_EXPERTS_IN] ? NULL : input);
         run_experts(pass, index, input);
     } else {
         run_mlp(pass, index, input);

@@ -227,7 +227,7 @@ static const struct option options[] = {
      "the GPU to use, by its index among the visible ones (0); one worker a GPU"},
     {"placement", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.placement), 1, 0, "HOW",
      "computed by the GPU: auto, device (everything), layers[:N] (the last N), "
-     "attention-cpu[:N] (without attention)"},
+     "attention-cpu[:N] (without attention), experts[:N] (without the experts of all but the last N layers)"},
     {"check-cpu", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.check_cpu), 1, 1 << 30, "N",
      "compute every Nth step again on the CPU and log the difference of the logits"},
     {"cached-tokens", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.cached_tokens), 0, 0, NULL,

@@ -34,8 +34,12 @@ static void add_placement(const struct runtime *runtime, struct buffer *name)
 {
     const struct placement *placement = &runtime->plan.placement;
     if (limits_is_hybrid(&runtime->plan))
-        buffer_add_format(name, " placement=%s:%d", placement->host_attention ? "attention-cpu" : "layers",
-                          runtime->model->shape.n_layers - placement->n_host_layers);
+        buffer_add_format(name, " placement=%s:%d",
+                          placement->n_host_experts   ? "experts"
+                          : placement->host_attention ? "attention-cpu"
+                                                      : "layers",
+                          runtime->model->shape.n_layers - placement->n_host_layers -
+                              placement->n_host_experts);
     else if (runtime->device.on_gpu)
         buffer_add_string(name, " placement=device");
 }

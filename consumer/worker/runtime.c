@@ -230,23 +230,25 @@ static enum status parse_placement(const char *text, struct limits_wanted *wante
     static const char *const names[] = {[PLACING_AUTO] = "auto",
                                         [PLACING_DEVICE] = "device",
                                         [PLACING_LAYERS] = "layers",
-                                        [PLACING_ATTENTION] = "attention-cpu"};
+                                        [PLACING_ATTENTION] = "attention-cpu",
+                                        [PLACING_EXPERTS] = "experts"};
     size_t length = strcspn(text, ":");
-    for (int placing = 0; placing <= PLACING_ATTENTION; placing++) {
+    for (int placing = 0; placing <= PLACING_EXPERTS; placing++) {
         if (strlen(names[placing]) != length || memcmp(names[placing], text, length) != 0)
             continue;
         wanted->placing = (enum placing)placing;
         char *end = (char *)text + length;
         long n = *end && placing >= PLACING_LAYERS ? strtol(text + length + 1, &end, 10) : 0;
-        if (*end || (text[length] && (n < 1 || n > MODEL_LAYERS_MAX)))
+        long least = placing == PLACING_EXPERTS ? 0 : 1;
+        if (*end || (text[length] && (n < least || n > MODEL_LAYERS_MAX || end == text + length + 1)))
             break;
-        wanted->n_device_layers = (int32_t)n;
+        wanted->n_device_layers = text[length] && n == 0 ? LIMITS_NO_LAYERS : (int32_t)n;
         return STATUS_OK;
     }
     return error_set(
         error, STATUS_REFUSE, ERROR_USAGE,
-        "--placement: expected auto, device, layers or attention-cpu, the last two also with a number of "
-        "layers from 1 to %d as layers:20, got \"%s\"",
+        "--placement: expected auto, device, layers, attention-cpu or experts, the last three also with a number "
+        "of layers from 1 (experts: 0) to %d as layers:20, got \"%s\"",
         MODEL_LAYERS_MAX, text);
 }
 
@@ -262,12 +264,12 @@ static enum status place_model(struct runtime *runtime, struct error *error)
     }
     struct backend *hybrid;
     enum status status = hybrid_backend_create(&hybrid, runtime->device.backend, runtime->device.host,
-                                               &plan->placement, error);
+                                               runtime->model, &plan->placement, error);
     if (status != STATUS_OK)
         return status;
     runtime->device.backend = hybrid;
     runtime->device.host = NULL;
-    char text[256];
+    char text[320];
     limits_describe_placement(plan, runtime->model, text, sizeof text);
     log_write(LOG_INFO, "placement: %s", text);
     return STATUS_OK;
@@ -288,12 +290,12 @@ enum status runtime_plan(struct runtime *runtime, const struct engine_options *o
         return status;
     runtime->device.host_available_bytes = machine_available_bytes();
     bool bytes = wanted->kv_type && *wanted->kv_type == KV_Q8_0;
-    if (bytes && wanted->placing >= PLACING_LAYERS)
+    if (bytes && (wanted->placing == PLACING_LAYERS || wanted->placing == PLACING_ATTENTION))
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "--placement %s with --kv-type q8_0: expected f16, pages on two devices have 16 bits",
             options->gpu.placement);
-    if (runtime->device.host && !bytes) {
+    if (runtime->device.host && (!bytes || wanted->placing == PLACING_EXPERTS)) {
         wanted->host = runtime->device.host;
         wanted->host_available_bytes = runtime->device.host_available_bytes;
     }

@@ -162,16 +162,32 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
 @case
 def recurrent_states_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
     """Branches of a prefix tree at any token, in full batches, planned ahead or not, with sequences preempted."""
+    check_recurrent(test, recurrent.write(test), {"alone": ["--max-batch", "1"], "together": ["--max-batch", "8"],
+                                                   "not ahead": ["--max-batch", "5", "--max-rows", "19", "--no-ahead", "--no-graphs"],
+                                                   "few pages": ["--max-batch", "8", "--kv-memory", "100K"]})
+
+
+@case
+def states_of_device_and_cpu_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
+    """Each placement is its own reference. Of four layers the last has attention, the others a state."""
     folder = recurrent.write(test)
+    for placement in ("layers:2", "attention-cpu:3", "experts:1") if is_wide() else ("layers:2", "experts:1"):
+        err = check_recurrent(test, folder, {name: ["--placement", placement, *options] for name, options in (
+            ("alone", ["--max-batch", "1"]), ("together", ["--max-batch", "8"]),
+            ("few pages", ["--max-batch", "8", "--max-rows", "19", "--kv-memory", "100K"]))}, placement[:2])
+        assert re.search(rf"placement: .* \(--placement {placement}\)", err), err
+        assert placement == "experts:1" or re.search("of 4 layers on the GPU with .* MB of recurrent states ", err), err
+
+
+def check_recurrent(test, folder, ways, outputs=""):
+    """Some jobs alone and all of them in each other way: the same answers. What the last run said."""
     jobs = [{**job, "max_tokens": 6 if is_wide() else 3} for job in recurrent.tree_of_jobs()[0][:10 if is_wide() else 6]]
     answers = {}
-    for name, chosen, options in (("alone", jobs[1::3], ["--max-batch", "1"]), ("together", jobs, ["--max-batch", "8"]),
-                                  ("not ahead", jobs, ["--max-batch", "5", "--max-rows", "19", "--no-ahead", "--no-graphs"]),
-                                  ("few pages", jobs, ["--max-batch", "8", "--kv-memory", "100K"])):
+    for name, options in ways.items():
         answers[name] = {}
-        for batch in ([[job] for job in chosen] if name == "alone" else [chosen]):
+        for batch in ([[job] for job in jobs[1::3]] if name == "alone" else [jobs]):
             test.write("in.jsonl", batch)
-            output = f"{name}-{len(answers[name])}.jsonl"
+            output = f"{outputs}{name}-{len(answers[name])}.jsonl"
             finished = test.run("run", "in.jsonl", "-o", output, "--model", folder, "--backend", "cuda", *options, status=None)
             if "built without CUDA" in finished.err or "looking for devices" in finished.err:
                 raise Skip("there is no GPU")
@@ -180,8 +196,9 @@ def recurrent_states_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
                 answers[name][answer["custom_id"]] = answer["response"]["body"]["choices"]
     together = answers.pop("together")
     assert all(other[key] == together[key] for other in answers.values() for key in other), answers
-    prefill, saved = test.query("SELECT sum(prefill_tokens), sum(tokens_saved) FROM workers", "together-0.jsonl.db")[0]
+    prefill, saved = test.query("SELECT sum(prefill_tokens), sum(tokens_saved) FROM workers", f"{outputs}together-0.jsonl.db")[0]
     assert saved > prefill, (prefill, saved)
+    return finished.err
 
 
 @case
@@ -252,6 +269,23 @@ def a_result_names_the_capability_and_the_placement_that_it_was_computed_with(te
     refused = test.run_file("in.jsonl", "out.jsonl", "--backend", "cuda", "--require-arithmetic", other, status=2)
     assert "this worker has backend=cuda-sm" in refused.err, refused
     on_gpu(test, "in.jsonl", "out.jsonl", "--require-arithmetic", named["device"])
+
+
+@case
+def experts_on_the_cpu_are_named_and_their_pages_may_have_bytes(test):
+    folder = recurrent.write(test)
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
+    finished = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", folder, "--backend", "cuda", "--placement", "experts:0",
+                        "--kv-type", "q8_0", status=None)
+    if "built without CUDA" in finished.err or "looking for devices" in finished.err:
+        raise Skip("there is no GPU")
+    assert "the experts of 4 of 4 layers on the CPU with" in finished.err, finished
+    name = test.answers("out.jsonl")[0]["response"]["body"]["system_fingerprint"]
+    assert name.endswith("kv-type=q8_0 placement=experts:0"), name
+    for placement, expected in (("experts", "--placement experts: family llama has no experts"), ("experts:-1", "--placement: expected auto"),
+                                ("experts:", "--placement: expected auto"), ("layers:0", "--placement: expected auto")):
+        refused = test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--placement", placement, status=2)
+        assert expected in refused.err, refused
 
 
 @case
