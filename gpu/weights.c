@@ -142,6 +142,7 @@ static enum status table_create(struct gpu_backend *backend, struct weight *weig
     weight->table = (struct device_table){.rows = weight->memory,
                                           .row_bytes = known ? (int64_t)tensor_row_bytes(tensor)
                                                              : (int64_t)(tensor->dims[0] * sizeof(float)),
+                                          .n_rows = (int64_t)tensor_n_rows(tensor),
                                           .type = known ? (int32_t)tensor->type : TENSOR_F32};
     if (known)
         staging_copy(&backend->staging, weight->memory, tensor->data, tensor->size_bytes);
