@@ -248,11 +248,26 @@ struct head_columns {
     int32_t first, step;
 };
 
+// A LoRA adapter of a weight (engine/model/adapter.h): y += up (down x).
+struct adapter_weights {
+    struct weight *down; // [rank, n_inputs], WEIGHT_PRODUCT
+    struct weight *up;   // [rank, n_outputs], WEIGHT_VECTOR
+    int32_t rank;
+};
+
 // One GEMM y = W x (+ bias). GEMMs with the same x are called together, so that x is converted once.
 struct product {
     struct matrix *y;
     const struct weight *weight;
-    const struct weight *bias; // NULL: none
+    const struct weight *bias;             // NULL: none
+    const struct adapter_weights *adapter; // NULL: none. Read by the forward pass alone (forward_adapter.c)
+};
+
+// The second half of an adapter: y += up low.
+struct low_rank_sum {
+    struct matrix *y;
+    const struct weight *up;  // [rank, n_outputs], WEIGHT_VECTOR
+    const struct matrix *low; // [R, rank]
 };
 
 enum { PRODUCTS_MAX = 4 };
@@ -347,6 +362,9 @@ struct backend_operations {
     // Computes n GEMMs of the same x; n is at most PRODUCTS_MAX.
     void (*products)(struct backend *backend, const struct product *products, int n, const struct matrix *x,
                      int32_t n_rows);
+    // Computes n sums, at most PRODUCTS_MAX: y[r][c] += the sum over k of low[r][k] * up[k][c], which is summed in order
+    // of k before it is added. NULL: models with adapters are refused. Not NULL only if set_columns is not NULL.
+    void (*add_low_rank)(struct backend *backend, const struct low_rank_sum *sums, int n, int32_t n_rows);
     // Applies rotary embeddings to n_heads vectors of head_dim in each row. Dimensions from n_rope_dims on do
     // not change.
     void (*rope)(struct backend *backend, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,

@@ -87,7 +87,8 @@ static bool is_of(const struct model *model, const char *family)
 static enum status check_tensors(const struct model *model, struct error *error)
 {
     const struct model_classifier *head = &model->classifier;
-    bool needs_dense = model->family->bidirectional && !is_of(model, "gemma-embedding");
+    bool needs_dense =
+        model->family->bidirectional && !is_of(model, "gemma-embedding") && !is_of(model, "ultrabert");
     if (!head->output.data && !head->dense.data)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "%s has no classification head: tensor cls.output.weight is missing", model->name);

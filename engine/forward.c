@@ -8,12 +8,13 @@
 
 // For `consumed` see struct norm_parameters.
 static void normalize_rows(struct pass *pass, struct matrix *out, const struct matrix *in,
-                           const struct weight *weight, const struct weight *bias, bool consumed)
+                           const struct weight *weight, const struct weight *bias, float epsilon,
+                           bool consumed)
 {
     struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
                                          .weight = weight,
                                          .bias = bias,
-                                         .epsilon = pass->shape->norm_epsilon,
+                                         .epsilon = epsilon,
                                          .n_groups = 1,
                                          .consumed = consumed};
     pass->operations->norm(pass->backend, out, in, pass->n_rows, &parameters);
@@ -22,7 +23,9 @@ static void normalize_rows(struct pass *pass, struct matrix *out, const struct m
 static void normalize_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
                            const struct forward_layer *layer, enum layer_slot slot, bool consumed)
 {
-    normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot], consumed);
+    bool after = slot == SLOT_ATTN_POST_NORM || slot == SLOT_FFN_POST_NORM;
+    normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot],
+                   after ? pass->shape->post_norm_epsilon : pass->shape->norm_epsilon, consumed);
 }
 
 // Normalizes in place, per head or over the full width: the shape of the norm's weight decides.
@@ -43,15 +46,19 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
-// y = the slot's weight * x + its bias.
+// y = the slot's weight * x + its bias + its adapters.
 static struct product slot_product(struct matrix *y, const struct forward_layer *layer, enum layer_slot slot)
 {
-    return (struct product){.y = y, .weight = layer->weights[slot], .bias = layer->biases[slot]};
+    const struct adapter_weights *adapter = layer->adapters ? &layer->adapters[slot] : NULL;
+    return (struct product){.y = y,
+                            .weight = layer->weights[slot],
+                            .bias = layer->biases[slot],
+                            .adapter = adapter && adapter->rank ? adapter : NULL};
 }
 
 static void multiply_rows(struct pass *pass, struct product product, const struct matrix *x)
 {
-    pass->operations->products(pass->backend, &product, 1, x, pass->n_rows);
+    pass_multiply(pass, &product, 1, x);
 }
 
 // gate's y = activation(gate) * up, per row or, with `experts`, per (row, expert) pair.
@@ -60,7 +67,7 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
 {
     const struct backend_operations *operations = pass->operations;
     enum activation_kind activation = pass->shape->activation;
-    if (operations->gated_products) {
+    if (operations->gated_products && !gate.adapter && !up.adapter) {
         operations->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
         return;
     }
@@ -68,7 +75,7 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
     if (experts)
         operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
     else
-        operations->products(pass->backend, products, 2, x, pass->n_rows);
+        pass_multiply(pass, products, 2, x);
     int32_t n_rows = experts ? pass->n_rows * pass->shape->experts.n_used : pass->n_rows;
     operations->activate(pass->backend, gate.y, gate.y, up.y, n_rows, activation);
 }
@@ -85,7 +92,8 @@ void pass_embed(struct pass *pass)
     pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
                             forward->position_embd, forward->token_types);
     if (forward->embd_norm)
-        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias, false);
+        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias,
+                       pass->shape->norm_epsilon, false);
 }
 
 static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigned parts)
@@ -157,7 +165,7 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
          from_keys = own && !layer->weights[SLOT_ATTN_V];
     int n_keys = !own ? 0 : from_keys ? 1 : 2;
     int n_products = queries && layer->weights[SLOT_ATTN_GATE] ? 4 : queries + n_keys;
-    pass->operations->products(pass->backend, products + !queries, n_products, input, pass->n_rows);
+    pass_multiply(pass, products + !queries, n_products, input);
     if (gated && queries) {
         int32_t dim = shape->attention.key_dim, n_heads = shape->attention.n_heads;
         struct head_columns to = {0, dim}, query = {0, 2 * dim}, gate = {dim, 2 * dim};
@@ -272,7 +280,7 @@ static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input
     float sparsity = pass->forward->model->layers[index].sparsity;
     if (sparsity > -INFINITY) {
         struct product products[] = {slot_product(m->gate, layer, SLOT_FFN_GATE), up};
-        pass->operations->products(pass->backend, products, 2, input, pass->n_rows);
+        pass_multiply(pass, products, 2, input);
         pass->operations->sparsify(pass->backend, m->gate, pass->n_rows, sparsity);
         pass->operations->activate(pass->backend, m->gate, m->gate, m->up, pass->n_rows,
                                    pass->shape->activation);
@@ -305,7 +313,7 @@ static void multiply_limited(struct pass *pass, struct product gate, struct prod
     if (experts)
         operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
     else
-        operations->products(pass->backend, products, 2, x, pass->n_rows);
+        pass_multiply(pass, products, 2, x);
     operations->activate(pass->backend, gate.y, gate.y, NULL, n_rows, pass->shape->activation);
     operations->limit(pass->backend, gate.y, n_rows, -INFINITY, limit);
     operations->limit(pass->backend, up.y, n_rows, -limit, limit);
@@ -557,10 +565,11 @@ static void compute_logits(struct pass *pass)
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
     normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
-                   !pass->operations->output_product);
-    struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias};
+                   shape->norm_epsilon, !pass->operations->output_product);
+    const struct adapter_weights *adapter = forward->output_adapter.rank ? &forward->output_adapter : NULL;
+    struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias, adapter};
     await_masks(forward, pass->step, true);
-    if (pass->operations->output_product && pass->step->samples && !pass->step->stops)
+    if (pass->operations->output_product && pass->step->samples && !pass->step->stops && !adapter)
         pass->operations->output_product(pass->backend, &product, pass->normed);
     else
         multiply_rows(pass, product, pass->normed);
@@ -714,7 +723,8 @@ void pass_read_hidden(struct pass *pass, float *hidden)
     struct matrix *out = pass->x;
     if (forward->output_norm) {
         out = pass->normed;
-        normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias, false);
+        normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias,
+                       pass->shape->norm_epsilon, false);
     }
     pass->operations->read(pass->backend, out, pass->n_rows, hidden);
 }

@@ -1,5 +1,6 @@
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
+#include "engine/model/adapter.h"
 #include "engine/model/family.h"
 
 #include <assert.h>
@@ -373,6 +374,8 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     plan_recurrent(model, rows, plans);
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
+    for (int i = 0; i < PRODUCTS_MAX; i++)
+        PLAN(low[i], rows, model_adapter_rank_max(model));
     plan_experts(model, rows, plans);
     plan_streams(shape, rows, outputs, plans);
     PLAN(out.x, outputs, n_embd);
@@ -512,7 +515,14 @@ static enum status create_parts(struct weight_loading *loading)
                          "family %s can't be computed on %s: only the CPU computes its layers",
                          model_family_name(forward->model), forward->backend->device.name);
     assert(!shape->bidirectional || forward->limits.hidden_only);
+    if (model_n_adapters(forward->model) && !forward->backend->operations.add_low_rank)
+        return error_set(
+            loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "adapters (--lora) can't be computed on %s: only the CPU computes them (--backend cpu)",
+            forward->backend->device.name);
     status = load_weights(loading);
+    if (status == STATUS_OK)
+        status = adapters_load(forward, loading->error);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
     if (status == STATUS_OK && kv.n_layers)
@@ -561,6 +571,7 @@ static void destroy_weight(struct backend *backend, struct weight *weight)
 
 static void destroy_weights(struct forward *forward)
 {
+    adapters_unload(forward);
     destroy_weight(forward->backend, forward->relative_bias);
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         destroy_weight(forward->backend, *global_weight(forward, i));

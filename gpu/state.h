@@ -83,6 +83,7 @@ struct step_part {
 // State of a step from its begin until its results are collected. At most two steps have one.
 struct step_slot {
     unsigned char *upload_host, *outcome_host; // pinned
+    struct device_scratch upload;              // upload_host is copied here while the step before it runs
     struct device_event *ended;
     int32_t n_outputs, n_outputs_padded;
     size_t outcome_bytes; // bytes to download
@@ -116,7 +117,8 @@ struct pending_ropes {
 
 // Device memory for a step, sized for the largest one.
 struct step_memory {
-    // Input and outcome of a step. Submitted steps share them, because they run one after the other.
+    // Input and outcome of a step. Submitted steps share them, because they run one after the other, and a graph has
+    // their addresses.
     struct device_scratch upload, outcome;
     struct device_scratch operand_items, operand_scales, attention;
     struct device_scratch next_items, next_scales, arrivals; // for struct next_operand
@@ -187,7 +189,7 @@ struct gpu_backend {
     struct current_step current;
     struct graphs graphs;
     struct tile_choices tile_choices;
-    bool measures_tiles;
+    bool measures_tiles, keeps_tiles; // keeps: in options.tiles_path
     struct gpu_counts figures;
 
     struct latched_fault fault;
@@ -313,6 +315,8 @@ void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, cons
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
 // launch_products.c
+// Reads the file of tiles, if the options name one.
+enum status gpu_tiles_read(struct gpu_backend *backend, struct error *error) WARN_UNUSED;
 // Launches GEMMs of the same x. In an eager step, tiles that no earlier step needed are measured first.
 void gpu_launch_products(struct gpu_backend *backend, struct product_launch *calls, int32_t n);
 

@@ -60,6 +60,7 @@ static enum status check_others(const struct settings *settings, struct error *e
         {options->estimate.wanted, "--cascade does not fit --estimate: give --model, once for each model"},
         {options->output.partial, "--cascade does not fit --partial: labels are chosen when all are known"},
         {options->output.certificate, "--cascade does not fit --certificate: a certificate is of one model"},
+        {settings->model.adapters, "--cascade does not fit --lora: an adapter is of one model"},
         {!settings->grammar.choices, "--cascade needs --choice"},
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)

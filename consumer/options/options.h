@@ -58,6 +58,7 @@ struct model_options {
     char *path;
     char **names;     // that the worker answers to, NULL-terminated; the first is in results
     bool is_required; // jobs that name another model are refused
+    char **adapters;  // LoRA: PATH or PATH=SCALE, NULL-terminated
     char *quantize;   // tensor type while loading
     char *chat_template, *tool_format, *pre;
     bool special_in_content;
@@ -124,8 +125,8 @@ struct grammar_options {
 struct bench_options {
     int64_t prompt, generate; // tokens
     int64_t repeat;
-    char *batch;
-    bool embed, products;
+    char *batch, *settings;
+    bool embed, products, alone;
 };
 
 // Options of sheaf template.

@@ -152,7 +152,9 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
         status = quantize_model(runtime, settings, &gguf, error);
     if (status == STATUS_OK)
         status = say_what_is_not_used(gguf, error);
-    return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
+    if (status == STATUS_OK)
+        status = model_open_taking(&runtime->model, gguf, error);
+    return status == STATUS_OK ? runtime_add_adapters(runtime, &settings->model, error) : status;
 }
 
 // A longer name could not be read back from results. A file's own name is shorter (engine/model/model.h).
@@ -213,6 +215,7 @@ enum status runtime_open_templates(struct runtime *runtime, const struct setting
 {
     struct settings unchanged = *settings;
     unchanged.model.quantize = NULL;
+    unchanged.model.adapters = NULL;
     enum status status = runtime_open_weights(runtime, &unchanged, path, error);
     if (status == STATUS_OK)
         status = open_template(runtime, &settings->model, error);
@@ -355,6 +358,8 @@ enum status runtime_check(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path,
                          strerror(errno));
     enum status status = runtime_check_backend(&settings->engine, error);
+    if (status == STATUS_OK)
+        status = runtime_check_adapters(&settings->model, error);
     if (status == STATUS_OK && settings->model.quantize)
         status = parse_quantize(&settings->model, &type, error);
     if (status == STATUS_OK)

@@ -10,6 +10,7 @@
 #include "consumer/worker/task_runtime.h"
 #include "engine/file/gguf.h"
 #include "engine/file/interrupt.h"
+#include "engine/model/adapter.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -45,7 +46,8 @@ static enum status start_worker(const struct service *service, const struct sett
 static enum status check_model_file(void *context, struct error *error)
 {
     const struct runtime *runtime = context;
-    return gguf_check_files(runtime->model->gguf, error);
+    enum status status = gguf_check_files(runtime->model->gguf, error);
+    return status == STATUS_OK ? model_check_adapters(runtime->model, error) : status;
 }
 
 // Handles signals while the model loads and the transport opens; afterwards the worker handles them.

@@ -13,6 +13,7 @@ struct gguf;
 struct interrupt;
 struct pool;
 struct family;
+struct adapters;
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
 enum activation_kind {
@@ -165,10 +166,10 @@ struct model_shape {
     struct window_shape window;
     struct rope_shape rope;
     struct scales_shape scales;
-    float norm_epsilon;
-    bool unit_head_norms;   // q and k are normalized without weights, where they are rotated
-    bool parallel_residual; // attention and MLP both read the layer's input
-    int32_t n_layer_input;  // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
+    float norm_epsilon, post_norm_epsilon; // of norms after attention and MLP
+    bool unit_head_norms;                  // q and k are normalized without weights, where they are rotated
+    bool parallel_residual;                // attention and MLP both read the layer's input
+    int32_t n_layer_input; // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
     struct altup_shape altup;
 };
 
@@ -295,6 +296,7 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
         output_norm_bias, output, output_bias;
+    float *ones; // weights of embd_norm that no file has; NULL: it has
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
@@ -307,6 +309,7 @@ struct model {
     struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
     struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others
+    struct adapters *adapters;  // engine/model/adapter.h; NULL: none
     char name[128];             // general.name, else the file's name
 };
 
@@ -347,7 +350,8 @@ static inline struct layer_heads model_layer_heads(const struct model *model, in
     return heads;
 }
 const char *model_family_name(const struct model *model);
-uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
+uint64_t
+model_weight_bytes(const struct model *model); // of all tensors, as the file holds them, and adapters
 // The bytes of the table of the layers' inputs if it is read in the file's mapping, row by row: such a table
 // needs no memory. 0: none is.
 uint64_t model_mapped_bytes(const struct model *model);

@@ -20,6 +20,11 @@ static const struct folder_rule nomic_rules[] = {{"nomic_bert.pooler.dense", "cl
                                                   FORM_AS_IS}, // the authors' class
                                                  {"classifier", "cls.output", FORM_AS_IS},
                                                  END};
+static const struct folder_rule gte_rules[] = {{"gte.pooler.dense", "cls", FORM_AS_IS},
+                                               {"new.pooler.dense", "cls", FORM_AS_IS},
+                                               {"classifier", "cls.output", FORM_AS_IS},
+                                               END};
+static const struct folder_rule ultrabert_rules[] = {{"classifier", "cls.output", FORM_AS_IS}, END};
 static const struct folder_rule roberta_rules[] = {{"classifier.dense", "cls", FORM_AS_IS},
                                                    {"classifier.out_proj", "cls.output", FORM_AS_IS},
                                                    END};
@@ -42,11 +47,20 @@ static const struct head_kind {
     const char *pooling; // NULL: classifier_pooling's
     const char *activation;
 } kinds[] = {
-    {"bert", pooler_rules, "first", "tanh"},         {"jina_bert_v2", pooler_rules, "first", "tanh"},
-    {"nomic_bert", nomic_rules, "first", "tanh"},    {"roberta", roberta_rules, "first", "tanh"},
-    {"xlm-roberta", roberta_rules, "first", "tanh"}, {"camembert", roberta_rules, "first", "tanh"},
-    {"mpnet", roberta_rules, "first", "tanh"},       {"distilbert", distilbert_rules, "first", "relu"},
-    {"modernbert", modernbert_rules, NULL, NULL},    {"eurobert", eurobert_rules, NULL, "gelu"},
+    {"bert", pooler_rules, "first", "tanh"},
+    {"jina_bert_v2", pooler_rules, "first", "tanh"},
+    {"nomic_bert", nomic_rules, "first", "tanh"},
+    {"roberta", roberta_rules, "first", "tanh"},
+    {"xlm-roberta", roberta_rules, "first", "tanh"},
+    {"camembert", roberta_rules, "first", "tanh"},
+    {"mpnet", roberta_rules, "first", "tanh"},
+    {"distilbert", distilbert_rules, "first", "relu"},
+    {"gte", gte_rules, "first", "tanh"},
+    {"new", gte_rules, "first", "tanh"},
+    {"jina_embeddings_v3", roberta_rules, "first", "tanh"},
+    {"ultrabert", ultrabert_rules, NULL, "identity"},
+    {"modernbert", modernbert_rules, NULL, NULL},
+    {"eurobert", eurobert_rules, NULL, "gelu"},
 };
 
 static const struct head_kind score_kind = {"", score_rules, "last", "identity"};

@@ -237,12 +237,13 @@ static void read_numbers(struct config *config)
     } numbers[] = {
         {"rms_norm_eps layernorm_epsilon", "attention.layer_norm_rms_epsilon"},
         {"layer_norm_eps layer_norm_epsilon norm_epsilon norm_eps", "attention.layer_norm_epsilon"},
+        {"post_norm_eps", "attention.post_norm_epsilon"},
         {"attn_logit_softcapping", "attn_logit_softcapping"},
         {"final_logit_softcapping", "final_logit_softcapping"},
         {"attention_multiplier", "attention.scale"},
         {"embedding_multiplier scale_emb", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
-        {"logits_scaling logit_scale lm_head_multiplier", "logit_scale"},
+        {"logits_scaling logit_scale lm_head_multiplier output_multiplier", "logit_scale"},
         {"routed_scaling_factor route_scale router_scaling_factor moe_router_scaling_factor "
          "moe_routed_scaling_factor",
          "expert_weights_scale"},
@@ -298,6 +299,9 @@ static void read_numbers(struct config *config)
     if (is_model_type(config, "gpt_neox"))
         gguf_writer_bool(config->keys, format_key(config, "use_parallel_residual", name),
                          read_truth(config, "use_parallel_residual", true));
+    if (find_setting(config, "qk_scale_factor")) // of the queries, beside the usual scale
+        put_number(config, "attention.scale",
+                   read_number(config, "qk_scale_factor", 1.0) / sqrt((double)config->out->shape.head_dim));
     if (find_setting(config, "query_pre_attn_scalar"))
         put_number(config, "attention.scale", 1.0 / sqrt(read_number(config, "query_pre_attn_scalar", 1.0)));
 }
@@ -507,11 +511,13 @@ static void put_layer_types(struct config *config, const struct value *types)
     char name[128];
     size_t n_layers = (size_t)config->out->shape.n_layers;
     bool fits = types->kind == VALUE_ARRAY && types->array.n_items == n_layers;
+    bool sizes = types == find_setting(config, "attention_windows"); // 0 or null: none
     for (size_t i = 0; fits && i < n_layers; i++) {
         const struct value *type = &types->array.items[i];
         windowed[i] = is_text(type, "sliding_attention") || is_text(type, "chunked_attention") ||
-                      is_text(type, "local");
-        fits = windowed[i] || is_text(type, "full_attention") || is_text(type, "global") ||
+                      is_text(type, "local") || (sizes && type->kind == VALUE_INTEGER && type->integer > 0);
+        fits = windowed[i] || (sizes && (type->kind == VALUE_INTEGER || type->kind == VALUE_NULL)) ||
+               is_text(type, "full_attention") || is_text(type, "global") ||
                (family_of(config)->recurrent == RECURRENT_SHORT && is_text(type, "conv"));
     }
     if (fits)
@@ -545,6 +551,18 @@ static void put_windowed(struct config *config, int64_t n, int64_t full)
                       (size_t)config->out->shape.n_layers);
 }
 
+// UltraBERT's older files list the window of each layer; the first one counts for all.
+static int64_t read_ultrabert_window(struct config *config, int64_t window)
+{
+    const struct value *list = find_setting(config, "attention_windows");
+    if (!list)
+        return window;
+    for (size_t i = 0; list->kind == VALUE_ARRAY && i < list->array.n_items; i++)
+        if (list->array.items[i].kind == VALUE_INTEGER && list->array.items[i].integer > 0)
+            return list->array.items[i].integer;
+    return 0;
+}
+
 static void read_windows(struct config *config)
 {
     enum folder_windows windows = config->out->family->windows;
@@ -557,11 +575,13 @@ static void read_windows(struct config *config)
     bool is_none = none && none->kind == VALUE_NULL; // absent, it would have the default
     if (is_model_type(config, "mimo_v2_flash") && find_setting(config, "sliding_window_size"))
         window = read_integer(config, "sliding_window_size", 0) + 1; // without the row's own position
+    if (is_model_type(config, "ultrabert"))                          // positions to each side
+        window = 2 * read_ultrabert_window(config, window);
     if (used && is_none)
         put_integer(config, "attention.sliding_window", 0);
     if (!used || is_none || window == 0 || config->status != STATUS_OK)
         return;
-    const struct value *types = find_setting(config, "layer_types attention_layers");
+    const struct value *types = find_setting(config, "layer_types attention_layers attention_windows");
     if (!types && is_model_type(config, "mellum")) // no layer has a window
         window = 0;
     put_integer(config, "attention.sliding_window", window);
@@ -573,6 +593,8 @@ static void read_windows(struct config *config)
         put_windowed(config, 4, 0);
     else if (is_model_type(config, "gpt_neo"))
         put_windowed(config, 2, 0);
+    else if (is_model_type(config, "muse_glimmer_text"))
+        put_windowed(config, 4, (config->out->shape.n_layers - 1) % 4);
     else if (windows == WINDOWS_IF_USED)
         put_last_windowed(config);
     else if (find_setting(config, patterns))

@@ -391,3 +391,28 @@
     "\"routed_scaling_factor\":2.5,\"n_group\":1,\"topk_group\":1,\"n_shared_experts\":1,"                   \
     "\"n_routed_experts\":256,\"num_experts_per_tok\":8,\"moe_intermediate_size\":2048,"                     \
     "\"index_n_heads\":32,\"index_head_dim\":128,\"index_topk\":2048,\"max_position_embeddings\":202752}"
+#define GRANITE_SCALES                                                                                       \
+    "\"embedding_multiplier\":1.0,\"logits_scaling\":1.0,\"residual_multiplier\":1.0,"                       \
+    "\"attention_multiplier\":1.0,\"sliding_window\":128,"
+#define GRANITE_SWA_DEFAULTS                                                                                 \
+    "{" GRANITE_SCALES "\"rms_norm_eps\":1e-5,\"num_attention_heads\":20,\"num_key_value_heads\":4,"         \
+    "\"max_position_embeddings\":8192}"
+#define GRANITE_MOE_SWA_DEFAULTS                                                                             \
+    "{" GRANITE_SCALES "\"rms_norm_eps\":1e-6,\"num_local_experts\":8,\"num_experts_per_tok\":2,"            \
+    "\"shared_intermediate_size\":0,\"max_position_embeddings\":2048}"
+#define JINA3_DEFAULTS                                                                                       \
+    "{\"hidden_size\":1024,\"num_hidden_layers\":24,\"num_attention_heads\":16,\"intermediate_size\":4096,"  \
+    "\"layer_norm_eps\":1e-5,\"rope_theta\":20000.0,\"max_position_embeddings\":8194}"
+#define GTE_SIZES                                                                                            \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
+    "\"layer_norm_eps\":1e-12,"
+#define GTE_DEFAULTS GTE_SIZES "\"rope_theta\":160000.0,\"max_position_embeddings\":8192}"
+#define NEW_DEFAULTS GTE_SIZES "\"rope_theta\":10000.0,\"max_position_embeddings\":2048}"
+#define ULTRABERT_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-6,\"sliding_window\":128,\"max_position_embeddings\":32768,"                       \
+    "\"rope_parameters\":{\"full_attention\":{\"rope_theta\":2560000.0},"                                    \
+    "\"sliding_attention\":{\"rope_theta\":10000.0}}}"
+#define MUSE_GLIMMER_DEFAULTS                                                                                \
+    "{\"rms_norm_eps\":1e-5,\"post_norm_eps\":1e-8,\"num_attention_heads\":32,\"num_key_value_heads\":2,"    \
+    "\"head_dim\":128,\"final_logit_softcapping\":20.0,\"qk_scale_factor\":3.87,"                            \
+    "\"output_multiplier\":0.19611613513818404,\"sliding_window\":2048,\"max_position_embeddings\":131072}"

@@ -110,6 +110,76 @@ const struct folder_rule folder_nomic_layers[] = {
     NOMIC_AUTHORS_LAYER(""), NOMIC_AUTHORS_LAYER("bert."), NOMIC_AUTHORS_LAYER("nomic_bert."),
     NOMIC_LAYER(""),         NOMIC_LAYER("nomic_bert."),   END};
 
+#define POST_NORM_ATTENTION(prefix)                                                                          \
+    {prefix "layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},                                              \
+        {prefix "layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},                                          \
+        {prefix "layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                          \
+        {prefix "layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},                                     \
+        {prefix "layers.*.post_attention_layernorm", "attn_output_norm", FORM_AS_IS},                        \
+    {                                                                                                        \
+        prefix "layers.*.post_mlp_layernorm", "layer_output_norm", FORM_AS_IS                                \
+    }
+#define JINA3_LAYER(prefix)                                                                                  \
+    POST_NORM_ATTENTION(prefix), {prefix "layers.*.mlp.fc1", "ffn_up", FORM_AS_IS},                          \
+    {                                                                                                        \
+        prefix "layers.*.mlp.fc2", "ffn_down", FORM_AS_IS                                                    \
+    }
+#define JINA3_AUTHORS_LAYER(prefix)                                                                          \
+    {prefix "encoder.layers.*.mixer.Wqkv", "attn_qkv", FORM_AS_IS},                                          \
+        {prefix "encoder.layers.*.mixer.out_proj", "attn_output", FORM_AS_IS},                               \
+        {prefix "encoder.layers.*.norm1", "attn_output_norm", FORM_AS_IS},                                   \
+        {prefix "encoder.layers.*.mlp.fc1", "ffn_up", FORM_AS_IS},                                           \
+        {prefix "encoder.layers.*.mlp.fc2", "ffn_down", FORM_AS_IS},                                         \
+    {                                                                                                        \
+        prefix "encoder.layers.*.norm2", "layer_output_norm", FORM_AS_IS                                     \
+    }
+const struct folder_rule folder_jina3_globals[] = {NOMIC_GLOBALS(""), NOMIC_GLOBALS("roberta."), END};
+const struct folder_rule folder_jina3_layers[] = {JINA3_AUTHORS_LAYER(""), JINA3_AUTHORS_LAYER("roberta."),
+                                                  JINA3_LAYER(""), JINA3_LAYER("roberta."), END};
+
+// The authors' names ("new" in published files), then the names of transformers' GteModel. up_gate_proj: up, then gate.
+#define GTE_AUTHORS_LAYER(prefix)                                                                            \
+    {prefix "encoder.layer.*.attention.qkv_proj", "attn_qkv", FORM_AS_IS},                                   \
+        {prefix "encoder.layer.*.attention.o_proj", "attn_output", FORM_AS_IS},                              \
+        {prefix "encoder.layer.*.attn_ln", "attn_output_norm", FORM_AS_IS},                                  \
+        {prefix "encoder.layer.*.mlp.up_gate_proj", "ffn_up", FORM_FIRST_ROWS},                              \
+        {prefix "encoder.layer.*.mlp.up_gate_proj", "ffn_gate", FORM_SECOND_ROWS},                           \
+        {prefix "encoder.layer.*.mlp.down_proj", "ffn_down", FORM_AS_IS},                                    \
+    {                                                                                                        \
+        prefix "encoder.layer.*.mlp_ln", "layer_output_norm", FORM_AS_IS                                     \
+    }
+#define GTE_LAYER(prefix)                                                                                    \
+    POST_NORM_ATTENTION(prefix), {prefix "layers.*.mlp.gate_proj", "ffn_gate", FORM_AS_IS},                  \
+        {prefix "layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},                                               \
+    {                                                                                                        \
+        prefix "layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS                                              \
+    }
+const struct folder_rule folder_gte_globals[] = {EMBEDDINGS(""), EMBEDDINGS("gte."), EMBEDDINGS("new."), END};
+const struct folder_rule folder_gte_layers[] = {GTE_AUTHORS_LAYER(""),     GTE_AUTHORS_LAYER("new."),
+                                                GTE_AUTHORS_LAYER("gte."), GTE_LAYER(""),
+                                                GTE_LAYER("gte."),         END};
+
+// The authors' names, then transformers'.
+#define PRE_NORM_LAYER(prefix)                                                                               \
+    {prefix "layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},                                              \
+        {prefix "layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},                                          \
+        {prefix "layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},                                          \
+        {prefix "layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},                                     \
+        {prefix "layers.*.input_layernorm", "attn_norm", FORM_AS_IS},                                        \
+        {prefix "layers.*.post_attention_layernorm", "ffn_norm", FORM_AS_IS},                                \
+        {prefix "layers.*.mlp.gate_proj", "ffn_gate", FORM_AS_IS},                                           \
+        {prefix "layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},                                               \
+    {                                                                                                        \
+        prefix "layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS                                              \
+    }
+const struct folder_rule folder_ultrabert_globals[] = {{"ultrabert.embed_tokens", "token_embd", FORM_AS_IS},
+                                                       {"ultrabert.norm", "output_norm", FORM_AS_IS},
+                                                       {"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                       {"model.norm", "output_norm", FORM_AS_IS},
+                                                       END};
+const struct folder_rule folder_ultrabert_layers[] = {PRE_NORM_LAYER("ultrabert."), PRE_NORM_LAYER("model."),
+                                                      END};
+
 const struct folder_rule folder_modernbert_globals[] = {
     {"model.embeddings.tok_embeddings", "token_embd", FORM_AS_IS},
     {"model.embeddings.norm", "token_embd_norm", FORM_AS_IS},
@@ -129,7 +199,7 @@ bool folder_is_head(struct text name)
     static const char *const prefixes[] = {
         "pooler.",          "classifier.",       "pre_classifier.", "cls.", "lm_head.", "head.", "decoder.",
         "vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
-    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert."};
+    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert.", "gte.", "new."};
     static const char positions[] = "embeddings.position_ids";
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         size_t size = strlen(models[i]);

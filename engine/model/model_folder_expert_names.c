@@ -85,6 +85,12 @@ const struct folder_rule folder_mistral4_layers[] = {
     {                                                                                                        \
         "model.layers.*.block_sparse_moe.output_linear", "ffn_down_exps", FORM_AS_IS                         \
     }
+#define GRANITE_SHARED_MLP                                                                                   \
+    {"model.layers.*.shared_mlp.input_linear", "ffn_gate_shexp", FORM_FIRST_ROWS},                           \
+        {"model.layers.*.shared_mlp.input_linear", "ffn_up_shexp", FORM_SECOND_ROWS},                        \
+    {                                                                                                        \
+        "model.layers.*.shared_mlp.output_linear", "ffn_down_shexp", FORM_AS_IS                              \
+    }
 const struct folder_rule folder_granite_moe_layers[] = {GRANITE_MOE_LAYER, END};
 #define SPARSE_BLOCK                                                                                         \
     {"model.layers.*.block_sparse_moe.gate", "ffn_gate_inp", FORM_AS_IS},                                    \
@@ -153,11 +159,16 @@ const struct folder_rule folder_llama4_layers[] = {
     {"model.layers.*.feed_forward.shared_expert.up_proj", "ffn_up_shexp", FORM_AS_IS},
     {"model.layers.*.feed_forward.shared_expert.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};
-const struct folder_rule folder_granite_shared_layers[] = {
-    GRANITE_MOE_LAYER,
-    {"model.layers.*.shared_mlp.input_linear", "ffn_gate_shexp", FORM_FIRST_ROWS},
-    {"model.layers.*.shared_mlp.input_linear", "ffn_up_shexp", FORM_SECOND_ROWS},
-    {"model.layers.*.shared_mlp.output_linear", "ffn_down_shexp", FORM_AS_IS},
+const struct folder_rule folder_granite_shared_layers[] = {GRANITE_MOE_LAYER, GRANITE_SHARED_MLP, END};
+const struct folder_rule folder_granite_moe_swa_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"=model.layers.*.self_attn.sinks", "attn_sinks.weight", FORM_AS_IS},
+    {"model.layers.*.block_sparse_moe.router", "ffn_gate_inp", FORM_AS_IS},
+    {"=model.layers.*.block_sparse_moe.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.block_sparse_moe.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"=model.layers.*.block_sparse_moe.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
+    GRANITE_SHARED_MLP,
     END};
 const struct folder_rule folder_exaone_moe_layers[] = {PRE_NORMS,
                                                        SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),

@@ -3,8 +3,7 @@
 #include "engine/model/model.h"
 #include "engine/model/model_folder_settings.h"
 
-// A list may also have items for layers that predict further tokens.
-static const struct value *item_of(struct config *config, const char *names, int64_t layer)
+const struct value *folder_layer_item(struct config *config, const char *names, int64_t layer)
 {
     const struct value *list = find_setting(config, names);
     if (!list)
@@ -17,8 +16,8 @@ static const struct value *item_of(struct config *config, const char *names, int
 
 bool folder_layer_slides(struct config *config, int64_t layer)
 {
-    const struct value *type = item_of(config, "layer_types", layer),
-                       *hybrid = type ? NULL : item_of(config, "hybrid_layer_pattern", layer);
+    const struct value *type = folder_layer_item(config, "layer_types", layer),
+                       *hybrid = type ? NULL : folder_layer_item(config, "hybrid_layer_pattern", layer);
     bool given = find_setting(config, "layer_types") || hybrid;
     if (hybrid && hybrid->kind == VALUE_INTEGER)
         return hybrid->integer != 0;
@@ -51,7 +50,7 @@ static void read_heads(struct config *config, int64_t layer, bool slides, int64_
     char name[32];
     *n_heads = shape->n_heads, *n_kv_heads = shape->n_kv_heads;
     if (is_model_type(config, "laguna") && find_setting(config, "num_attention_heads_per_layer")) {
-        own = item_of(config, "num_attention_heads_per_layer", layer);
+        own = folder_layer_item(config, "num_attention_heads_per_layer", layer);
         *n_heads = own && own->kind == VALUE_INTEGER ? own->integer : 0;
     } else if (is_model_type(config, "mimo_v2_flash") && slides) {
         *n_kv_heads = read_integer(config, "swa_num_key_value_heads", 2 * *n_kv_heads);
@@ -76,7 +75,7 @@ static void put_limits(struct config *config, const char *from, const char *to)
     if (!find_setting(config, from))
         return;
     for (size_t i = 0; i < n_layers; i++) {
-        const struct value *item = item_of(config, from, (int64_t)i);
+        const struct value *item = folder_layer_item(config, from, (int64_t)i);
         double limit = !item                         ? 0.0
                        : item->kind == VALUE_FLOAT   ? item->number
                        : item->kind == VALUE_INTEGER ? (double)item->integer

@@ -167,6 +167,14 @@ static const struct folder_key keys[] = {
      "dim n_layers n_heads hidden_dim local_attention global_rope_theta "
      "local_rope_theta rotary_emb_fraction causal sinusoidal_pos_embds pad_token_id is_decoder",
      NULL},
+    {"config.json", KEY_READ,
+     "layer_rope_theta attention_windows qk_scale_factor output_multiplier post_norm_eps",
+     NULL}, // Granite with windows, UltraBERT
+    {"config.json", KEY_REFUSED, "logn_attention_scale logn_attention_clip1",
+     "false"}, // GTE's published files
+    {"config.json", KEY_REFUSED, "layer_norm_type", "\"layer_norm\""},
+    {"config.json", KEY_NO_PART, "pack_qkv unpad_inputs use_memory_efficient_attention prediction_head_size",
+     NULL},
     {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
     // Nomic BERT
     {"config.json", KEY_REFUSED,

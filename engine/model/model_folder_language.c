@@ -34,6 +34,7 @@ static const struct {
     {"minicpmv4_6", "qwen3_5_text", false},
     {"minicpmv4_7", "qwen3_5_text", false},
     {"mistral3", "mistral", false},
+    {"muse_glimmer", "muse_glimmer_text", false},
     {"nemotron_h_omni", "nemotron_h", false},
     {"qwen2_5_omni", "qwen2_5_omni_text", false},
     {"qwen2_5_omni_thinker", "qwen2_5_omni_text", false},
@@ -121,6 +122,8 @@ bool folder_is_tower(struct text name)
         "code2wav.",
         "sound_encoder.",
         "sound_projection.",
+        "vision_adapter.",
+        "vision_projection.",
         "vit_large_projector.",
         "high_res_vision_",
     };

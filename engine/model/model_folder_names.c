@@ -36,6 +36,21 @@ static const struct folder_rule llama_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM
                                                   GATED_MLP, END};
 static const struct folder_rule qwen2_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                   GATED_MLP, END};
+static const struct folder_rule muse_glimmer_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_ADD_ONE},
+    {"model.layers.*.pre_feedforward_layernorm", "ffn_norm", FORM_ADD_ONE},
+    {"model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_ADD_ONE},
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    {"model.layers.*.self_attn.gate_proj", "attn_gate", FORM_AS_IS},
+    GATED_MLP,
+    END};
+static const struct folder_rule granite_swa_layers[] = {PRE_NORMS,
+                                                        SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                        {"=model.layers.*.self_attn.sinks",
+                                                         "attn_sinks.weight", FORM_AS_IS},
+                                                        GATED_MLP,
+                                                        END};
 static const struct folder_rule qwen3_layers[] = {PRE_NORMS, SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
                                                   HEAD_NORMS(FORM_AS_IS), GATED_MLP, END};
 #define QWEN3_NEXT_LAYER                                                                                     \
@@ -427,6 +442,10 @@ static const struct folder_family families[] = {
      true, GRANITE_MOE_DEFAULTS},
     {"granitemoeshared", "granitemoe", llama_globals, folder_granite_shared_layers, false, true, SILU,
      WINDOWS_NEVER, true, GRANITE_SHARED_DEFAULTS},
+    {"granite_swa", "granite-swa", llama_globals, granite_swa_layers, true, true, SILU, WINDOWS_GIVEN, true,
+     GRANITE_SWA_DEFAULTS},
+    {"granitemoe_swa", "granite-swa", llama_globals, folder_granite_moe_swa_layers, false, true, SILU,
+     WINDOWS_GIVEN, true, GRANITE_MOE_SWA_DEFAULTS},
     {"glm4", "glm4", llama_globals, glm4_layers, false, true, SILU, WINDOWS_NEVER, true, GLM4_DEFAULTS},
     {"glm", "chatglm", llama_globals, glm_layers, false, true, SILU, WINDOWS_NEVER, true, GLM_DEFAULTS},
     {"glm4_moe", "glm4moe", llama_globals, folder_glm4_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
@@ -520,6 +539,8 @@ static const struct folder_family families[] = {
      APERTUS_DEFAULTS},
     {"afmoe", "afmoe", llama_globals, folder_afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
      AFMOE_DEFAULTS},
+    {"muse_glimmer_text", "muse-glimmer", llama_globals, muse_glimmer_layers, false, true, SILU,
+     WINDOWS_GIVEN, true, MUSE_GLIMMER_DEFAULTS},
     {"llama4_text", "llama4", llama_globals, folder_llama4_layers, false, true, SILU, WINDOWS_GIVEN, true,
      LLAMA4_DEFAULTS},
     {"mimo_v2_flash", "mimo2", llama_globals, folder_mimo_layers, false, true, SILU, WINDOWS_GIVEN, true,
@@ -583,6 +604,14 @@ static const struct folder_family families[] = {
      false, BERT_DEFAULTS},
     {"modernbert", "modern-bert", folder_modernbert_globals, folder_modernbert_layers, true, true,
      SILU " " GELU, WINDOWS_GIVEN, true, MODERNBERT_DEFAULTS},
+    {"jina_embeddings_v3", "jina-bert-v3", folder_jina3_globals, folder_jina3_layers, true, false, GELU,
+     WINDOWS_NEVER, true, JINA3_DEFAULTS},
+    {"gte", "gte", folder_gte_globals, folder_gte_layers, true, true, GELU, WINDOWS_NEVER, true,
+     GTE_DEFAULTS},
+    {"new", "gte", folder_gte_globals, folder_gte_layers, true, true, GELU, WINDOWS_NEVER, true,
+     NEW_DEFAULTS}, // GTE's published files
+    {"ultrabert", "ultrabert", folder_ultrabert_globals, folder_ultrabert_layers, true, true, SILU,
+     WINDOWS_GIVEN, true, ULTRABERT_DEFAULTS},
     {"eurobert", "eurobert", llama_globals, qwen2_layers, true, true, SILU, WINDOWS_NEVER, true, RMS_5(8192)},
     // model_type "gemma3_text" with use_bidirectional_attention: EmbeddingGemma
     {"gemma3_text_bidirectional", "gemma-embedding", gemma_globals, gemma2_layers, true, true, GELU,

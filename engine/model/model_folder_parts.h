@@ -83,16 +83,17 @@ struct folder_family {
 extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], folder_roberta_globals[],
     folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
     folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
-    folder_modernbert_globals[], folder_modernbert_layers[];
+    folder_modernbert_globals[], folder_modernbert_layers[], folder_jina3_globals[], folder_jina3_layers[],
+    folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[];
 // model_folder_expert_names.c
 extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers[], folder_qwen3_moe_layers[],
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
     folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[],
     folder_qwen3_vl_moe_layers[], folder_hunyuan_moe_layers[], folder_ernie_moe_layers[],
     folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[], folder_granite_shared_layers[],
-    folder_exaone_moe_layers[], folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[],
-    folder_bailing_layers[], folder_mimo_layers[], folder_step_layers[], folder_laguna_layers[],
-    folder_dsa_layers[];
+    folder_granite_moe_swa_layers[], folder_exaone_moe_layers[], folder_hy_v3_layers[],
+    folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[], folder_mimo_layers[],
+    folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],

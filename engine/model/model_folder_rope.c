@@ -119,6 +119,20 @@ static void put_dynamic(struct config *config, const struct value *scaling, int6
     put_number(config, "rope.scaling.attn_factor", 1.0);
 }
 
+// kexue.fm/archives/9706, as GTE's files mean it: the base times the factor, and all pairs slower by factor^(2 / d).
+// Pair i rotates factor^((2 i + 2) / d) times slower.
+static void put_ntk(struct config *config, const struct value *scaling, int64_t n_dims)
+{
+    double factor = number_in(config, scaling, "factor", 1.0);
+    if (!(factor >= 1.0 && factor <= 1e3) || find_in(scaling, "mixed_b") || !is_model_type(config, "new")) {
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling);
+        return;
+    }
+    float *divisors = create_divisors(config, 0, (size_t)n_dims / 2);
+    for (int64_t i = 0; divisors && i < n_dims / 2; i++)
+        divisors[i] = (float)elementary_exp(elementary_log(factor) * (double)(2 * i + 2) / (double)n_dims);
+}
+
 static void put_scaling(struct config *config, const struct value *scaling, double base, int64_t n_dims)
 {
     char name[128];
@@ -138,6 +152,10 @@ static void put_scaling(struct config *config, const struct value *scaling, doub
         return;
     if (text_equals_string(kind, "dynamic")) {
         put_dynamic(config, scaling, n_context, n_dims);
+        return;
+    }
+    if (text_equals_string(kind, "ntk")) {
+        put_ntk(config, scaling, n_dims);
         return;
     }
     if (text_equals_string(kind, "llama3")) {
@@ -203,6 +221,84 @@ static double number_by_layer(struct config *config, const char *name, bool slid
     return otherwise;
 }
 
+// Whether the layer has a window, in Granite with windows and in UltraBERT, whose older files list the windows.
+static bool is_windowed(struct config *config, int64_t layer)
+{
+    const struct value *type = folder_layer_item(config, "layer_types", layer),
+                       *window = folder_layer_item(config, "attention_windows", layer);
+    if (type)
+        return is_text(type, "sliding_attention");
+    if (window)
+        return window->kind == VALUE_INTEGER && window->integer > 0;
+    return is_model_type(config, "ultrabert") ? (layer + 1) % 3 != 0 : layer % 4 != 0;
+}
+
+// Muse Glimmer's bases by layer only say which layers are rotated; by default each fourth is not, the last one first.
+static void put_muse_unrotated(struct config *config, const struct value *list)
+{
+    bool unrotated[MODEL_LAYERS_MAX];
+    char key[128];
+    int64_t n_layers = config->out->shape.n_layers;
+    for (int64_t i = 0; i < n_layers && config->status == STATUS_OK; i++) {
+        const struct value *item = list ? folder_layer_item(config, "layer_rope_theta", i) : NULL;
+        bool number = item && (item->kind == VALUE_INTEGER || item->kind == VALUE_FLOAT);
+        if (list && !number)
+            refuse_setting(config, ERROR_MODEL_FILE, "layer_rope_theta", list);
+        unrotated[i] = !list                                   ? (n_layers - 1 - i) % 4 == 0
+                       : number && item->kind == VALUE_INTEGER ? item->integer == 0
+                                                               : number && item->number == 0.0;
+    }
+    if (config->status == STATUS_OK)
+        gguf_writer_bools(config->keys, format_key(config, "rope.unrotated_layers", key), unrotated,
+                          (size_t)n_layers);
+}
+
+// Bases that are listed by layer: one for the layers without a window, one for the others, 0: none of these layers is
+// rotated. Returns whether a list is given.
+static bool read_layer_bases(struct config *config, double bases[2])
+{
+    const char *name = is_model_type(config, "ultrabert") ? "rope_theta" : "layer_rope_theta";
+    const struct value *list = find_setting(config, name);
+    bool unrotated[MODEL_LAYERS_MAX], any = false;
+    char key[128];
+    bases[0] = bases[1] = 0.0;
+    if (is_model_type(config, "muse_glimmer_text"))
+        put_muse_unrotated(config, list);
+    if (!list || list->kind != VALUE_ARRAY || is_model_type(config, "muse_glimmer_text"))
+        return false;
+    for (int64_t i = 0; i < config->out->shape.n_layers && config->status == STATUS_OK; i++) {
+        const struct value *item = folder_layer_item(config, name, i);
+        double base = !item || item->kind == VALUE_FLOAT ? item ? item->number : -1.0
+                      : item->kind == VALUE_INTEGER      ? (double)item->integer
+                                                         : -1.0;
+        double *kept = &bases[is_windowed(config, i)];
+        unrotated[i] = base == 0.0;
+        any = any || unrotated[i];
+        if (!(base >= 0.0) || (base != 0.0 && *kept != 0.0 && *kept != base))
+            refuse_setting(config, ERROR_MODEL_FILE, name, list);
+        *kept = base != 0.0 ? base : *kept;
+    }
+    if (any && config->status == STATUS_OK)
+        gguf_writer_bools(config->keys, format_key(config, "rope.unrotated_layers", key), unrotated,
+                          (size_t)config->out->shape.n_layers);
+    return true;
+}
+
+// Such bases as keys. Layers with another base than the others are not scaled.
+static double put_layer_bases(struct config *config, const double bases[2], const struct value *scaling)
+{
+    const struct value *type = scaling ? find_first(scaling, "rope_type type") : NULL;
+    double base = bases[0] != 0.0 ? bases[0] : bases[1];
+    base = base != 0.0 ? base : 10000.0;
+    if (bases[1] == 0.0 || bases[1] == base)
+        return base;
+    if (type && !is_text(type, "default"))
+        refuse_setting(config, ERROR_MODEL_FILE, "layer_rope_theta",
+                       find_setting(config, "layer_rope_theta"));
+    put_number(config, "rope.freq_base_swa", bases[1]);
+    return base;
+}
+
 // The windowed layers' rotation in families whose layers differ in heads. `windowed`: its settings; NULL: none.
 static void put_windowed_rope(struct config *config, const struct value *windowed, double base,
                               double fraction)
@@ -236,7 +332,11 @@ void folder_read_rope(struct config *config)
     const struct value *windowed = scaling ? find_in(scaling, "sliding_attention") : NULL;
     const struct value *of_windows = windowed && windowed->kind == VALUE_OBJECT ? windowed : NULL;
     const char *local = "rope_local_base_freq local_rope_theta";
-    if (heads_differ(config))
+    double bases[2];
+    bool by_layer = read_layer_bases(config, bases);
+    if (by_layer)
+        windowed = NULL;
+    else if (heads_differ(config))
         windowed = of_windows;
     else if (windowed && windowed->kind == VALUE_OBJECT && !find_first(config->json, local))
         put_number(config, "rope.freq_base_swa", number_in(config, windowed, "rope_theta", 10000.0));
@@ -246,10 +346,11 @@ void folder_read_rope(struct config *config)
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "rope_parameters", windowed);
     if (scaling && find_in(scaling, "full_attention"))
         scaling = find_in(scaling, "full_attention");
-    double base = heads_differ(config)
+    double base = by_layer ? put_layer_bases(config, bases, scaling)
+                  : heads_differ(config)
                       ? number_by_layer(config, "rope_theta", false, 10000.0)
                       : read_number(config, "rope_theta rotary_emb_base global_rope_theta", 10000.0);
-    if (scaling && scaling->kind == VALUE_OBJECT)
+    if (scaling && scaling->kind == VALUE_OBJECT && !by_layer)
         base = number_in(config, scaling, "rope_theta", base);
     double fraction =
         read_number(config, "partial_rotary_factor rotary_pct rope_pct rotary_emb_fraction", 1.0);

@@ -170,6 +170,8 @@ static inline bool heads_vary(const struct config *config)
 void folder_put_recurrent(struct config *config);
 // model_folder_rope.c: the keys rope.*, and the divisors of `out`.
 void folder_read_rope(struct config *config);
+// A layer's item of a list that may also have items for layers that predict further tokens; NULL: no such list.
+const struct value *folder_layer_item(struct config *config, const char *names, int64_t layer);
 // model_folder_layers.c: families whose layers differ (Gemma 3n and 4).
 static inline bool layers_vary(const struct config *config)
 {

@@ -3,6 +3,7 @@
 #include "engine/model/tensor_search.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 // The tables of the layers' inputs: of each token (for tokens of a tower's vocabulary it may have no rows),
 // and the projection of the embedding.
@@ -123,6 +124,25 @@ static enum status take_classifier(struct tensor_search *search)
                            &n_labels);
 }
 
+// A norm of the embedding whose weights are all 1; the model frees them.
+static enum status set_unit_embd_norm(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    size_t n = (size_t)search->widths[EMBD];
+    model->ones = malloc(n * sizeof *model->ones);
+    if (!model->ones)
+        return error_memory(search->error, STATUS_REFUSE, "a norm of the embedding");
+    for (size_t i = 0; i < n; i++)
+        model->ones[i] = 1.0f;
+    model->embd_norm = (struct tensor){.name = text_from_string("1"),
+                                       .type = TENSOR_F32,
+                                       .n_dims = 1,
+                                       .dims = {n, 1, 1, 1},
+                                       .data = model->ones,
+                                       .size_bytes = n * sizeof *model->ones};
+    return STATUS_OK;
+}
+
 enum status take_globals(struct tensor_search *search)
 {
     struct model *model = search->model;
@@ -139,6 +159,8 @@ enum status take_globals(struct tensor_search *search)
         status = take_relative_bias(search);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
+    if (status == STATUS_OK && family->unit_all_norms)
+        status = set_unit_embd_norm(search);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
     if (status == STATUS_OK && !family->normed_after_sum)

@@ -189,14 +189,15 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
     shape->norm_epsilon = read_number(reader, epsilon, 0.0f, &found);
     if (!found && family->norm == NORM_LAYER) // Phi-3.5-MoE has the other key
         shape->norm_epsilon = read_number(reader, epsilons[0], 0.0f, &found);
+    shape->post_norm_epsilon = read_number(reader, "attention.post_norm_epsilon", shape->norm_epsilon, NULL);
     if (reader->status != STATUS_OK)
         return;
     if (!found)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE, "key %s.%s is missing",
                                    reader->family, epsilon);
-    else if (shape->norm_epsilon < 0.0f || shape->attention.softcap < 0.0f ||
-             shape->scales.logits_softcap < 0.0f || shape->attention.alibi_bias_max < 0.0f ||
-             !isfinite(shape->scales.logits))
+    else if (shape->norm_epsilon < 0.0f || !(shape->post_norm_epsilon >= 0.0f) ||
+             shape->attention.softcap < 0.0f || shape->scales.logits_softcap < 0.0f ||
+             shape->attention.alibi_bias_max < 0.0f || !isfinite(shape->scales.logits))
         reader->status =
             error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                       "norm epsilon %g, soft caps %g and %g, ALiBi bias %g, logit scale %g: can't be used",
@@ -352,11 +353,14 @@ static void read_xielu(struct key_reader *reader, struct model *model)
     }
 }
 
-static void set_unrotated(struct model *model)
+static void set_unrotated(struct key_reader *reader, struct model *model)
 {
     const struct family *family = model->family;
+    struct gguf_array truths = {0};
+    bool listed = find_layer_truths(reader, "rope.unrotated_layers", model->shape.n_layers, 0, &truths);
     for (int32_t i = 0; i < model->shape.n_layers; i++)
         model->layers[i].unrotated =
+            (listed && gguf_array_integer(&truths, (size_t)i) != 0) ||
             (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
             (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed);
 }
@@ -552,6 +556,6 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_limits(&reader, model, "swiglu_clamp_shexp", true);
     read_altup(&reader, model);
     read_layer_kinds(&reader, family, model);
-    set_unrotated(model);
+    set_unrotated(&reader, model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
 }

@@ -546,7 +546,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_index(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);
-    if (status == STATUS_OK && search->model->shape.unit_head_norms && !layer->unrotated)
+    bool unit = search->model->shape.unit_head_norms && !layer->unrotated;
+    if (status == STATUS_OK && (unit || family->unit_all_norms))
         set_unit_norms(search, layer);
     if (status == STATUS_OK && family->layers_vary)
         status = take_varied(search, index);

@@ -587,6 +587,30 @@ static void measured_tiles_give_the_bytes_of_tiles_by_rows(void **state)
     model_close(model);
 }
 
+// With two steps under way, eager ones and graphs, and with masks uploaded after the step.
+static void uploads_at_once_and_late_give_the_bytes_of_steps_one_by_one(void **state)
+{
+    if (!device_is_emulated())
+        skip();
+    static struct sample_result expected[2][SEQUENCES_MAX][DRAWN], drawn[SEQUENCES_MAX][DRAWN];
+    struct model *model = open_model_of(&((const struct forward_subject *)*state)->recipe);
+    struct machine machine;
+    machine_open(&machine, model, *state, true, true);
+    for (int masked = 0; masked < 2; masked++)
+        generate(&machine, SEQUENCES_MAX, AT_ONCE, masked, expected[masked]);
+    machine_close(&machine);
+    for (enum device_upload_order order = UPLOADS_LATE; order <= UPLOADS_AT_ONCE; order++) {
+        machine_open_with(&machine, model, *state, &(struct gpu_options){.upload_order = order});
+        for (int masked = 0; masked < 2; masked++) {
+            generate(&machine, SEQUENCES_MAX, masked ? APART : AHEAD, masked, drawn);
+            assert_memory_equal(drawn, expected[masked], sizeof drawn);
+        }
+        assert_true(gpu_backend_counts(machine.backend).n_replayed > 0);
+        machine_close(&machine);
+    }
+    model_close(model);
+}
+
 // On a device with little more than the model takes, a graph's memory could end the worker.
 static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state)
 {
@@ -621,7 +645,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
-    static struct CMUnitTest tests[N_SUBJECTS + 9];
+    static struct CMUnitTest tests[N_SUBJECTS + 10];
     bool is_wide = device_cases_are_wide();
     int n = 0;
     for (int i = 0; i < N_SUBJECTS; i += STRIDE)
@@ -680,5 +704,8 @@ int main(int argc, char **argv)
                                      NULL, &tiled};
     tests[n++] = (struct CMUnitTest){"sampling apart", sampling_submitted_apart_draws_what_whole_steps_draw,
                                      NULL, NULL, &captured[0]};
+    tests[n++] =
+        (struct CMUnitTest){"upload orders", uploads_at_once_and_late_give_the_bytes_of_steps_one_by_one,
+                            NULL, NULL, &captured[0]};
     return _cmocka_run_group_tests("tests", tests, (size_t)n, NULL, NULL);
 }

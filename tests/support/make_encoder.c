@@ -7,12 +7,12 @@
 #include <assert.h>
 #include <math.h>
 
-enum { TENSORS_MAX = 256 };
+enum { TENSORS_MAX = 256, MADE_EXPERTS = 5, MADE_EXPERTS_USED = 2 };
 
 struct encoder_tensor {
     char name[64];
     enum tensor_type type;
-    uint64_t dims[2];
+    uint64_t dims[3];
     float center, deviation;
 };
 
@@ -49,7 +49,7 @@ static void add_key(struct encoder_maker *maker, const char *suffix, enum gguf_k
 static void add_keys(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool rms = is_of(maker, "eurobert gemma-embedding qwen2");
+    bool rms = is_of(maker, "eurobert ultrabert gemma-embedding qwen2");
     put_key_string(&maker->keys, "general.architecture", r->family);
     maker->n_keys++;
     add_key(maker, "context_length", GGUF_U32, r->n_context);
@@ -61,12 +61,19 @@ static void add_keys(struct encoder_maker *maker)
         add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_heads / 2);
     add_key(maker, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", GGUF_F32, 1e-6);
     add_key(maker, "attention.causal", GGUF_BOOL, r->causal);
-    if (is_of(maker, "modern-bert gemma-embedding")) {
+    if (is_of(maker, "modern-bert ultrabert gemma-embedding")) {
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
         add_key(maker, "rope.freq_base_swa", GGUF_F32, 1e4);
     }
-    if (is_of(maker, "modern-bert gemma-embedding nomic-bert eurobert qwen2"))
+    if (is_of(
+            maker,
+            "modern-bert ultrabert gemma-embedding nomic-bert eurobert qwen2 jina-bert-v3 gte nomic-bert-moe"))
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "nomic-bert") ? 1e3 : 1.6e5);
+    if (is_of(maker, "nomic-bert-moe")) {
+        add_key(maker, "expert_count", GGUF_U32, MADE_EXPERTS);
+        add_key(maker, "expert_used_count", GGUF_U32, MADE_EXPERTS_USED);
+        add_key(maker, "moe_every_n_layers", GGUF_U32, 2);
+    }
     for (int i = 0; i < r->n_dense; i += 2) {
         char key[64];
         snprintf(key, sizeof key, "%s.dense_%d_activation", r->family, 2 + i);
@@ -95,8 +102,10 @@ static void add_tensor(struct encoder_maker *maker, const char *name, enum tenso
         return;
     assert(maker->n_tensors < TENSORS_MAX);
     struct encoder_tensor *tensor = &maker->tensors[maker->n_tensors++];
-    *tensor = (struct encoder_tensor){
-        .type = type, .dims = {(uint64_t)n_cols, (uint64_t)n_rows}, .center = center, .deviation = deviation};
+    *tensor = (struct encoder_tensor){.type = type,
+                                      .dims = {(uint64_t)n_cols, (uint64_t)n_rows, 1},
+                                      .center = center,
+                                      .deviation = deviation};
     snprintf(tensor->name, sizeof tensor->name, "%s", name);
     if (n_cols % tensor_traits(type)->block_items)
         tensor->type = TENSOR_F16;
@@ -133,16 +142,28 @@ static void add_layer_norm(struct encoder_maker *maker, int layer, const char *n
     add_norm(maker, whole, biased);
 }
 
+static void add_experts(struct encoder_maker *maker, int layer)
+{
+    static const char *const names[] = {"ffn_up_exps", "ffn_down_exps"};
+    const struct encoder_recipe *r = &maker->recipe;
+    add_matrix(maker, layer, "ffn_gate_inp", MADE_EXPERTS, r->n_embd, false);
+    for (int i = 0; i < 2; i++) {
+        add_matrix(maker, layer, names[i], i ? r->n_embd : r->n_ff, i ? r->n_ff : r->n_embd, false);
+        maker->tensors[maker->n_tensors - 1].dims[2] = MADE_EXPERTS;
+    }
+}
+
 static void add_layer(struct encoder_maker *maker, int i)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2");
-    bool biased = is_of(maker, "bert mpnet jina-bert-v2"), gemma = is_of(maker, "gemma-embedding");
-    int64_t d = r->n_embd, kv = is_of(maker, "eurobert gemma-embedding qwen2") ? d / 2 : d;
+    bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe");
+    bool biased = is_of(maker, "bert mpnet jina-bert-v2 jina-bert-v3 gte"),
+         gemma = is_of(maker, "gemma-embedding");
+    int64_t d = r->n_embd, kv = is_of(maker, "eurobert ultrabert gemma-embedding qwen2") ? d / 2 : d;
     if (!after && !(is_of(maker, "modern-bert") && i == 0))
         add_layer_norm(maker, i, "attn_norm", false);
-    if (is_of(maker, "nomic-bert modern-bert")) {
-        add_matrix(maker, i, "attn_qkv", d + 2 * kv, d, false);
+    if (is_of(maker, "nomic-bert modern-bert nomic-bert-moe")) {
+        add_matrix(maker, i, "attn_qkv", d + 2 * kv, d, is_of(maker, "nomic-bert-moe"));
     } else {
         add_matrix(maker, i, "attn_q", d, d, biased || is_of(maker, "qwen2"));
         add_matrix(maker, i, "attn_k", kv, d, biased || is_of(maker, "qwen2"));
@@ -154,16 +175,21 @@ static void add_layer(struct encoder_maker *maker, int i)
         add_layer_norm(maker, i, "post_attention_norm", false);
         add_layer_norm(maker, i, "post_ffw_norm", false);
     }
-    add_matrix(maker, i, "attn_output", d, d, biased);
+    add_matrix(maker, i, "attn_output", d, d, biased || is_of(maker, "nomic-bert-moe"));
     if (after)
         add_layer_norm(maker, i, "attn_output_norm", true);
     else
         add_layer_norm(maker, i, "ffn_norm", false);
     bool fused = is_of(maker, "jina-bert-v2 modern-bert");
-    if (!fused && !is_of(maker, "bert mpnet"))
+    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe");
+    if (!fused && !plain)
         add_matrix(maker, i, "ffn_gate", r->n_ff, d, false);
-    add_matrix(maker, i, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, d, is_of(maker, "bert mpnet"));
-    add_matrix(maker, i, "ffn_down", d, r->n_ff, biased);
+    if (is_of(maker, "nomic-bert-moe") && i % 2 == 1) {
+        add_experts(maker, i);
+    } else {
+        add_matrix(maker, i, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, d, plain);
+        add_matrix(maker, i, "ffn_down", d, r->n_ff, biased || is_of(maker, "nomic-bert-moe"));
+    }
     if (after)
         add_layer_norm(maker, i, "layer_output_norm", true);
 }
@@ -186,11 +212,11 @@ static void add_head(struct encoder_maker *maker)
 static void add_tensors(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2");
+    bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe");
     add_tensor(maker, "token_embd.weight", r->type, r->n_embd, r->n_vocab, 0.0f, 1.0f);
     if (is_of(maker, "bert mpnet"))
         add_tensor(maker, "position_embd.weight", TENSOR_F32, r->n_embd, r->n_context, 0.0f, 0.5f);
-    if (is_of(maker, "bert nomic-bert jina-bert-v2"))
+    if (is_of(maker, "bert nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe"))
         add_tensor(maker, "token_types.weight", TENSOR_F32, r->n_embd, 2, 0.0f, 0.5f);
     if (is_of(maker, "mpnet"))
         add_tensor(maker, "attn_rel_b.weight", TENSOR_F32, r->n_heads, 32, 0.0f, 1.0f);
@@ -220,7 +246,7 @@ static void add_tensors(struct encoder_maker *maker)
 static void put_items(struct encoder_maker *maker, const struct encoder_tensor *tensor, uint64_t *state)
 {
     struct error error = {0};
-    size_t n = (size_t)(tensor->dims[0] * tensor->dims[1]);
+    size_t n = (size_t)(tensor->dims[0] * tensor->dims[1] * tensor->dims[2]);
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     size_t n_bytes = n / traits->block_items * traits->block_bytes;
     float *items = malloc(n * sizeof *items);
@@ -269,10 +295,10 @@ void make_encoder(const char *path, const struct encoder_recipe *recipe)
     for (int i = 0; i < maker->n_tensors; i++) {
         const struct encoder_tensor *tensor = &maker->tensors[i];
         const struct tensor_traits *traits = tensor_traits(tensor->type);
-        put_tensor(&maker->file, tensor->name, tensor->dims[1] > 1 ? 2 : 1, tensor->dims, tensor->type,
-                   offset);
-        offset +=
-            (tensor->dims[0] / traits->block_items * traits->block_bytes * tensor->dims[1] + 31) / 32 * 32;
+        uint32_t n_dims = tensor->dims[2] > 1 ? 3 : tensor->dims[1] > 1 ? 2 : 1;
+        uint64_t n_rows = tensor->dims[1] * tensor->dims[2];
+        put_tensor(&maker->file, tensor->name, n_dims, tensor->dims, tensor->type, offset);
+        offset += (tensor->dims[0] / traits->block_items * traits->block_bytes * n_rows + 31) / 32 * 32;
     }
     put_padding(&maker->file, 32);
     for (int i = 0; i < maker->n_tensors; i++)

@@ -76,6 +76,7 @@ static const struct {
     {"lfm3", HEAD_NORMS | OUTPUT_GATE | BOTH_NORMS | WINDOWED},
     {"bamba", 0},
     {"lfm2", HEAD_NORMS},
+    {"granite-swa", WINDOWED},
     {"granitehybrid", SPARSE},
     {"falcon-h1", HEAD_LENGTHS},
     {"jamba", SPARSE | INTERLEAVED_DENSE},
@@ -92,6 +93,7 @@ static const struct {
                    WINDOWED},
     {"laguna", HEAD_LENGTHS | HEAD_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS |
                    WINDOWED},
+    {"muse-glimmer", HEAD_LENGTHS | BOTH_NORMS | OUTPUT_GATE | WINDOWED},
     {"llama4", HEAD_LENGTHS | SPARSE | EXPERT_WIDTH | INTERLEAVED | WINDOWED},
 };
 
@@ -227,6 +229,17 @@ static void add_sections(struct maker *maker)
     put_key_array(&maker->keys, "glm4.rope.dimension_sections", GGUF_I32, 4);
     for (int i = 0; i < 4; i++)
         put_integer(&maker->keys, i < 3 ? 1 : 0, 4);
+    maker->n_keys++;
+}
+
+// The first layer of those without a window.
+static void add_unrotated(struct maker *maker)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s.rope.unrotated_layers", maker->base);
+    put_key_array(&maker->keys, key, GGUF_BOOL, (uint64_t)maker->recipe.n_layers);
+    for (int32_t layer = 0; layer < maker->recipe.n_layers; layer++)
+        put_integer(&maker->keys, layer == 0, 1);
     maker->n_keys++;
 }
 
@@ -384,6 +397,14 @@ static void add_family_keys(struct maker *maker)
         add_xielu_keys(maker);
     if (is_of(maker, "glm4") && r->larger)
         add_sections(maker);
+    if (is_of(maker, "granite-swa muse-glimmer"))
+        add_unrotated(maker);
+    if (is_of(maker, "muse-glimmer")) {
+        add_key(maker, "attention.post_norm_epsilon", GGUF_F32, 1e-2);
+        add_key(maker, "attention.scale", GGUF_F32, 0.5);
+        add_key(maker, "logit_scale", GGUF_F32, 0.25);
+        add_key(maker, "final_logit_softcapping", GGUF_F32, 20.0);
+    }
     if (has_trait(maker, INTERLEAVED)) {
         add_key(maker, "interleave_moe_layer_step", GGUF_U32, 2);
         add_key(maker, "attention.temperature_length", GGUF_U32, 10);
@@ -411,7 +432,7 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
     if (is_of(maker, "gptneox"))
         add_key(maker, "use_parallel_residual", GGUF_BOOL, 1);
-    if (is_of(maker, "granite granitemoe granitehybrid")) {
+    if (is_of(maker, "granite granitemoe granitehybrid granite-swa")) {
         add_key(maker, "attention.scale", GGUF_F32, 0.25);
         add_key(maker, "embedding_scale", GGUF_F32, 3.0);
         add_key(maker, "residual_scale", GGUF_F32, 0.5);
@@ -690,7 +711,7 @@ static void add_attention(struct maker *maker, const char *prefix, int32_t layer
                    r->n_embd, false);
     add_matrix(maker, prefix, "attn_output", r->n_embd, q / d * made_value_dim(maker),
                is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss") || has_trait(maker, OUTPUT_BIASED));
-    if (is_of(maker, "gpt-oss") || (is_of(maker, "mimo2") && made_slides(layer)))
+    if (is_of(maker, "gpt-oss granite-swa") || (is_of(maker, "mimo2") && made_slides(layer)))
         add_vector(maker, prefix, "attn_sinks.weight", MADE_NORM, (uint64_t)r->n_heads);
     if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);

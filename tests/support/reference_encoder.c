@@ -118,10 +118,12 @@ static void normalize(const struct double_encoder *e, int layer, const char *nam
     free(bias);
 }
 
-// ModernBERT: every third layer from the first on sees all; Gemma: every sixth, the last of each.
+// ModernBERT: every third layer from the first on sees all; UltraBERT: the last of three; Gemma: the last of six.
 static bool is_local(const struct double_encoder *e, int layer)
 {
-    return e->window > 0 && (is_of(e, "modern-bert") ? layer % 3 != 0 : layer % 6 != 5);
+    return e->window > 0 && (is_of(e, "modern-bert") ? layer % 3 != 0
+                             : is_of(e, "ultrabert") ? layer % 3 != 2
+                                                     : layer % 6 != 5);
 }
 
 static void rotate(const struct double_encoder *e, int layer, double *x, int n_heads)
@@ -187,7 +189,7 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
 static double *attention(const struct double_encoder *e, int layer, const double *x)
 {
     int q_width = e->n_heads * e->head_dim, kv_width = e->n_kv * e->head_dim;
-    bool fused = is_of(e, "nomic-bert modern-bert");
+    bool fused = is_of(e, "nomic-bert modern-bert nomic-bert-moe");
     double *q = multiply(e, layer, fused ? "attn_qkv" : "attn_q", x, e->n_embd, 0, q_width);
     double *k =
         multiply(e, layer, fused ? "attn_qkv" : "attn_k", x, e->n_embd, fused ? q_width : 0, kv_width);
@@ -208,16 +210,47 @@ static double *attention(const struct double_encoder *e, int layer, const double
 
 static double activate(const struct double_encoder *e, double x)
 {
-    if (is_of(e, "nomic-bert eurobert qwen2"))
+    if (is_of(e, "nomic-bert eurobert ultrabert qwen2"))
         return x / (1.0 + exp(-x));
     if (is_of(e, "gemma-embedding"))
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
 }
 
+// The two experts with the greatest softmax of the router's rows, weighted by it.
+static double *mix_experts(const struct double_encoder *e, int layer, const double *x)
+{
+    int n_experts = (int)read_key(e, "expert_count", 0), d = e->n_embd;
+    double *scores = multiply(e, layer, "ffn_gate_inp", x, d, 0, n_experts);
+    double *out = allocate((size_t)(e->n * d));
+    for (int k = 0; k < n_experts; k++) {
+        double *up = multiply(e, layer, "ffn_up_exps", x, d, k * e->n_ff, e->n_ff);
+        for (int i = 0; i < e->n * e->n_ff; i++)
+            up[i] = activate(e, up[i]);
+        double *down = multiply(e, layer, "ffn_down_exps", up, e->n_ff, k * d, d);
+        for (int p = 0; p < e->n; p++) {
+            double sum = 0.0, *score = scores + p * n_experts;
+            int n_better = 0;
+            for (int j = 0; j < n_experts; j++) {
+                sum += exp(score[j] - score[k]);
+                n_better += score[j] > score[k];
+            }
+            for (int i = 0; i < d && n_better < 2; i++)
+                out[p * d + i] += down[p * d + i] / sum;
+        }
+        free(up);
+        free(down);
+    }
+    free(scores);
+    return out;
+}
+
 static double *mlp(const struct double_encoder *e, int layer, const double *x)
 {
-    bool fused = is_of(e, "jina-bert-v2 modern-bert"), plain = is_of(e, "bert mpnet");
+    bool fused = is_of(e, "jina-bert-v2 modern-bert"),
+         plain = is_of(e, "bert mpnet jina-bert-v3 nomic-bert-moe");
+    if (is_of(e, "nomic-bert-moe") && layer % 2 == 1)
+        return mix_experts(e, layer, x);
     double *up = multiply(e, layer, "ffn_up", x, e->n_embd, fused ? e->n_ff : 0, e->n_ff), *gate = NULL;
     if (!plain)
         gate = multiply(e, layer, fused ? "ffn_up" : "ffn_gate", x, e->n_embd, 0, e->n_ff);
@@ -271,7 +304,7 @@ static void open_encoder(struct double_encoder *e, const char *path)
     e->head_dim = e->n_embd / e->n_heads;
     e->n_ff = (int)read_key(e, "feed_forward_length", 0);
     e->window = (int)read_key(e, "attention.sliding_window", 0);
-    e->rms = is_of(e, "eurobert gemma-embedding qwen2");
+    e->rms = is_of(e, "eurobert ultrabert gemma-embedding qwen2");
     e->epsilon = read_key(e, e->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 0);
     snprintf(key, sizeof key, "%s.attention.causal", e->family);
     if (gguf_bool(e->gguf, key, &e->causal, NULL, &error) != STATUS_OK)

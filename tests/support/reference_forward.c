@@ -137,6 +137,8 @@ void normalize_by(const struct reference *r, int layer, const char *name, double
                   int n_weights)
 {
     double epsilon = strstr(name, "_a_norm") ? 1e-6 : r->epsilon; // of latents
+    if (strcmp(name, "post_attention_norm") == 0 || strcmp(name, "post_ffw_norm") == 0)
+        epsilon = number_of_key(r, "attention.post_norm_epsilon", epsilon);
     char weight_name[64], bias_name[64];
     snprintf(weight_name, sizeof weight_name, "%s.weight", name);
     snprintf(bias_name, sizeof bias_name, "%s.bias", name);
@@ -153,6 +155,18 @@ void normalize_by(const struct reference *r, int layer, const char *name, double
     }
     free(weight);
     free(bias);
+}
+
+// Without weights.
+static void normalize_units(const struct reference *r, double *x, int n_vectors, int width)
+{
+    for (int v = 0; v < n_vectors; v++, x += width) {
+        double square = 0.0;
+        for (int i = 0; i < width; i++)
+            square += x[i] * x[i] / width;
+        for (int i = 0; i < width; i++)
+            x[i] /= sqrt(square + r->epsilon);
+    }
 }
 
 void normalize(const struct reference *r, int layer, const char *name, double *x, int n_vectors, int width)
@@ -177,10 +191,10 @@ bool is_windowed(const struct reference *r, int layer)
     static const struct {
         const char *family;
         int pattern; // period of the layers that see everything
-    } patterns[] = {{"gemma2", 2},     {"gemma3", 6},  {"gpt-oss", 2},   {"cohere2", 4},
-                    {"olmo2", 4},      {"exaone4", 4}, {"afmoe", 4},     {"llama4", 4},
-                    {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
-    if (is_of(r, "laguna"))
+    } patterns[] = {{"gemma2", 2},       {"gemma3", 6},     {"gpt-oss", 2}, {"cohere2", 4},
+                    {"olmo2", 4},        {"exaone4", 4},    {"afmoe", 4},   {"llama4", 4},
+                    {"muse-glimmer", 4}, {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
+    if (is_of(r, "laguna granite-swa"))
         return layer % 4 != 0;
     if (is_of(r, "gemma3n gemma4 mimo2 step35"))
         return layer_number(r, "attention.sliding_window_pattern", layer) != 0.0;
@@ -195,6 +209,7 @@ static bool is_rotated(const struct reference *r, int layer)
     return !is_of(r, "gpt2 bloom starcoder gpt_neo nemotron_h nemotron_h_moe jamba kimi-linear") &&
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
+           layer_number(r, "rope.unrotated_layers", layer) == 0.0 &&
            !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4") && !is_windowed(r, layer));
 }
 
@@ -508,6 +523,10 @@ static double *attention(const struct reference *r, int layer, const double *x)
     bool each = is_of(r, "stablelm command-r");
     bool after = is_of(r, "hunyuan-dense hunyuan-moe");
     for (int turn = 0; turn < 2; turn++) {
+        if (turn == 0 && is_of(r, "muse-glimmer")) {
+            normalize_units(r, q, n * r->n_heads, r->head_dim);
+            normalize_units(r, k, n * r->n_kv_heads, r->head_dim);
+        }
         if (after == (turn == 1)) {
             normalize_by(r, layer, "attn_q_norm", q, full ? n : n * r->n_heads, full ? q_width : r->head_dim,
                          each ? r->n_heads : 1);
@@ -850,7 +869,7 @@ static void open_reference(struct reference *r, const char *path)
                                                                                       : 1.0);
     r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
-    if (is_of(r, "granite granitemoe minicpm3 minicpm granitehybrid"))
+    if (is_of(r, "granite granitemoe minicpm3 minicpm granitehybrid granite-swa"))
         r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
@@ -866,6 +885,8 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
         for (int i = 0; i < r.n_embd; i++)
             x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
                                   (positions ? positions[p * r.n_embd + i] : 0.0);
+    if (is_of(&r, "muse-glimmer"))
+        normalize_units(&r, x, n_ids, r.n_embd);
     if (!is_of(&r, "lfm2 lfm2moe lfm3"))
         normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
     if (is_of(&r, "gemma3n gemma4"))

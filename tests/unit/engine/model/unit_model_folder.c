@@ -113,7 +113,9 @@ static void write_config(const struct making *making)
         {"num_experts_per_tok", "expert_used_count"},
         {"moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
-        {"attention_multiplier", "attention.scale"},
+        // Muse Glimmer's is qk_scale_factor
+        {strcmp(making->item->model_type, "muse_glimmer_text") ? "attention_multiplier" : "unknown",
+         "attention.scale"},
         {"embedding_multiplier", "embedding_scale"},
         {"residual_multiplier", "residual_scale"},
         {strncmp(making->item->model_type, "cohere", 6) ? "logits_scaling" : "logit_scale", "logit_scale"},
@@ -684,6 +686,12 @@ static struct folder_case cases[] = {
     {"minimax_m2", "minimax-m2", "", false, false},
     {"ernie4_5_moe", "ernie4_5-moe", ",\"moe_layer_end_index\":-1", false, false},
     {"granite", "granite", "", false, false},
+    {"muse_glimmer_text", "muse-glimmer",
+     ",\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"],"
+     "\"layer_rope_theta\":[0,10000.0,10000.0],\"post_norm_eps\":0.01,\"output_multiplier\":0.25,"
+     "\"qk_scale_factor\":2.0",
+     false, false, TENSOR_F32, "model.language_model."},
+    {"granite_swa", "granite-swa", ",\"layer_rope_theta\":[0,10000.0,10000.0]", false, false},
     {"ministral", "mistral", "", false, false},
     {"exaone", "exaone", "", false, false},
     {"exaone_moe", "exaone-moe", ",\"routed_scaling_factor\":1.0", false, false},

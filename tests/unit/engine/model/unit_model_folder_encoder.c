@@ -71,6 +71,29 @@ static const struct rename nomic[] = {{"token_embd", "embeddings.word_embeddings
                                       {"ffn_down", "encoder.layers.*.mlp.fc2"},
                                       {"layer_output_norm", "encoder.layers.*.norm2"},
                                       {NULL, NULL}};
+#define TYPED_EMBEDDINGS                                                                                     \
+    {"token_embd", "embeddings.word_embeddings"}, {"token_types", "embeddings.token_type_embeddings"},       \
+    {                                                                                                        \
+        "token_embd_norm", "embeddings.LayerNorm"                                                            \
+    }
+#define POST_NORM_ATTENTION                                                                                  \
+    {"attn_q", "layers.*.self_attn.q_proj"}, {"attn_k", "layers.*.self_attn.k_proj"},                        \
+        {"attn_v", "layers.*.self_attn.v_proj"}, {"attn_output", "layers.*.self_attn.o_proj"},               \
+        {"attn_output_norm", "layers.*.post_attention_layernorm"},                                           \
+    {                                                                                                        \
+        "layer_output_norm", "layers.*.post_mlp_layernorm"                                                   \
+    }
+static const struct rename gte[] = {TYPED_EMBEDDINGS,
+                                    POST_NORM_ATTENTION,
+                                    {"ffn_gate", "layers.*.mlp.gate_proj"},
+                                    {"ffn_up", "layers.*.mlp.up_proj"},
+                                    {"ffn_down", "layers.*.mlp.down_proj"},
+                                    {NULL, NULL}};
+static const struct rename jina3[] = {TYPED_EMBEDDINGS,
+                                      POST_NORM_ATTENTION,
+                                      {"ffn_up", "layers.*.mlp.fc1"},
+                                      {"ffn_down", "layers.*.mlp.fc2"},
+                                      {NULL, NULL}};
 static const struct rename modern[] = {{"token_embd", "embeddings.tok_embeddings"},
                                        {"token_embd_norm", "embeddings.norm"},
                                        {"output_norm", "final_norm"},
@@ -174,6 +197,29 @@ static const struct encoder_case cases[] = {
      "\"intermediate_size\":56,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":200,\"sliding_window\":32,"
      "\"_sliding_window_pattern\":6,\"rope_theta\":160000.0,\"query_pre_attn_scalar\":12}",
      "model.", 0, false, NULL, true},
+    {"gte", "gte", gte,
+     "{\"model_type\":\"gte\"," SIZES ",\"max_position_embeddings\":200,\"hidden_act\":\"gelu\"}", "", 0,
+     false, NULL},
+    {"gte with a head", "gte", gte, "{\"model_type\":\"gte\"," SIZES ",\"max_position_embeddings\":200}",
+     "gte.", 0, false, NULL},
+    {"jina-embeddings-v3", "jina-bert-v3", jina3,
+     "{\"model_type\":\"jina_embeddings_v3\"," SIZES
+     ",\"max_position_embeddings\":200,\"rope_theta\":160000}",
+     "", 0, false, NULL},
+    {"jina-embeddings-v3 with a head", "jina-bert-v3", jina3,
+     "{\"model_type\":\"jina_embeddings_v3\"," SIZES
+     ",\"max_position_embeddings\":200,\"rope_theta\":160000}",
+     "roberta.", 0, false, NULL},
+    {"ultrabert", "ultrabert", euro,
+     "{\"model_type\":\"ultrabert\"," SIZES ",\"num_key_value_heads\":2,\"rms_norm_eps\":1e-6,"
+     "\"hidden_act\":\"silu\",\"max_position_embeddings\":200,\"sliding_window\":16,\"rope_parameters\":{"
+     "\"full_attention\":{\"rope_theta\":160000.0},\"sliding_attention\":{\"rope_theta\":10000.0}}}",
+     "model.", 0, false, NULL},
+    {"ultrabert, windows and bases by layer", "ultrabert", euro,
+     "{\"model_type\":\"ultrabert\"," SIZES ",\"num_key_value_heads\":2,\"rms_norm_eps\":1e-6,"
+     "\"hidden_act\":\"silu\",\"max_position_embeddings\":200,\"attention_windows\":[16,16,0],"
+     "\"rope_theta\":[10000,10000,160000]}",
+     "ultrabert.", 0, false, NULL},
     {"eurobert", "eurobert", euro,
      "{\"model_type\":\"eurobert\"," SIZES ",\"num_key_value_heads\":2,\"rms_norm_eps\":1e-6,"
      "\"hidden_act\":\"silu\",\"rope_theta\":160000,\"max_position_embeddings\":200}",
