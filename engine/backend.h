@@ -141,7 +141,7 @@ struct step {
     int32_t n_copies;
     const struct page_copy *copies; // [n_copies] made before the rows are computed
     const float *rope[2]; // cos, sin pairs [n_tokens, n_rope_dims] of each table; NULL: the table is not used
-    int32_t n_rope_dims;
+    int32_t n_rope_dims[2];
     int32_t n_outputs;
     // [n_outputs], ascending: the rows for which logits are computed; NULL: all rows
     const int32_t *output_rows;

@@ -523,7 +523,8 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     if (pass->shape->altup.n)
         altup_predict(pass, index);
     if (attn_normed)
-        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM, !parallel || ffn_normed);
+        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM,
+                       (!parallel || ffn_normed) && !pass->shape->altup.n);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
@@ -593,8 +594,8 @@ static void fill_rope(struct forward *forward, struct step *step)
                 rope_fill(rope, step->positions[row], forward->rope[table] + (ptrdiff_t)row * rope->n_dims);
         }
         step->rope[table] = forward->rope[table];
+        step->n_rope_dims[table] = model->rope[table].n_dims;
     }
-    step->n_rope_dims = model->shape.rope.n_dims;
 }
 
 // Asserts the slots of recurrent states: a slot that is written belongs to one sequence of the step.

@@ -96,8 +96,8 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
     const struct gpu_backend *backend = gpu_backend_of(base);
     (void)n_positions;
     return activation_operand_bytes(n_pairs, widest) + next_bytes(n_pairs, widest) + (uint64_t)n_pairs * 24 +
-           (uint64_t)SAMPLE_SLOTS * (uint64_t)larger_of(shape->n_vocab, widest) * sizeof(int32_t) + 8 * step +
-           gpu_outcome_bytes(n_outputs_max) +
+           (uint64_t)(SAMPLE_SLOTS + 1) * (uint64_t)larger_of(shape->n_vocab, widest) * sizeof(int32_t) +
+           8 * step + gpu_outcome_bytes(n_outputs_max) +
            attention_scratch_bytes(shape->attention.n_heads, shape->attention.value_dim, n_outputs_max,
                                    shape->n_context) +
            partial_bytes(backend, widest);
@@ -147,7 +147,7 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
         {&backend->memory.partial_arrivals, (uint64_t)partial_tiles(backend) * sizeof(int32_t), "products"},
         {&backend->memory.counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
         {&backend->memory.states, outputs * sizeof(struct sample_state), "sampling"},
-        {&backend->memory.ones, backend->states.memory ? vocabulary * sizeof(float) : 0, "norms"},
+        {&backend->memory.ones, vocabulary * sizeof(float), "norms"},
         {&backend->memory.pair_experts, experts ? rows * sizeof(int32_t) : 0, "experts"},
         {&backend->memory.pair_weights, experts ? rows * sizeof(float) : 0, "experts"},
         {&backend->memory.pair_order, experts ? rows * sizeof(int32_t) : 0, "experts"},
@@ -299,7 +299,9 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     }
     if (slot->forward.way == STEP_EAGER) {
         backend->current.padded = (struct upload_counts){
-            step->n_tokens, step->n_sequences, step->n_outputs, backend->current.shared.n_tiles, 0, 0};
+            step->n_tokens, step->n_sequences, step->n_outputs, backend->current.shared.n_tiles, 0, 0, 0};
+        if ((backend->kv.layers || step->stops) && step->n_outputs < step->n_tokens)
+            backend->current.padded.n_kept = step->n_outputs;
         backend->current.longest.n_positions_padded = backend->current.longest.n_positions;
         backend->current.n_part_rows = backend->current.shared.n_part_rows;
         gpu_size_runs(backend);
@@ -307,7 +309,7 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     }
     int32_t n_rows = backend->current.kind.n_rows;
     backend->current.padded =
-        (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles, 0, 0};
+        (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles, 0, 0, 0};
     backend->current.longest.n_positions_padded = backend->current.kind.n_positions;
     backend->current.n_part_rows = n_rows;
     gpu_size_runs(backend);
@@ -442,6 +444,7 @@ static void begin_step(struct backend *base, const struct step *step)
     backend->current.pending = (struct pending_add){0};
     backend->current.pending_rows.out = NULL;
     backend->current.ropes.n = 0;
+    backend->current.keeps_outputs = false;
     slot->part = &slot->forward;
     slot->drawn = slot->timed = false;
     slot->times = (struct step_times){0};
@@ -674,6 +677,16 @@ static const struct backend_operations operations_cuda = {.begin = begin_step,
                                                           .scan = gpu_scan,
                                                           .selective_scan = gpu_selective_scan,
                                                           .multiply_by = gpu_multiply_by,
+                                                          .xielu = gpu_xielu,
+                                                          .weighs_inputs = true,
+                                                          .gate_softplus = gpu_gate_softplus,
+                                                          .limit = gpu_limit,
+                                                          .set_columns = gpu_set_columns,
+                                                          .keep_outputs = gpu_keep_outputs,
+                                                          .mix = gpu_mix,
+                                                          .match_rms = gpu_match_rms,
+                                                          .sparsify = gpu_sparsify,
+                                                          .multiply = gpu_multiply,
                                                           .sample = gpu_sample,
                                                           .write = gpu_write,
                                                           .read = gpu_read,
