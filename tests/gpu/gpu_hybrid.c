@@ -66,6 +66,11 @@ static struct hybrid_subject subjects[] = {
     EXPERTS("mixtral", 1),
     EXPERTS("gpt-oss", 2),
     EXPERTS("glm4moe", 3),
+    LAYERS("mimo2"),
+    ATTENTION("step35"),
+    RECURRENT("deci", 8, 3, false),
+    RECURRENT("gemma4", 6, 2, false),
+    RECURRENT("gemma3n", 6, 4, false),
     RECURRENT("qwen35", 5, 2, false), // a state on either side, attention on the device
     RECURRENT("qwen35", 5, 4, true),
     RECURRENT("kimi-linear", 5, 1, false),
