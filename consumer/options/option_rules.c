@@ -8,6 +8,11 @@ enum relation {
     EXCLUDES,    // no effect if one of the others is set
     CONTRADICTS, // likewise, and refused also as a default of the environment or the file
     NEEDS_GPU,   // no effect on a CPU; the backend is opened later
+    NEEDS_CPU,   // no effect on a GPU, likewise
+};
+
+enum {
+    ON_TOPICS = LAG | MIRROR | REDRIVE // these always need brokers, and say so
 };
 
 // Lists of options: names separated by blanks.
@@ -33,7 +38,7 @@ static const struct rule {
     const char *others;
     const char *reason; // after a colon
 } rules[] = {
-    {OF_TOPICS " partitions " OF_MEMBER, ALL, NEEDS, "brokers", "without it the jobs are in the store"},
+    {OF_TOPICS " partitions " OF_MEMBER, ALL & ~ON_TOPICS, NEEDS, "brokers", "without it the jobs are in the store"},
     {"unique-jobs", ALL, NEEDS, "brokers", "in the store a job_id is unique"},
     {"partitions", ALL, NEEDS, "create-topics", "topics that exist keep their partitions"},
     {"brokers", STATUS, NEEDS, "rebuild", "the figures are the store's"},
@@ -47,6 +52,7 @@ static const struct rule {
     {OF_ENGINE " sample seed", VERIFY, NEEDS, "model", "without it no row is computed"},
     {OF_WORKER, SERVE, NEEDS, "model", "with --no-work nothing is computed"},
     {OF_GPU, ALL, NEEDS_GPU, NULL, NULL},
+    {"speculate", ALL, NEEDS_CPU, NULL, NULL},
     {"metrics-token metrics-content", ALL & ~SERVE, NEEDS, "metrics", "nothing is served without it"},
     {"seed", ANNOTATE | EMBED, NEEDS, "sample cascade", "nothing else is drawn with it"},
     {"truncate", ANNOTATE, NEEDS, "truncate-prompt", "nothing else is cut"},
@@ -100,6 +106,12 @@ static const struct option *find_set(const struct settings *settings, const stru
     return NULL;
 }
 
+// Text behind the name of an option.
+static const char *option_origin(const struct option *option, const bool *given)
+{
+    return given[option - option_table_options(NULL)] ? "" : " (of the environment or --config)";
+}
+
 static enum status refuse_missing(const struct command *command, const struct option *option,
                                   const struct rule *rule, struct error *error)
 {
@@ -113,25 +125,35 @@ static enum status refuse_missing(const struct command *command, const struct op
                      command->name, option->name, names, rule->reason);
 }
 
-static enum status check_option(struct settings *settings, const struct command *command,
+// NEEDS_GPU, NEEDS_CPU.
+static enum status check_device(struct settings *settings, const struct command *command,
+                                const struct option *option, enum relation relation, struct error *error)
+{
+    const char *backend = settings->engine.backend;
+    if (relation == NEEDS_CPU)
+        settings->engine.cpu_option = option->name;
+    else if (backend && strncmp(backend, "cpu", 3) == 0)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "sheaf %s: --%s: expected a GPU, not --backend %s", command->name, option->name,
+                         backend);
+    else
+        settings->engine.gpu.option = option->name;
+    return STATUS_OK;
+}
+
+static enum status check_option(struct settings *settings, const struct command *command, const bool *given,
                                 const struct option *option, const struct rule *rule, struct error *error)
 {
-    if (rule->relation == NEEDS_GPU) {
-        const char *backend = settings->engine.backend;
-        if (backend && strncmp(backend, "cpu", 3) == 0)
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                             "sheaf %s: --%s: expected a GPU, not --backend %s", command->name, option->name,
-                             backend);
-        settings->engine.gpu.option = option->name;
-        return STATUS_OK;
-    }
+    if (rule->relation == NEEDS_GPU || rule->relation == NEEDS_CPU)
+        return check_device(settings, command, option, rule->relation, error);
     const struct option *other = find_set(settings, command, rule->others);
     if (rule->relation == NEEDS)
         return other ? STATUS_OK : refuse_missing(command, option, rule, error);
     if (!other)
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: --%s with --%s: %s", command->name,
-                     option->name, other->name, rule->reason);
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: --%s%s with --%s%s: %s", command->name,
+                     option->name, option_origin(option, given), other->name, option_origin(other, given),
+                     rule->reason);
 }
 
 enum status option_rules_check(struct settings *settings, const struct command *command, const bool *given,
@@ -146,7 +168,7 @@ enum status option_rules_check(struct settings *settings, const struct command *
                 continue;
             if (!is_set(settings, option) && rules[i].relation == CONTRADICTS)
                 continue;
-            enum status status = check_option(settings, command, option, &rules[i], error);
+            enum status status = check_option(settings, command, given, option, &rules[i], error);
             if (status != STATUS_OK)
                 return status;
         }

@@ -6,6 +6,6 @@
 
 // given: by index in the table, whether the option is on the command line. Options of the environment and of
 // the file are defaults, which may have no effect in a command. STATUS_REFUSE, ERROR_USAGE: a rule is broken.
-// Otherwise settings->engine.gpu.option is set.
+// Otherwise settings->engine.gpu.option and cpu_option are set.
 enum status option_rules_check(struct settings *settings, const struct command *command, const bool *given,
                                struct error *error) WARN_UNUSED;

@@ -69,7 +69,8 @@ struct engine_options {
     char *kv_type;           // of the pages
     int64_t activation_bits; // 0: 8
     char *trace_steps;
-    char *speculate; // "auto", "off" or a number of draft tokens
+    char *speculate;        // "auto", "off" or a number of draft tokens
+    const char *cpu_option; // the name of one without effect on a GPU that is on the command line; NULL: none
     int64_t threads, check_cpu;
     int64_t n_sequences_max, n_tokens_max; // of a step
     int64_t window;                        // jobs

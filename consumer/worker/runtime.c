@@ -330,7 +330,8 @@ struct draft_numbers {
     int32_t n_max, n_fixed;
 };
 
-// No draft tokens on a GPU: its steps are submitted ahead, and the cost of a row is measured on a CPU only.
+// No draft tokens on a GPU: its steps are submitted ahead, and the cost of a row is measured on a CPU only. There
+// a number on the command line is refused; one of the environment or the file is for hosts with a CPU alone.
 // The mock engine drafts only if --speculate asks for it, so that its steps last as long as its specification
 // says.
 static enum status parse_speculate(const struct engine_options *options, bool on_gpu,
@@ -345,7 +346,7 @@ static enum status parse_speculate(const struct engine_options *options, bool on
             error, STATUS_REFUSE, ERROR_USAGE,
             "--speculate: expected auto, off or a number of draft tokens from 1 to %d, got \"%s\"",
             DRAFT_TOKENS_MAX, text);
-    if (n && on_gpu)
+    if (n && on_gpu && options->cpu_option)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--speculate %s: expected a CPU, on a GPU no tokens are drafted", text);
     bool drafts_any = !is_off && !on_gpu && !(is_auto && options->test);

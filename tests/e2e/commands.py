@@ -861,6 +861,13 @@ def bench_measures_products_of_each_weight_type_without_a_model(test):
 
 
 @case
+def the_measurement_of_the_path_of_a_job_runs_its_commands(test):
+    subprocess.run([os.path.join(ROOT, "ops/bench/path"), "queue", "--jobs", "20", "--repeat", "1", "--sheaf", test.sheaf, "--csv", test.path("path.csv")],
+                   cwd=test.folder, env=test.environment, check=True, timeout=DEADLINE_S)
+    assert "queue,collect," in open(test.path("path.csv"), encoding="utf-8").read()
+
+
+@case
 def a_worker_s_messages_have_the_time_but_on_a_terminal_and_in_the_journal(test):
     timed = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z sheaf: ")
     for stream, has_times in ((None, True), ("{dev}:{ino}", False), ("{dev}:1", True), ("journal", True)):

@@ -212,6 +212,17 @@ def submit_work_and_collect_give_the_answers_of_run(test):
 
 
 @case
+def drafts_are_refused_on_the_command_line_and_of_no_effect_in_a_file_of_all_hosts(test):
+    expected = reference(test)
+    with open(test.path("fleet.conf"), "w", encoding="ascii") as file:
+        file.write("speculate = 4\n")
+    on_gpu(test, "in.jsonl", "out.jsonl", "--config", "fleet.conf")
+    assert test.comparable() == expected
+    refused = test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--speculate", "4", status=2)
+    assert "--speculate 4: expected a CPU" in refused.err, refused
+
+
+@case
 def a_worker_on_each_of_two_gpus_shares_the_jobs_of_one_store(test):
     expected = reference(test)
     refused = test.run("work", "--model", test.model, "--backend", "cuda", "--gpu", "2", "--exit-when-idle", "0", status=None)

@@ -202,6 +202,27 @@ TEST(an_option_of_a_gpu_is_refused_on_a_cpu)
     settings_finish(&settings);
 }
 
+TEST(an_option_of_a_cpu_is_noted_where_it_is_on_the_command_line)
+{
+    assert_int_equal(parse("work m --speculate 4"), STATUS_OK);
+    assert_string_equal(settings.engine.cpu_option, "speculate"); // refused where a GPU computes
+    settings_finish(&settings);
+    setenv("SHEAF_SPECULATE", "4", 1);
+    assert_int_equal(parse("work m"), STATUS_OK);
+    unsetenv("SHEAF_SPECULATE");
+    assert_string_equal(settings.engine.speculate, "4");
+    assert_null(settings.engine.cpu_option);
+    settings_finish(&settings);
+}
+
+// The reason is one of commands that can do without a broker.
+TEST(commands_that_need_a_broker_say_so_themselves)
+{
+    expect_accepted("lag --jobs j --group g -X a=b");
+    expect_accepted("redrive --dead d --control c");
+    expect_accepted("mirror --results r");
+}
+
 // Environment and file are defaults of several commands: what one of them does not use is no mistake.
 TEST(a_default_without_effect_is_accepted_and_one_that_contradicts_is_not)
 {
@@ -210,9 +231,12 @@ TEST(a_default_without_effect_is_accepted_and_one_that_contradicts_is_not)
     unsetenv("SHEAF_REPLY_TOPICS");
     setenv("SHEAF_RETRY_FAILED", "true", 1);
     expect_accepted("work m");
-    expect_usage_error("work m --brokers b", "--retry-failed with --brokers");
+    expect_usage_error("work m --brokers b",
+                       "--retry-failed (of the environment or --config) with --brokers: it is");
     unsetenv("SHEAF_RETRY_FAILED");
     setenv("SHEAF_BROKERS", "b", 1);
+    expect_usage_error("collect --dataset d -o o --store s",
+                       "--store with --brokers (of the environment or --config): the results");
     expect_accepted("work m --reply-topics a");
     unsetenv("SHEAF_BROKERS");
 }
