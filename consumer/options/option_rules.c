@@ -38,7 +38,8 @@ static const struct rule {
     const char *others;
     const char *reason; // after a colon
 } rules[] = {
-    {OF_TOPICS " partitions " OF_MEMBER, ALL & ~ON_TOPICS, NEEDS, "brokers", "without it the jobs are in the store"},
+    {OF_TOPICS " partitions " OF_MEMBER, ALL & ~ON_TOPICS, NEEDS, "brokers",
+     "without it the jobs are in the store"},
     {"unique-jobs", ALL, NEEDS, "brokers", "in the store a job_id is unique"},
     {"partitions", ALL, NEEDS, "create-topics", "topics that exist keep their partitions"},
     {"brokers", STATUS, NEEDS, "rebuild", "the figures are the store's"},
