@@ -37,6 +37,7 @@ static const struct rule {
     enum relation relation;
     const char *others;
     const char *reason; // after a colon
+    const char *when;   // applies if one of these is set; NULL: always
 } rules[] = {
     {OF_TOPICS " partitions " OF_MEMBER, ALL & ~ON_TOPICS, NEEDS, "brokers",
      "without it the jobs are in the store"},
@@ -48,7 +49,7 @@ static const struct rule {
      "it reads a store; over Kafka --force writes the results that exist"},
     {"dataset", WORK_ALONE, EXCLUDES, "brokers", "a worker on Kafka computes all jobs of the topic"},
     {"store", COLLECT | CANCEL, EXCLUDES, "brokers", "the results are in the topics"},
-    {OF_ENGINE, EMBED, EXCLUDES, "brokers", "the workers compute (sheaf work)"},
+    {OF_ENGINE, EMBED, EXCLUDES, "brokers", "the workers compute (sheaf work)", "column prompt"},
     {OF_ENGINE, ANNOTATE, NEEDS, "model cascade", "the workers compute (sheaf work)"},
     {OF_ENGINE " sample seed", VERIFY, NEEDS, "model", "without it no row is computed"},
     {OF_WORKER, SERVE, NEEDS, "model", "with --no-work nothing is computed"},
@@ -168,6 +169,8 @@ enum status option_rules_check(struct settings *settings, const struct command *
             if (!is_given || (option->kind == FLAG && !is_set(settings, option)))
                 continue;
             if (!is_set(settings, option) && rules[i].relation == CONTRADICTS)
+                continue;
+            if (rules[i].when && !find_set(settings, command, rules[i].when))
                 continue;
             enum status status = check_option(settings, command, given, option, &rules[i], error);
             if (status != STATUS_OK)

@@ -178,7 +178,8 @@ TEST(options_that_contradict_each_other_are_refused)
     expect_usage_error("collect --dataset d -o o --brokers b --partial", "--partial with --brokers");
     expect_usage_error("collect --dataset d -o o --brokers b --store s", "--store with --brokers");
     expect_usage_error("work m --brokers b --dataset d", "--dataset with --brokers");
-    expect_usage_error("embed t --brokers b --threads 2", "--threads with --brokers");
+    expect_usage_error("embed t --column c --brokers b --threads 2", "--threads with --brokers: the workers");
+    expect_usage_error("embed t --prompt p --brokers b --threads 2", "--threads with --brokers: the workers");
     expect_usage_error("bench --products --prompt 3", "--prompt with --products");
     expect_usage_error("bench m --products --embed", "--embed with --products");
 }
@@ -238,6 +239,8 @@ TEST(a_default_without_effect_is_accepted_and_one_that_contradicts_is_not)
     expect_usage_error("collect --dataset d -o o --store s",
                        "--store with --brokers (of the environment or --config): the results");
     expect_accepted("work m --reply-topics a");
+    expect_accepted("embed m --threads 2"); // lines, which no fleet computes
+    expect_usage_error("embed t --column c --threads 2", "--threads with --brokers (of");
     unsetenv("SHEAF_BROKERS");
 }
 
