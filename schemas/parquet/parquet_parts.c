@@ -1,15 +1,29 @@
 #include "schemas/parquet/parquet_parts.h"
 
+#include "schemas/parquet/thrift.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-static bool same_type(const struct parquet_column *a, const struct parquet_column *b)
+static bool same_values(const struct parquet_column *a, const struct parquet_column *b)
 {
     const struct parquet_leaf *x = &a->leaf, *y = &b->leaf;
     return x->physical == y->physical && x->meaning == y->meaning && x->width == y->width &&
            x->scale == y->scale && x->fraction_digits == y->fraction_digits && x->is_utc == y->is_utc &&
-           a->n_leaves == b->n_leaves && a->is_list == b->is_list && a->definition_max == b->definition_max &&
-           strcmp(a->other, b->other) == 0;
+           a->n_leaves == b->n_leaves && a->is_list == b->is_list && strcmp(a->other, b->other) == 0;
+}
+
+static bool same_type(const struct parquet_column *a, const struct parquet_column *b)
+{
+    return same_values(a, b) && a->definition_max == b->definition_max;
+}
+
+// The columns' declarations: all elements but the root, whose name is the writer's.
+static struct text column_elements(const struct parquet_footer *footer)
+{
+    struct thrift_reader reader = thrift_read_text(footer->elements);
+    (void)thrift_skip(&reader, THRIFT_STRUCT);
+    return (struct text){reader.at, (size_t)(reader.end - reader.at)};
 }
 
 // Writes what differs first, as the end of a sentence about `part`.
@@ -28,7 +42,9 @@ static void describe_difference(const struct parquet_schema *first, const struct
         buffer_add_format(out, "column %zu is \"%.*s\" instead of \"%.*s\"", i + 1, (int)b[i].name.size,
                           b[i].name.data, (int)a[i].name.size, a[i].name.data);
     else
-        buffer_add_format(out, "column \"%.*s\" has another type", (int)b[i].name.size, b[i].name.data);
+        buffer_add_format(out, "column \"%.*s\" %s", (int)b[i].name.size, b[i].name.data,
+                          same_values(&a[i], &b[i]) ? "may be NULL in one of them alone"
+                                                    : "has another type");
 }
 
 static enum status check_part(const struct parquet_parts *parts, const struct parquet_part *part,
@@ -36,7 +52,7 @@ static enum status check_part(const struct parquet_parts *parts, const struct pa
 {
     const struct parquet_part *first = &parts->items[0];
     struct buffer difference = {0};
-    if (text_equal(part->footer.elements, first->footer.elements))
+    if (text_equal(column_elements(&part->footer), column_elements(&first->footer)))
         return STATUS_OK;
     describe_difference(&first->footer.schema, &part->footer.schema, &difference);
     (void)error_set(error, STATUS_REFUSE, ERROR_FILE,

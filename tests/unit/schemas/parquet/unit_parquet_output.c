@@ -295,6 +295,42 @@ TEST(inputs_of_other_columns_are_refused)
     }
 }
 
+// The root's name is the writer's: schema of Arrow, root of Polars, duckdb_schema.
+TEST(inputs_of_several_writers_are_one_table_unless_a_column_is_nullable_in_one_alone)
+{
+    const struct made_column nullable = {.physical = PHYSICAL_BYTE_ARRAY, .converted = 1},
+                             required = {.physical = PHYSICAL_BYTE_ARRAY,
+                                         .converted = 1,
+                                         .is_required = true};
+    static const char *const texts[] = {NULL,
+                                        "second: its columns or their types are not the columns of first: "
+                                        "column \"a\" may be NULL in one of them alone"};
+    for (int i = 0; i < 2; i++) {
+        struct made_file made[2];
+        struct parquet_file *file;
+        struct error error;
+        struct made_page page = {.n_values = 1, .definition = TEXT("\x02\x00")};
+        made_one(&made[0], &nullable, &page, 1);
+        made_one(&made[1], i ? &required : &nullable, &page, 1);
+        char *root = memmem(made[1].bytes.data, made[1].bytes.size, "schema", 6);
+        assert_non_null(root);
+        memcpy(root, "writer", 6);
+        const struct parquet_input inputs[] = {
+            {made_descriptor((struct text){made[0].bytes.data, made[0].bytes.size}), "first"},
+            {made_descriptor((struct text){made[1].bytes.data, made[1].bytes.size}), "second"}};
+        enum status status = parquet_file_open(&file, inputs, 2, &error);
+        assert_int_equal(status, texts[i] ? STATUS_REFUSE : STATUS_OK);
+        if (texts[i])
+            assert_string_equal(error.text, texts[i]);
+        else
+            parquet_file_close(file);
+        for (int j = 0; j < 2; j++) {
+            close(inputs[j].fd);
+            buffer_finish(&made[j].bytes);
+        }
+    }
+}
+
 TEST(rows_that_were_not_added_are_null)
 {
     struct made_file input;
