@@ -108,7 +108,7 @@ static const struct option *find_set(const struct settings *settings, const stru
     return NULL;
 }
 
-// Text behind the name of an option.
+// Says where an option that is not on the command line is from.
 static const char *option_origin(const struct option *option, const bool *given)
 {
     return given[option - option_table_options(NULL)] ? "" : " (of the environment or --config)";
