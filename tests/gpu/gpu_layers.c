@@ -34,15 +34,15 @@ static void copy_items(void *memory, float *items, size_t n, bool up)
 }
 
 // Rows on both sides; a row is followed by PADDING floats.
-struct rows {
+struct layer_rows {
     int32_t n_cols;
     float *host;
     struct device_matrix device;
 };
 
-static struct rows rows_make(int32_t n_cols, uint64_t *seed)
+static struct layer_rows rows_make(int32_t n_cols, uint64_t *seed)
 {
-    struct rows rows = {.n_cols = n_cols, .device.stride = n_cols + PADDING};
+    struct layer_rows rows = {.n_cols = n_cols, .device.stride = n_cols + PADDING};
     size_t n = (size_t)(N_ROWS * rows.device.stride);
     rows.host = malloc(n * sizeof *rows.host);
     rows.device.items = device_allocate(device, n * sizeof *rows.host);
@@ -53,24 +53,24 @@ static struct rows rows_make(int32_t n_cols, uint64_t *seed)
     return rows;
 }
 
-static void rows_free(struct rows *rows)
+static void rows_free(struct layer_rows *rows)
 {
     free(rows->host);
     device_free(device, rows->device.items);
 }
 
-static float item_of(const struct rows *rows, int32_t row, int32_t col)
+static float item_of(const struct layer_rows *rows, int32_t row, int32_t col)
 {
     return rows->host[row * rows->device.stride + col];
 }
 
-static struct device_matrix matrix_at(const struct rows *rows, int32_t row)
+static struct device_matrix matrix_at(const struct layer_rows *rows, int32_t row)
 {
     return (struct device_matrix){rows->device.items + row * rows->device.stride, rows->device.stride};
 }
 
 // The device's rows; the caller frees them.
-static float *rows_read(const struct rows *rows)
+static float *rows_read(const struct layer_rows *rows)
 {
     size_t n = (size_t)(N_ROWS * rows->device.stride);
     float *items = malloc(n * sizeof *items);
@@ -79,13 +79,15 @@ static float *rows_read(const struct rows *rows)
 }
 
 // Launches a kernel on rows [first, first + n) of x.
-typedef void launch_rows(const struct rows *x, const struct rows *other, int32_t first, int32_t n);
-typedef double exact_item(const struct rows *x, const struct rows *other, int32_t row, int32_t col);
+typedef void launch_rows(const struct layer_rows *x, const struct layer_rows *other, int32_t first,
+                         int32_t n);
+typedef double exact_item(const struct layer_rows *x, const struct layer_rows *other, int32_t row,
+                          int32_t col);
 
 // Computes all rows at once and each alone, with threads in either order, and compares with exact items. `bound` is
 // relative to 1 and to the item.
-static void check_rows(struct rows *x, const struct rows *other, launch_rows *launch, exact_item *exact,
-                       double bound)
+static void check_rows(struct layer_rows *x, const struct layer_rows *other, launch_rows *launch,
+                       exact_item *exact, double bound)
 {
     size_t n = (size_t)(N_ROWS * x->device.stride);
     launch(x, other, 0, N_ROWS);
@@ -122,10 +124,10 @@ enum { N_WIDTHS = sizeof widths / sizeof *widths };
 
 enum { GROUPS = 4, INPUTS = 3, MIXED_FROM = 1 };
 static const float mix_bias = 0.75f;
-static struct rows coefficients;
+static struct layer_rows coefficients;
 static bool has_coefficients;
 
-static void launch_mixed(const struct rows *x, const struct rows *other, int32_t first, int32_t n)
+static void launch_mixed(const struct layer_rows *x, const struct layer_rows *other, int32_t first, int32_t n)
 {
     struct mix_launch mix = {.out = matrix_at(x, first),
                              .x = matrix_at(other, first),
@@ -140,7 +142,8 @@ static void launch_mixed(const struct rows *x, const struct rows *other, int32_t
     launch_mix(device_stream(device), &mix);
 }
 
-static double exact_mixed(const struct rows *x, const struct rows *other, int32_t row, int32_t col)
+static double exact_mixed(const struct layer_rows *x, const struct layer_rows *other, int32_t row,
+                          int32_t col)
 {
     int32_t width = x->n_cols / GROUPS, group = col / width;
     double sum = (double)item_of(x, row, col);
@@ -156,7 +159,8 @@ TEST(groups_are_mixed_with_coefficients_and_without)
     uint64_t seed = random_seed(41);
     coefficients = rows_make(GROUPS * INPUTS, &seed);
     for (int i = 0; i < N_WIDTHS; i++) {
-        struct rows out = rows_make(GROUPS * widths[i], &seed), x = rows_make(INPUTS * widths[i], &seed);
+        struct layer_rows out = rows_make(GROUPS * widths[i], &seed),
+                          x = rows_make(INPUTS * widths[i], &seed);
         for (int with = 0; with < 2; with++) {
             has_coefficients = with;
             check_rows(&out, &x, launch_mixed, exact_mixed, 4e-7);
@@ -167,7 +171,7 @@ TEST(groups_are_mixed_with_coefficients_and_without)
     rows_free(&coefficients);
 }
 
-static double square_of(const struct rows *x, int32_t row, int32_t first, int32_t n)
+static double square_of(const struct layer_rows *x, int32_t row, int32_t first, int32_t n)
 {
     double sum = 0;
     for (int32_t i = 0; i < n; i++)
@@ -175,13 +179,15 @@ static double square_of(const struct rows *x, int32_t row, int32_t first, int32_
     return sum / n;
 }
 
-static void launch_matched(const struct rows *x, const struct rows *other, int32_t first, int32_t n)
+static void launch_matched(const struct layer_rows *x, const struct layer_rows *other, int32_t first,
+                           int32_t n)
 {
     (void)other;
     launch_match_rms(device_stream(device), matrix_at(x, first), n, GROUPS, x->n_cols / GROUPS);
 }
 
-static double exact_matched(const struct rows *x, const struct rows *other, int32_t row, int32_t col)
+static double exact_matched(const struct layer_rows *x, const struct layer_rows *other, int32_t row,
+                            int32_t col)
 {
     (void)other;
     int32_t width = x->n_cols / GROUPS, group = col / width;
@@ -195,7 +201,7 @@ TEST(groups_get_the_root_mean_square_of_the_first)
 {
     uint64_t seed = random_seed(42);
     for (int i = 0; i < N_WIDTHS; i++) {
-        struct rows x = rows_make(GROUPS * widths[i], &seed);
+        struct layer_rows x = rows_make(GROUPS * widths[i], &seed);
         for (int32_t row = 0; row < N_ROWS; row++)
             for (int32_t col = widths[i]; col < 2 * widths[i]; col++)
                 x.host[row * x.device.stride + col] *= 1e-3f;
@@ -209,13 +215,15 @@ TEST(groups_get_the_root_mean_square_of_the_first)
 
 static const float sparsity = 0.4f;
 
-static void launch_sparse(const struct rows *x, const struct rows *other, int32_t first, int32_t n)
+static void launch_sparse(const struct layer_rows *x, const struct layer_rows *other, int32_t first,
+                          int32_t n)
 {
     (void)other;
     launch_sparsify(device_stream(device), matrix_at(x, first), n, x->n_cols, sparsity);
 }
 
-static double exact_sparse(const struct rows *x, const struct rows *other, int32_t row, int32_t col)
+static double exact_sparse(const struct layer_rows *x, const struct layer_rows *other, int32_t row,
+                           int32_t col)
 {
     (void)other;
     double mean = 0, squares = 0;
@@ -231,19 +239,20 @@ TEST(rows_keep_what_exceeds_the_mean_by_some_of_the_deviation)
 {
     uint64_t seed = random_seed(43);
     for (int i = 0; i < N_WIDTHS; i++) {
-        struct rows x = rows_make(widths[i], &seed);
+        struct layer_rows x = rows_make(widths[i], &seed);
         check_rows(&x, NULL, launch_sparse, exact_sparse, 1e-6);
         rows_free(&x);
     }
 }
 
-static void launch_gated(const struct rows *x, const struct rows *other, int32_t first, int32_t n)
+static void launch_gated(const struct layer_rows *x, const struct layer_rows *other, int32_t first, int32_t n)
 {
     launch_gate_softplus(device_stream(device), matrix_at(x, first), matrix_at(other, first), n, x->n_cols,
                          other->n_cols);
 }
 
-static double exact_gated(const struct rows *x, const struct rows *other, int32_t row, int32_t col)
+static double exact_gated(const struct layer_rows *x, const struct layer_rows *other, int32_t row,
+                          int32_t col)
 {
     return (double)item_of(x, row, col) *
            log1p(exp((double)item_of(other, row, col / (x->n_cols / other->n_cols))));
@@ -254,20 +263,22 @@ TEST(gates_by_softplus_multiply_items_or_equal_parts)
     uint64_t seed = random_seed(44);
     for (int i = 0; i < N_WIDTHS; i++)
         for (int each = 1; each <= 7; each += 6) {
-            struct rows x = rows_make(widths[i] * each, &seed), gate = rows_make(widths[i], &seed);
+            struct layer_rows x = rows_make(widths[i] * each, &seed), gate = rows_make(widths[i], &seed);
             check_rows(&x, &gate, launch_gated, exact_gated, 4e-7);
             rows_free(&x);
             rows_free(&gate);
         }
 }
 
-static void launch_limited(const struct rows *x, const struct rows *other, int32_t first, int32_t n)
+static void launch_limited(const struct layer_rows *x, const struct layer_rows *other, int32_t first,
+                           int32_t n)
 {
     (void)other;
     launch_limit(device_stream(device), matrix_at(x, first), n, x->n_cols, -0.25f, 0.5f);
 }
 
-static double exact_limited(const struct rows *x, const struct rows *other, int32_t row, int32_t col)
+static double exact_limited(const struct layer_rows *x, const struct layer_rows *other, int32_t row,
+                            int32_t col)
 {
     (void)other;
     return fmin(fmax((double)item_of(x, row, col), -0.25), 0.5);
@@ -277,7 +288,7 @@ TEST(limits_bound_items_from_both_sides_and_keep_a_nan)
 {
     uint64_t seed = random_seed(45);
     for (int i = 0; i < N_WIDTHS; i++) {
-        struct rows x = rows_make(widths[i], &seed);
+        struct layer_rows x = rows_make(widths[i], &seed);
         check_rows(&x, NULL, launch_limited, exact_limited, 0);
         float bounds[3] = {-INFINITY, INFINITY, NAN};
         for (int j = 0; j < 3; j++) {
@@ -293,13 +304,13 @@ TEST(limits_bound_items_from_both_sides_and_keep_a_nan)
 
 static const struct xielu bend = {.positive = 0.8f, .negative = 1.3f, .beta = 0.5f, .epsilon = -1e-6f};
 
-static void launch_bent(const struct rows *x, const struct rows *other, int32_t first, int32_t n)
+static void launch_bent(const struct layer_rows *x, const struct layer_rows *other, int32_t first, int32_t n)
 {
     (void)other;
     launch_xielu(device_stream(device), matrix_at(x, first), n, x->n_cols, &bend);
 }
 
-static double exact_bent(const struct rows *x, const struct rows *other, int32_t row, int32_t col)
+static double exact_bent(const struct layer_rows *x, const struct layer_rows *other, int32_t row, int32_t col)
 {
     (void)other;
     double item = (double)item_of(x, row, col), most = fmin(item, (double)bend.epsilon);
@@ -312,7 +323,7 @@ TEST(xielu_bends_below_zero_and_squares_above)
 {
     uint64_t seed = random_seed(46);
     for (int i = 0; i < N_WIDTHS; i++) {
-        struct rows x = rows_make(widths[i], &seed);
+        struct layer_rows x = rows_make(widths[i], &seed);
         for (int32_t j = 0; j < N_ROWS * x.device.stride; j++)
             x.host[j] *= j % 3 == 0 ? 1e-3f : j % 3 == 1 ? 1.0f : 20.0f;
         copy_items(x.device.items, x.host, (size_t)(N_ROWS * x.device.stride), true);
