@@ -91,11 +91,17 @@ static bool is_part(const char *path, const char *name)
     return name[0] != '.' && name[0] != '_' && is_folder(path) && (strchr(name, '=') || has_parquet(path));
 }
 
+// The kind of table of which a folder of this name is the log; NULL: no log.
+static const char *log_of(const char *name)
+{
+    return strcmp(name, "_delta_log") == 0 ? "Delta" : strcmp(name, ".hoodie") == 0 ? "Hudi" : NULL;
+}
+
 // A folder that is read incompletely, or with rows that were deleted, is refused: a data set in folders, or one
 // whose files are named by a log.
 static enum status check_folders(const char *path, struct error *error)
 {
-    static const char log[] = "_delta_log";
+    const char *log;
     DIR *folder = opendir(path);
     const struct dirent *entry;
     struct buffer name = {0};
@@ -105,10 +111,10 @@ static enum status check_folders(const char *path, struct error *error)
         buffer_add_format(&name, "%s/%s", path, entry->d_name);
         if (name.failed)
             status = refuse_memory(path, error);
-        else if (strcmp(entry->d_name, log) == 0 && is_folder(name.data))
-            status =
-                error_set(error, STATUS_REFUSE, ERROR_FILE,
-                          "%s: a Delta table, whose log says which files count: export it as Parquet", path);
+        else if ((log = log_of(entry->d_name)) != NULL && is_folder(name.data))
+            status = error_set(error, STATUS_REFUSE, ERROR_FILE,
+                               "%s: a %s table, whose log says which files count: export it as Parquet", path,
+                               log);
         else if (is_part(name.data, entry->d_name))
             status =
                 error_set(error, STATUS_REFUSE, ERROR_FILE,

@@ -304,6 +304,9 @@ def a_folder_with_rows_in_folders_is_refused(test):
     os.makedirs(test.path("delta/_delta_log"))
     take(test, "pyarrow_1_snappy", "delta/a.parquet")
     assert "delta: a Delta table, whose log says which files count" in annotate(test, "delta", out="out.csv", status=1).err
+    os.makedirs(test.path("hudi/.hoodie"))
+    take(test, "pyarrow_1_snappy", "hudi/a.parquet")
+    assert "hudi: a Hudi table, whose log says which files count" in annotate(test, "hudi", out="out.csv", status=1).err
 
 
 @case
