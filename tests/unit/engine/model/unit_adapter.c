@@ -2,6 +2,7 @@
 #include "engine/model/adapter.h"
 #include "tests/support/cases.h"
 #include "tests/support/make_adapter.h"
+#include "tests/support/make_encoder.h"
 #include "tests/support/make_model.h"
 #include "tests/support/safetensors_writer.h"
 
@@ -146,6 +147,8 @@ TEST(settings_that_are_not_computed_are_refused_by_their_names)
         {LORA(",\"alpha_pattern\":{\"v_proj\":\"x\"}"), "alpha_pattern: expected numbers"},
         {LORA(",\"rank_pattern\":{\"v_proj\":2.5}"), "rank_pattern: expected whole numbers"},
         {LORA(",\"rank_pattern\":{\"v_proj\":3}"), "says rank 3, the tensor has 2"},
+        {LORA(",\"rank_pattern\":[\"v_proj\"]"), "rank_pattern: expected an object, got [\"v_proj\"]"},
+        {LORA(",\"alpha_pattern\":3"), "alpha_pattern: expected an object, got 3"},
     };
     put_module(0, "v", N_KV, RANK);
     write_tensors();
@@ -289,13 +292,37 @@ TEST(integers_are_no_adapter)
     expect_refused_tensors("v_proj.lora_A.weight: expected F32, F16 or BF16");
 }
 
-TEST(a_copy_of_a_base_weight_is_ignored)
+TEST(copies_of_a_base_weight_and_bias_are_ignored)
 {
     write_config(LORA(""));
     put_module(0, "v", N_KV, RANK);
     put_matrix("base_model.model.model.layers.0.self_attn.v_proj.base_layer.weight", N_KV, N_EMBD, 1.0f);
+    put_matrix("base_model.model.model.layers.0.self_attn.v_proj.base_layer.bias", 1, N_KV, 1.0f);
     write_tensors();
     expect_opened(made.folder, 1.0);
+}
+
+TEST(an_adapter_of_a_pooler_is_ignored_if_the_model_has_no_classifier)
+{
+    enum { WIDTH = 48 }; // make_encoder's
+    struct error error = {0};
+    put_matrix("base_model.model.bert.encoder.layer.0.attention.self.value.lora_A.weight", RANK, WIDTH, 1.0f);
+    put_matrix("base_model.model.bert.encoder.layer.0.attention.self.value.lora_B.weight", WIDTH, RANK, 1.0f);
+    put_matrix("base_model.model.bert.pooler.dense.lora_A.weight", RANK, WIDTH, 1.0f);
+    put_matrix("base_model.model.bert.pooler.dense.lora_B.weight", WIDTH, RANK, 1.0f);
+    write_tensors();
+    write_config(LORA(""));
+    for (int n_labels = 0; n_labels <= 2; n_labels += 2) {
+        model_close(made.model);
+        make_encoder(made.base, &(struct encoder_recipe){.seed = 3, .n_labels = n_labels});
+        assert_ok(model_open(&made.model, made.base, &error), &error);
+        if (n_labels) {
+            expect_refused(made.folder, "bert.pooler.dense.lora_A.weight: no matrix of the model");
+        } else {
+            expect_opened(made.folder, 1.0);
+            assert_int_equal(model_adapter_rank(made.model, 0, SLOT_ATTN_V), RANK);
+        }
+    }
 }
 
 TEST(a_rank_has_a_limit)
