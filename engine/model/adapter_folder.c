@@ -286,7 +286,8 @@ static const struct folder_rule *find_rule(const struct folder_family *family, s
         for (const struct folder_rule *rule = lists[i]; rule->from; rule++)
             if (is_named(rule->from, module, layer))
                 return rule;
-    return NULL;
+    // GPT-NeoX's output matrix is embed_out in folders, and lm_head in transformers 5.
+    return text_equals_string(module, "lm_head") ? find_rule(family, TEXT("embed_out"), layer) : NULL;
 }
 
 // "base_model.model.X.lora_A.weight" -> "X". False: no such name.

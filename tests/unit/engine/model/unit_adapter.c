@@ -228,6 +228,13 @@ TEST(a_scale_changes_the_fingerprint_of_a_folder_and_its_name_does_not)
     assert_true(hashes[0] == hashes[1] && hashes[0] != hashes[2]);
 }
 
+static void forget_tensors(void)
+{
+    buffer_finish(&made.tensors.header);
+    buffer_finish(&made.tensors.data);
+    made.tensors = (struct safetensors_writer){0};
+}
+
 static void expect_refused_tensors(const char *text)
 {
     struct error error = {0};
@@ -235,9 +242,7 @@ static void expect_refused_tensors(const char *text)
     expect_refused(made.folder, text);
     model_close(made.model);
     assert_ok(model_open(&made.model, made.base, &error), &error);
-    buffer_finish(&made.tensors.header);
-    buffer_finish(&made.tensors.data);
-    made.tensors = (struct safetensors_writer){0};
+    forget_tensors();
 }
 
 TEST(tensors_without_a_place_or_of_another_shape_are_refused_by_their_names)
@@ -325,6 +330,28 @@ TEST(an_adapter_of_a_pooler_is_ignored_if_the_model_has_no_classifier)
     }
 }
 
+// transformers 4 names GPT-NeoX's output matrix embed_out, as its folders do, and 5 lm_head.
+TEST(the_output_matrix_is_named_as_in_the_folder_or_lm_head)
+{
+    static const char *const names[] = {"embed_out", "lm_head"};
+    struct error error = {0};
+    write_config(LORA(""));
+    for (int i = 0; i < 2; i++) {
+        char name[96];
+        model_close(made.model);
+        make_model(made.base, &(struct model_recipe){.family = "gptneox", .seed = 3});
+        assert_ok(model_open(&made.model, made.base, &error), &error);
+        snprintf(name, sizeof name, "base_model.model.%s.lora_A.weight", names[i]);
+        put_matrix(name, RANK, made.model->output.dims[0], 1.0f);
+        snprintf(name, sizeof name, "base_model.model.%s.lora_B.weight", names[i]);
+        put_matrix(name, made.model->output.dims[1], RANK, 1.0f);
+        write_tensors();
+        expect_opened(made.folder, 1.0);
+        assert_int_equal(model_adapter_rank(made.model, LAYER_OUTPUT, SLOT_COUNT), RANK);
+        forget_tensors();
+    }
+}
+
 TEST(a_rank_has_a_limit)
 {
     char config[96];
@@ -342,9 +369,7 @@ TEST(a_rank_has_a_limit)
             assert_int_equal(model_adapter_rank_max(made.model), ADAPTER_RANK_MAX);
             model_close(made.model);
             assert_ok(model_open(&made.model, made.base, &error), &error);
-            buffer_finish(&made.tensors.header);
-            buffer_finish(&made.tensors.data);
-            made.tensors = (struct safetensors_writer){0};
+            forget_tensors();
         }
     }
 }
