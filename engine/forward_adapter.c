@@ -4,6 +4,7 @@
 
 #include "engine/model/adapter.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static enum status create_weight(struct forward *forward, const struct tensor *of, const uint64_t dims[2],
@@ -23,6 +24,14 @@ static enum status create_weight(struct forward *forward, const struct tensor *o
                : error_prefix(error, "adapter of tensor %.*s", (int)of->name.size, of->name.data);
 }
 
+static bool are_finite(const float *items, uint64_t n_items)
+{
+    uint64_t n_finite = 0;
+    for (uint64_t i = 0; i < n_items; i++)
+        n_finite += isfinite(items[i]) != 0;
+    return n_finite == n_items;
+}
+
 // `of`: the adapted matrix.
 static enum status create_adapter(struct forward *forward, int32_t layer, enum layer_slot slot,
                                   const struct tensor *of, struct adapter_weights *adapter,
@@ -40,9 +49,14 @@ static enum status create_adapter(struct forward *forward, int32_t layer, enum l
     if (status == STATUS_OK) {
         adapter->rank = rank;
         model_adapter_read(forward->model, layer, slot, down, up);
+        if (!are_finite(down, of->dims[0] * (uint64_t)rank) || !are_finite(up, of->dims[1] * (uint64_t)rank))
+            status = error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                               "tensor %.*s: its adapter has a NaN or an infinity in float32",
+                               (int)of->name.size, of->name.data);
+    }
+    if (status == STATUS_OK)
         status = create_weight(forward, of, (uint64_t[]){of->dims[0], (uint64_t)rank}, down, WEIGHT_PRODUCT,
                                &adapter->down, error);
-    }
     if (status == STATUS_OK)
         status = create_weight(forward, of, (uint64_t[]){of->dims[1], (uint64_t)rank}, up, WEIGHT_VECTOR,
                                &adapter->up, error);

@@ -44,18 +44,30 @@ static void add_placement(const struct runtime *runtime, struct buffer *name)
         buffer_add_string(name, " placement=device");
 }
 
+enum { NAMED_ADAPTERS_MAX = 4 };
+
+// lora=HASH[*SCALE],...; of more than NAMED_ADAPTERS_MAX adapters lora=N:HASH, the hash of that list.
 static void add_adapters(const struct runtime *runtime, const struct interrupt *interrupt,
                          struct buffer *name)
 {
-    for (int i = 0; i < model_n_adapters(runtime->model); i++) {
+    const int n = model_n_adapters(runtime->model);
+    struct buffer list = {0};
+    for (int i = 0; i < n; i++) {
         uint64_t fingerprint = model_adapter_fingerprint(runtime->model, i, runtime->device.pool, interrupt);
         double scale = model_adapter_scale(runtime->model, i);
-        buffer_add_format(name, "%s%016llx", i ? "," : " lora=", (unsigned long long)fingerprint);
+        buffer_add_format(&list, "%s%016llx", i ? "," : "", (unsigned long long)fingerprint);
         if (scale != 1.0) {
-            buffer_add_string(name, "*");
-            json_encode_number(scale, name);
+            buffer_add_string(&list, "*");
+            json_encode_number(scale, &list);
         }
     }
+    if (n > NAMED_ADAPTERS_MAX)
+        buffer_add_format(name, " lora=%d:%016llx", n,
+                          (unsigned long long)hash_bytes(list.data, list.size, 0));
+    else if (n > 0)
+        buffer_add_format(name, " lora=%.*s", (int)list.size, list.data);
+    name->failed = name->failed || list.failed;
+    buffer_finish(&list);
 }
 
 static enum status add_template(const struct model_options *options, struct buffer *name, struct error *error)

@@ -130,6 +130,11 @@ static enum status expect(struct adapter_folder *folder, const char *key, const 
                      expected, text);
 }
 
+static bool is_object_or_empty(const struct value *value)
+{
+    return !value || value->kind == VALUE_OBJECT || is_empty(value);
+}
+
 static enum status read_config(struct adapter_folder *folder, const struct value *config,
                                struct buffer *unknown)
 {
@@ -151,6 +156,10 @@ static enum status read_config(struct adapter_folder *folder, const struct value
     folder->by_root = by_root && by_root->kind == VALUE_BOOL && by_root->boolean;
     folder->rank_pattern = value_get(config, "rank_pattern");
     folder->alpha_pattern = value_get(config, "alpha_pattern");
+    if (!is_object_or_empty(folder->rank_pattern))
+        return expect(folder, "rank_pattern", "an object", folder->rank_pattern);
+    if (!is_object_or_empty(folder->alpha_pattern))
+        return expect(folder, "alpha_pattern", "an object", folder->alpha_pattern);
     return check_keys(folder, config, unknown);
 }
 
@@ -215,6 +224,12 @@ static enum status read_scale(struct adapter_folder *folder, struct text module,
 
 // --- Names ---
 
+static bool ends_with(struct text name, const char *ending)
+{
+    size_t size = strlen(ending);
+    return name.size > size && memcmp(name.data + name.size - size, ending, size) == 0;
+}
+
 static bool begins_with(struct text name, const char *start)
 {
     return name.size > strlen(start) && memcmp(name.data, start, strlen(start)) == 0;
@@ -271,7 +286,8 @@ static const struct folder_rule *find_rule(const struct folder_family *family, s
         for (const struct folder_rule *rule = lists[i]; rule->from; rule++)
             if (is_named(rule->from, module, layer))
                 return rule;
-    return NULL;
+    // GPT-NeoX's output matrix is embed_out in folders, and lm_head in transformers 5.
+    return text_equals_string(module, "lm_head") ? find_rule(family, TEXT("embed_out"), layer) : NULL;
 }
 
 // "base_model.model.X.lora_A.weight" -> "X". False: no such name.
@@ -285,13 +301,27 @@ static bool take_module(struct text name, const char *ending, struct text *modul
     return true;
 }
 
-static bool names_all(const struct folder_family *family, const struct safetensors *weights)
+// A pooler that the model does not have, which all-linear adapts too: no result depends on it.
+static bool is_unused_pooler(const struct model *model, struct text module)
 {
+    static const char *const names[] = {"pooler.dense", "bert.pooler.dense", "roberta.pooler.dense",
+                                        "mpnet.pooler.dense", "new.pooler.dense"};
+    if (!model->family->bidirectional || model->classifier.output.data)
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (text_equals_string(module, names[i]))
+            return true;
+    return false;
+}
+
+static bool names_all(const struct folder_family *family, const struct adapter_folder *folder)
+{
+    const struct safetensors *weights = folder->file->weights;
     struct text module;
     int32_t layer;
     for (size_t i = 0; i < safetensors_n_tensors(weights); i++)
         if (take_module(safetensors_at(weights, i)->tensor.name, down_ending, &module) &&
-            !find_rule(family, module, &layer))
+            !is_unused_pooler(folder->model, module) && !find_rule(family, module, &layer))
             return false;
     return true;
 }
@@ -311,7 +341,7 @@ static enum status choose_family(struct adapter_folder *folder)
         if (strcmp(family->name, folder->model->family->name) != 0)
             continue;
         first = first ? first : family;
-        if (names_all(family, folder->file->weights))
+        if (names_all(family, folder))
             folder->family = family;
     }
     folder->family = folder->family ? folder->family : first;
@@ -371,12 +401,10 @@ static enum status add_tensor(struct adapter_folder *folder, const struct safete
     return status == STATUS_OK ? adapter_add_pair(folder->model, &pair, folder->error) : status;
 }
 
-// Copies of weights of the base model, which PEFT stores when the output matrix is adapted.
+// Copies of the base model's output matrix and its bias, which PEFT stores when that matrix is adapted.
 static bool is_base_layer(struct text name)
 {
-    static const char ending[] = ".base_layer.weight";
-    return name.size > sizeof ending - 1 &&
-           memcmp(name.data + name.size - (sizeof ending - 1), ending, sizeof ending - 1) == 0;
+    return ends_with(name, ".base_layer.weight") || ends_with(name, ".base_layer.bias");
 }
 
 static enum status add_tensors(struct adapter_folder *folder)
@@ -387,7 +415,8 @@ static enum status add_tensors(struct adapter_folder *folder)
         const struct safetensors_tensor *tensor = safetensors_at(weights, i);
         struct text name = tensor->tensor.name, module;
         if (take_module(name, down_ending, &module)) {
-            status = add_tensor(folder, tensor, module);
+            if (!is_unused_pooler(folder->model, module))
+                status = add_tensor(folder, tensor, module);
         } else if (take_module(name, up_ending, &module)) {
             char *down = arena_copy(&folder->arena, name.data, name.size);
             if (!down)

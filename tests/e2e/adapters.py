@@ -1,6 +1,7 @@
 """LoRA adapters (--lora): answers are the adapter's, the same in every batch, and never taken for those of another one."""
 import csv
 import json
+import math
 import os
 import random
 import struct
@@ -30,6 +31,16 @@ def write_adapter(test, name, seed=1, rank=4, **settings):
     with open(os.path.join(folder, "adapter_config.json"), "w", encoding="utf-8") as file:
         json.dump({"peft_type": "LORA", "r": rank, "lora_alpha": 8, "bias": "none", **settings}, file)
     return folder
+
+
+def set_item(folder, module, half, item):
+    """The first item of one half of a module's adapter."""
+    path = os.path.join(folder, "adapter_model.safetensors")
+    with open(path, "r+b") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        entry = json.loads(file.read(size))[f"base_model.model.model.layers.1.{module}.lora_{half}.weight"]
+        file.seek(8 + size + entry["data_offsets"][0])
+        file.write(struct.pack("<f", item))
 
 
 def fingerprints(test, name="out.jsonl"):
@@ -137,6 +148,40 @@ def adapters_that_do_not_fit_are_refused_before_anything_is_written(test):
         assert not test.exists("out.jsonl"), given
     refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", adapter, status=1)
     assert "give the model without it, and the adapter's folder as --lora" in refused.err, refused
+
+
+@case
+def an_adapter_whose_items_are_no_numbers_is_refused_by_its_matrix(test):
+    test.write("in.jsonl", varied_jobs(2))
+    found = "tensor blk.1.attn_v.weight: its adapter has a NaN or an infinity in float32"
+    for i, (half, item, settings) in enumerate((("A", math.nan, {}), ("A", math.inf, {}), ("B", -math.inf, {}), ("B", math.nan, {}),
+                                                ("B", 1e38, {"lora_alpha": 64}))):
+        adapter = write_adapter(test, str(i), **settings)
+        set_item(adapter, "self_attn.v_proj", half, item)
+        for command in (("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model), ("embed", test.model, "--pooling", "mean")):
+            refused = test.run(*command, "--lora", adapter, stdin="the\n", status=1)
+            assert found in refused.err and not refused.out, (half, item, refused)
+    adapter = write_adapter(test, "large", lora_alpha=8)
+    set_item(adapter, "self_attn.v_proj", "B", 1e38)
+    test.run("logits", test.model, "--tokens", "3", "-o", "l.f32", "--lora", adapter)
+
+
+@case
+def as_many_adapters_as_a_model_may_have_are_named_by_one_hash(test):
+    one, two = write_adapter(test, "one"), write_adapter(test, "two", seed=2)
+    test.write("in.jsonl", varied_jobs(2))
+    lists = {"ones": [f"{one}=0.123456789012345"] * 16, "twos": [f"{one}=0.123456789012345"] * 15 + [two],
+             "scaled": [f"{one}=0.123456789012345"] * 15 + [f"{one}=0.125"], "five": [one] * 5, "four": [one] * 4}
+    names = {}
+    for name, adapters in lists.items():
+        test.run_file("in.jsonl", f"{name}.jsonl", *(part for adapter in adapters for part in ("--lora", adapter)))
+        names[name] = lora_of(*fingerprints(test, f"{name}.jsonl"))
+    assert len(set(names.values())) == len(lists) and names["four"].count(",") == 3, names
+    for name in ("ones", "twos", "scaled", "five"):
+        n, digits = names[name].removeprefix("lora=").split(":")
+        assert int(n) == len(lists[name]) and len(digits) == 16, names
+    refused = test.run("run", "in.jsonl", "-o", "more.jsonl", "--model", test.model, *(["--lora", one] * 17), status=1)
+    assert "a model has at most 16 adapters" in refused.err, refused
 
 
 @case

@@ -24,6 +24,7 @@ import urllib.error
 import urllib.request
 
 import faults
+from adapters import fingerprints, lora_of, write_adapter
 from session import DEADLINE_S, DONE, Skip, case, is_wide, text_of, varied_jobs
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -739,6 +740,39 @@ def equal_requests_are_computed_once_in_the_window_and_from_the_store(test):
     test.run("mirror", "--until-end", "--store", "mirror.db", *topics.options)  # a figure that the topics have
     figures = "SELECT n_duplicates, duplicate_prompt_tokens, duplicate_completion_tokens FROM datasets"
     assert test.query(figures, "mirror.db") == test.query(figures)
+
+
+@case
+def workers_with_and_without_an_adapter_never_take_each_others_answers(test):
+    topics, adapter = Topics(test, 4), write_adapter(test, "adapter")
+    jobs = seeded(varied_jobs(20))
+    expected = {None: reference(test, jobs)}
+    test.run_file("reference-in.jsonl", "adapted.jsonl", "--lora", adapter)
+    lora = lora_of(*fingerprints(test, "adapted.jsonl"))
+    expected[lora] = {answer["custom_id"]: [choice_of(choice) for choice in answer["response"]["body"]["choices"]]
+                      for answer in test.answers("adapted.jsonl")}
+    assert expected[lora] != expected[None]
+    passes = [("first", ["--lora", adapter], lora, 0), ("second", [], None, 0), ("third", ["--lora", adapter], lora, 20), ("fourth", [], None, 20)]
+    for name, options, _, _ in passes:  # another process each, the same store
+        topics.produce([dict(job, custom_id=f"{name}/{job['custom_id']}") for job in jobs])
+        topics.work_to_the_end(*options)
+    together = [topics.work("--exit-when-idle", "1", "--max-batch", "2", *options) for options in ([], ["--lora", adapter])]
+    topics.produce([dict(job, custom_id=f"both/{job['custom_id']}") for job in jobs])
+    for worker in together:
+        finished = test.wait(worker)
+        assert finished.status in DONE, finished
+    results = topics.results()
+    assert len(results) == 5 * len(jobs)
+    for custom_id, result in results.items():
+        name, own = custom_id.split("/")
+        computed_with = lora_of(result["system_fingerprint"])
+        assert [text_of_result(choice) for choice in result["choices"]] == expected[computed_with][own], (custom_id, computed_with)
+        assert name == "both" or computed_with == next(item[2] for item in passes if item[0] == name), (custom_id, result)
+    counted = collections.Counter(record["key"].split("/")[0] for record in topics.read("results")
+                                  if headers_of(record).get("sheaf-duplicate"))
+    assert [counted[item[0]] for item in passes] == [item[3] for item in passes], counted
+    refused = test.wait(topics.work("--exit-when-idle", "0", "--require-arithmetic", lora))
+    assert refused.status == 2 and f"{lora}, this worker has none" in refused.err, refused
 
 
 @case

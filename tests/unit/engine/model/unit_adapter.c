@@ -2,6 +2,7 @@
 #include "engine/model/adapter.h"
 #include "tests/support/cases.h"
 #include "tests/support/make_adapter.h"
+#include "tests/support/make_encoder.h"
 #include "tests/support/make_model.h"
 #include "tests/support/safetensors_writer.h"
 
@@ -146,6 +147,8 @@ TEST(settings_that_are_not_computed_are_refused_by_their_names)
         {LORA(",\"alpha_pattern\":{\"v_proj\":\"x\"}"), "alpha_pattern: expected numbers"},
         {LORA(",\"rank_pattern\":{\"v_proj\":2.5}"), "rank_pattern: expected whole numbers"},
         {LORA(",\"rank_pattern\":{\"v_proj\":3}"), "says rank 3, the tensor has 2"},
+        {LORA(",\"rank_pattern\":[\"v_proj\"]"), "rank_pattern: expected an object, got [\"v_proj\"]"},
+        {LORA(",\"alpha_pattern\":3"), "alpha_pattern: expected an object, got 3"},
     };
     put_module(0, "v", N_KV, RANK);
     write_tensors();
@@ -225,6 +228,13 @@ TEST(a_scale_changes_the_fingerprint_of_a_folder_and_its_name_does_not)
     assert_true(hashes[0] == hashes[1] && hashes[0] != hashes[2]);
 }
 
+static void forget_tensors(void)
+{
+    buffer_finish(&made.tensors.header);
+    buffer_finish(&made.tensors.data);
+    made.tensors = (struct safetensors_writer){0};
+}
+
 static void expect_refused_tensors(const char *text)
 {
     struct error error = {0};
@@ -232,9 +242,7 @@ static void expect_refused_tensors(const char *text)
     expect_refused(made.folder, text);
     model_close(made.model);
     assert_ok(model_open(&made.model, made.base, &error), &error);
-    buffer_finish(&made.tensors.header);
-    buffer_finish(&made.tensors.data);
-    made.tensors = (struct safetensors_writer){0};
+    forget_tensors();
 }
 
 TEST(tensors_without_a_place_or_of_another_shape_are_refused_by_their_names)
@@ -289,13 +297,59 @@ TEST(integers_are_no_adapter)
     expect_refused_tensors("v_proj.lora_A.weight: expected F32, F16 or BF16");
 }
 
-TEST(a_copy_of_a_base_weight_is_ignored)
+TEST(copies_of_a_base_weight_and_bias_are_ignored)
 {
     write_config(LORA(""));
     put_module(0, "v", N_KV, RANK);
     put_matrix("base_model.model.model.layers.0.self_attn.v_proj.base_layer.weight", N_KV, N_EMBD, 1.0f);
+    put_matrix("base_model.model.model.layers.0.self_attn.v_proj.base_layer.bias", 1, N_KV, 1.0f);
     write_tensors();
     expect_opened(made.folder, 1.0);
+}
+
+TEST(an_adapter_of_a_pooler_is_ignored_if_the_model_has_no_classifier)
+{
+    enum { WIDTH = 48 }; // make_encoder's
+    struct error error = {0};
+    put_matrix("base_model.model.bert.encoder.layer.0.attention.self.value.lora_A.weight", RANK, WIDTH, 1.0f);
+    put_matrix("base_model.model.bert.encoder.layer.0.attention.self.value.lora_B.weight", WIDTH, RANK, 1.0f);
+    put_matrix("base_model.model.bert.pooler.dense.lora_A.weight", RANK, WIDTH, 1.0f);
+    put_matrix("base_model.model.bert.pooler.dense.lora_B.weight", WIDTH, RANK, 1.0f);
+    write_tensors();
+    write_config(LORA(""));
+    for (int n_labels = 0; n_labels <= 2; n_labels += 2) {
+        model_close(made.model);
+        make_encoder(made.base, &(struct encoder_recipe){.seed = 3, .n_labels = n_labels});
+        assert_ok(model_open(&made.model, made.base, &error), &error);
+        if (n_labels) {
+            expect_refused(made.folder, "bert.pooler.dense.lora_A.weight: no matrix of the model");
+        } else {
+            expect_opened(made.folder, 1.0);
+            assert_int_equal(model_adapter_rank(made.model, 0, SLOT_ATTN_V), RANK);
+        }
+    }
+}
+
+// transformers 4 names GPT-NeoX's output matrix embed_out, as its folders do, and 5 lm_head.
+TEST(the_output_matrix_is_named_as_in_the_folder_or_lm_head)
+{
+    static const char *const names[] = {"embed_out", "lm_head"};
+    struct error error = {0};
+    write_config(LORA(""));
+    for (int i = 0; i < 2; i++) {
+        char name[96];
+        model_close(made.model);
+        make_model(made.base, &(struct model_recipe){.family = "gptneox", .seed = 3});
+        assert_ok(model_open(&made.model, made.base, &error), &error);
+        snprintf(name, sizeof name, "base_model.model.%s.lora_A.weight", names[i]);
+        put_matrix(name, RANK, made.model->output.dims[0], 1.0f);
+        snprintf(name, sizeof name, "base_model.model.%s.lora_B.weight", names[i]);
+        put_matrix(name, made.model->output.dims[1], RANK, 1.0f);
+        write_tensors();
+        expect_opened(made.folder, 1.0);
+        assert_int_equal(model_adapter_rank(made.model, LAYER_OUTPUT, SLOT_COUNT), RANK);
+        forget_tensors();
+    }
 }
 
 TEST(a_rank_has_a_limit)
@@ -315,9 +369,7 @@ TEST(a_rank_has_a_limit)
             assert_int_equal(model_adapter_rank_max(made.model), ADAPTER_RANK_MAX);
             model_close(made.model);
             assert_ok(model_open(&made.model, made.base, &error), &error);
-            buffer_finish(&made.tensors.header);
-            buffer_finish(&made.tensors.data);
-            made.tensors = (struct safetensors_writer){0};
+            forget_tensors();
         }
     }
 }
