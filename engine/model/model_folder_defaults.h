@@ -416,3 +416,13 @@
     "{\"rms_norm_eps\":1e-5,\"post_norm_eps\":1e-8,\"num_attention_heads\":32,\"num_key_value_heads\":2,"    \
     "\"head_dim\":128,\"final_logit_softcapping\":20.0,\"qk_scale_factor\":3.87,"                            \
     "\"output_multiplier\":0.19611613513818404,\"sliding_window\":2048,\"max_position_embeddings\":131072}"
+#define GRANITE_DOCLING_DEFAULTS                                                                             \
+    "{\"rms_norm_eps\":1e-5,\"embedding_multiplier\":12.0,\"logits_scaling\":4.0,"                           \
+    "\"residual_multiplier\":0.263,\"attention_multiplier\":0.015625,\"num_key_value_heads\":4,"             \
+    "\"num_attention_heads\":16,\"max_position_embeddings\":32768,\"num_local_experts\":0}"
+#define GLM_OCR_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"num_attention_heads\":16,\"num_key_value_heads\":8,"                           \
+    "\"max_position_embeddings\":131072}"
+#define PADDLEOCR_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_attention_heads\":16,\"num_key_value_heads\":2,"          \
+    "\"rope_theta\":500000.0,\"max_position_embeddings\":131072}"

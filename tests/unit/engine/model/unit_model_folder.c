@@ -459,8 +459,17 @@ static void write_weights(const struct making *making)
         for (const struct folder_rule *rule = family->layers; rule->from; rule++)
             for (int bias = 0; bias < 2 && is_meant(making, rule); bias++)
                 put_rule(making, &writer, rule, layer, bias ? ".bias" : ".weight");
-    if (is_part(making->item)) // what sees images
-        put_entry(&writer, "vision_tower.x.weight", "F32", 1, (uint64_t[1]){1}, "\0\0\0\0", 4);
+    static const char *const towers[] = {// what sees images
+                                         "vision_tower.x.weight",
+                                         "model.vision_encoder.x.weight",
+                                         "model.visual_embeddings_table.weight",
+                                         "model.layerwise_projectors.0.query",
+                                         "model.spatial_projectors.0.query",
+                                         "model.density_router.x.weight",
+                                         "mlp_AR.x.weight",
+                                         "vit.x.weight"};
+    for (size_t i = 0; i < sizeof towers / sizeof *towers && is_part(making->item); i++)
+        put_entry(&writer, towers[i], "F32", 1, (uint64_t[1]){1}, "\0\0\0\0", 4);
     snprintf(path, sizeof path, "%s/model.safetensors", making->directory);
     write_safetensors(&writer, path);
 }
@@ -723,6 +732,13 @@ static struct folder_case cases[] = {
      false, TENSOR_F32, "model."},
     {"qwen2_5_vl_text", "qwen2vl", "", false, false, TENSOR_F32, "model.language_model."},
     {"glm4v_text", "glm4", "", false, false, TENSOR_F32, "model.language_model."},
+    {"glm_ocr_text", "glm4", "", false, false, TENSOR_F32, "model.language_model."},
+    {"granite4_vision_text", "granite", "", false, false, TENSOR_F32, "model.language_model."},
+    {"granite_docling_text", "granite", "", false, true, TENSOR_F32, "model.text_model."},
+    {"hunyuan_vl_text", "hunyuan-dense",
+     ",\"rope_scaling\":{\"type\":\"xdrope\",\"alpha\":1,\"xdrope_section\":[2,2,2,2]}", false, false,
+     TENSOR_F32, "model."},
+    {"paddleocr_vl_text", "ernie4_5", "", false, false, TENSOR_F32, "model."},
 };
 
 // --- Folders ---
