@@ -112,6 +112,8 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
             items[i] += 1.0f;
     } else if (origin->rule->form == FORM_TRANSPOSED) {
         folder_copy_transposed(from, item_bytes(from->type), out);
+    } else if (origin->rule->form == FORM_PADDED) {
+        folder_copy_padded(from, tensor, out);
     } else if (origin->rule->form == FORM_DELTA_COLUMNS) {
         folder_copy_columns(&folder->config.shape, from, out);
     } else if (origin->rule->form == FORM_SCALED) {
@@ -160,7 +162,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
     if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_DECAY ||
         form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
-        form == FORM_GROUPS || form == FORM_JOINED || form >= FORM_FIRST_HALF)
+        form == FORM_GROUPS || form == FORM_PADDED || form == FORM_JOINED || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
     struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
     if (!folder_rows_fit(shape, form, &rows))
@@ -196,7 +198,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         enum folder_form form = origin->rule->form;
         if (form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_COLUMNS ||
             form == FORM_DELTA_DECAY || form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY ||
-            form == FORM_COLUMN || form == FORM_GROUPS || form >= FORM_FIRST_HALF)
+            form == FORM_COLUMN || form == FORM_GROUPS || form == FORM_PADDED || form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }
@@ -241,6 +243,12 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
             return wrong_shape(from, "a matrix", error);
         tensor->dims[0] = from->dims[1];
         tensor->dims[1] = from->dims[0];
+        break;
+    case FORM_PADDED:
+        if (origin->is_bias)
+            return STATUS_OK;
+        if (folder_pad_output(from, folder->config.shape.n_vocab, tensor, error) != STATUS_OK)
+            return STATUS_REFUSE;
         break;
     case FORM_STACKED:
         if (from->n_dims > 2 || __builtin_mul_overflow(tensor->size_bytes, n_matrices, &tensor->size_bytes))
@@ -576,6 +584,25 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     return STATUS_OK;
 }
 
+static enum status add_output_bias(struct folder *folder, struct error *error)
+{
+    struct tensor bias = {0};
+    for (size_t i = 0; i < folder->n_made; i++) {
+        const struct origin *origin = &folder->origins[i];
+        if (!origin->rule || origin->rule->form != FORM_PADDED || origin->is_bias)
+            continue;
+        const struct tensor *from =
+            &safetensors_at(folder->weights, folder->sources[origin->sources])->tensor;
+        int64_t n_vocab = folder->config.shape.n_vocab;
+        if (from->dims[1] < (uint64_t)n_vocab)
+            bias = folder_make_output_bias((int64_t)from->dims[1], n_vocab, &folder->arena);
+        if (from->dims[1] < (uint64_t)n_vocab && (!bias.data || !add_held(folder, &bias)))
+            return error_memory(error, STATUS_REFUSE, "a model's folder");
+        return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
 static enum status add_dense(struct folder *folder, struct error *error)
 {
     for (int i = 0; i < folder->n_dense; i++)
@@ -638,9 +665,12 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = add_rules(folder, folder_classifier_rules(&folder->config), -1, error);
     if (status == STATUS_OK)
-        status = folder_add_xielu(folder->weights, &folder->config, folder->used, keys, error);
+        status =
+            folder_add_xielu(folder->weights, &folder->config, folder->naming, folder->used, keys, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
+    if (status == STATUS_OK)
+        status = add_output_bias(folder, error);
     if (status == STATUS_OK)
         status = add_dense(folder, error);
     return status == STATUS_OK ? add_divisors(folder, error) : status;

@@ -156,6 +156,8 @@ static void read_sizes(struct config *config)
         put_integer(config, "feed_forward_length", attends ? read_mlp_width(config, 4 * n_embd) : 0);
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length", read_context(config));
+    if (is_model_type(config, "apertus1p5_text"))
+        shape->n_vocab = read_integer(config, "vocab_size", 0);
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
     bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
     otherwise = read_truth(config, "tie_embedding", otherwise); // of LFM2

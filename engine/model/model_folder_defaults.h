@@ -142,6 +142,10 @@
     "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"llama3\","   \
     "\"rope_theta\":12000000.0,\"factor\":8.0,\"original_max_position_embeddings\":8192,"                    \
     "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
+#define APERTUS1P5_DEFAULTS                                                                                                                                \
+    "{\"vocab_size\":266752,\"rope_theta\":12000000.0,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"llama3\"," \
+    "\"rope_theta\":12000000.0,\"factor\":8.0,\"original_max_position_embeddings\":8192,"                                                                  \
+    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
 #define AFMOE_DEFAULTS                                                                                       \
     "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_experts\":64,\"num_experts_per_tok\":6,"                  \
     "\"moe_intermediate_size\":1408,\"num_shared_experts\":2,\"num_dense_layers\":1,\"route_scale\":1.0,"    \

@@ -12,6 +12,7 @@ static const struct {
     const char *outer, *inner;
     bool flat;
 } kinds[] = {
+    {"apertus1p5", "apertus1p5_text", false},
     {"deepseek_vl", "llama", false},
     {"deepseek_vl_hybrid", "llama", false},
     {"exaone4_5", "exaone4", false},
@@ -144,6 +145,8 @@ bool folder_is_tower(struct text name)
         "density_router.",
         "mlp_AR.",
         "vit.",
+        "vision_tokenizer.",
+        "audio_tokenizer.",
     };
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
         if (begins_with(name, outer[i])) {

@@ -268,6 +268,10 @@ static const struct folder_rule internlm2_layers[] = {
     END};
 static const struct folder_rule hunyuan_layers[] = {HUNYUAN_ATTENTION, GATED_MLP, END};
 
+static const struct folder_rule apertus1p5_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                        {"model.norm", "output_norm", FORM_AS_IS},
+                                                        {"lm_head", "output", FORM_PADDED},
+                                                        END};
 static const struct folder_rule apertus_layers[] = {
     {"model.layers.*.attention_layernorm", "attn_norm", FORM_AS_IS},
     {"model.layers.*.feedforward_layernorm", "ffn_norm", FORM_AS_IS},
@@ -547,6 +551,8 @@ static const struct folder_family families[] = {
      true, GLM4_LITE_DEFAULTS},
     {"apertus", "apertus", llama_globals, apertus_layers, false, false, "xielu", WINDOWS_NEVER, true,
      APERTUS_DEFAULTS},
+    {"apertus1p5_text", "apertus", apertus1p5_globals, apertus_layers, false, false, "xielu", WINDOWS_NEVER,
+     true, APERTUS1P5_DEFAULTS},
     {"afmoe", "afmoe", llama_globals, folder_afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
      AFMOE_DEFAULTS},
     {"muse_glimmer_text", "muse-glimmer", llama_globals, muse_glimmer_layers, false, true, SILU,

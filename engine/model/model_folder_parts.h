@@ -26,6 +26,7 @@ enum folder_form {
     FORM_TAPS,                 // a convolution's [channels, 1, taps] -> [channels, taps]
     FORM_DECAY,                // float32: x becomes -exp(x); a vector becomes a column
     FORM_COLUMN,               // a vector becomes a column: [n] -> [n, 1]
+    FORM_PADDED,               // rows of zeros for tokens without a row; model_folder_output.c has their bias
     FORM_GROUPS,               // a norm of all heads' values -> a row for each group of heads
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     FORM_JOINED,               // rows of the tensors of "{a|b|c}", one after the other, and as FORM_TAPS
@@ -138,6 +139,7 @@ struct folder_shape {
     // rows of ssm_in, one part after the other, have further factors
     double part_factors[FOLDER_SCALED_PARTS];
     int64_t part_rows[FOLDER_SCALED_PARTS];
+    int64_t n_vocab;        // of a padded output matrix
     int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };
@@ -227,7 +229,15 @@ float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
 // model_folder_xielu.c: the keys xielu.*, for a family with that activation. Sets `used` of the tensors it reads.
 enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
-                             bool *used, struct gguf_writer *keys, struct error *error) WARN_UNUSED;
+                             const struct folder_naming *naming, bool *used, struct gguf_writer *keys,
+                             struct error *error) WARN_UNUSED;
+
+// model_folder_output.c: an output matrix without the last tokens of the vocabulary (FORM_PADDED).
+enum status folder_pad_output(const struct tensor *from, int64_t n_vocab, struct tensor *padded,
+                              struct error *error) WARN_UNUSED;
+void folder_copy_padded(const struct tensor *from, const struct tensor *padded, char *out);
+// "output.bias" for `n_rows` rows and zeros up to n_vocab, in the arena. data NULL: no memory.
+struct tensor folder_make_output_bias(int64_t n_rows, int64_t n_vocab, struct arena *arena);
 
 // model_folder_files.c: files of the folder, in the arena. *found false and no error if the file does not
 // exist.

@@ -125,6 +125,7 @@ TEST(settings_left_out_are_the_model_type_s)
         {"{\"model_type\":\"llava_next\",\"text_config\":{\"model_type\":\"mistral\"}}",
          "llama.feed_forward_length", 14336},
         {"{\"model_type\":\"qwen2_5_vl\"," SIZES "}", "qwen2vl.attention.head_count_kv", 8},
+        {"{\"model_type\":\"apertus1p5\",\"text_config\":{" SIZES "}}", "apertus.rope.freq_base", 12000000},
         {"{\"model_type\":\"fast_vlm\",\"text_config\":{" SIZES "}}", "qwen2.context_length", 131072},
         {"{\"model_type\":\"glm_ocr\",\"text_config\":{" SIZES "}}", "glm4.attention.head_count_kv", 8},
         {"{\"model_type\":\"granite4_vision\",\"text_config\":{" SIZES "}}", "granite.residual_scale", 1},
