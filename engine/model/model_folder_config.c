@@ -232,6 +232,13 @@ static void put_llama4(struct config *config)
                      read_truth(config, "use_qk_norm", true));
 }
 
+// A cap of null is none, also where the model_type's default is one.
+static bool is_uncapped(const struct config *config, const char *name)
+{
+    const struct value *value = value_get(config->json, name);
+    return value && value->kind == VALUE_NULL && strstr(name, "softcapping");
+}
+
 static void read_numbers(struct config *config)
 {
     static const struct {
@@ -273,7 +280,8 @@ static void read_numbers(struct config *config)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (find_setting(config, numbers[i].from))
             put_number(config, numbers[i == 1 && is_rms && !has_rms ? 0 : i].to,
-                       read_number(config, numbers[i].from, 0.0));
+                       is_uncapped(config, numbers[i].from) ? 0.0
+                                                            : read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from) && has_experts)
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));

@@ -430,3 +430,6 @@
 #define PADDLEOCR_DEFAULTS                                                                                   \
     "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_attention_heads\":16,\"num_key_value_heads\":2,"          \
     "\"rope_theta\":500000.0,\"max_position_embeddings\":131072}"
+#define NANOCHAT_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-6,\"final_logit_softcapping\":15.0,\"num_attention_heads\":6,"                     \
+    "\"max_position_embeddings\":2048}"

@@ -268,6 +268,14 @@ static const struct folder_rule internlm2_layers[] = {
     END};
 static const struct folder_rule hunyuan_layers[] = {HUNYUAN_ATTENTION, GATED_MLP, END};
 
+static const struct folder_rule plain_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                   {"lm_head", "output", FORM_AS_IS},
+                                                   END};
+static const struct folder_rule olmo_layers[] = {SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K), GATED_MLP, END};
+static const struct folder_rule nanochat_layers[] = {SELF_ATTENTION(FORM_ROWS_TURNED, FORM_ROWS_TURNED),
+                                                     {"model.layers.*.mlp.fc1", "ffn_up", FORM_AS_IS},
+                                                     {"model.layers.*.mlp.fc2", "ffn_down", FORM_AS_IS},
+                                                     END};
 static const struct folder_rule apertus1p5_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
                                                         {"model.norm", "output_norm", FORM_AS_IS},
                                                         {"lm_head", "output", FORM_PADDED},
@@ -438,6 +446,9 @@ static const struct folder_family families[] = {
     {"falcon", "falcon", falcon_globals, falcon_layers, true, false, GELU, WINDOWS_NEVER, true,
      FALCON_DEFAULTS},
     {"bloom", "bloom", bloom_globals, bloom_layers, true, false, GELU, WINDOWS_NEVER, false, BLOOM_DEFAULTS},
+    {"olmo", "olmo", plain_globals, olmo_layers, false, true, SILU, WINDOWS_NEVER, true, LAYER_5(2048)},
+    {"nanochat", "nanochat", plain_globals, nanochat_layers, false, false, "relu2", WINDOWS_NEVER, true,
+     NANOCHAT_DEFAULTS},
     {"olmo2", "olmo2", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_5(2048)},
     {"olmo3", "olmo2", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true, OLMO3_DEFAULTS},
     {"granite", "granite", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true,

@@ -19,6 +19,7 @@ enum folder_form {
     FORM_SCALED,               // float32, rows multiplied by folder_row_factor; as is if all factors are 1
     FORM_ROWS_Q,               // rows reordered from halves to adjacent pairs, per head
     FORM_ROWS_K,               // the same
+    FORM_ROWS_TURNED,          // the halves of each head exchanged: rotates the other way
     FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
     FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q

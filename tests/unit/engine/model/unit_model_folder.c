@@ -162,6 +162,8 @@ static void write_config(const struct making *making)
 static size_t their_row(const struct making *making, enum folder_form form, size_t row, size_t n_rows)
 {
     size_t heads = form == FORM_ROWS_K ? making->n_kv_heads : making->n_heads, d = making->head_dim;
+    if (form == FORM_ROWS_TURNED)
+        return row - row % d + (row % d + d / 2) % d;
     if (form == FORM_ROWS_Q || form == FORM_ROWS_K) {
         size_t half = n_rows / heads / 2, head = row / (2 * half), pair = row % (2 * half) / 2;
         return head * 2 * half + (row % 2 ? half : 0) + pair;
@@ -770,6 +772,8 @@ static struct folder_case cases[] = {
      false, TENSOR_F32, "model.language_model."},
     {"apertus1p5_text", "apertus", ",\"vocab_size\":320,\"rope_parameters\":{\"rope_theta\":10000.0}", false,
      false, TENSOR_F32, "model.language_model.", .n_output = 250},
+    {"olmo", "olmo", "", false, false},
+    {"nanochat", "nanochat", ",\"final_logit_softcapping\":null", false, false},
     {"glm_ocr_text", "glm4", "", false, false, TENSOR_F32, "model.language_model."},
     {"granite4_vision_text", "granite", "", false, false, TENSOR_F32, "model.language_model."},
     {"granite_docling_text", "granite", "", false, true, TENSOR_F32, "model.text_model."},
