@@ -1,6 +1,7 @@
 // The language model in a folder of a model that also reads images or audio: where its settings and tensors are.
 // Without images and audio such a model computes exactly what its language model does alone. Models that compute a
-// text otherwise have no row: PaliGemma's prompts are not causal, Aya Vision's logits are not scaled as Cohere 2's.
+// text otherwise have no row: PaliGemma's prompts are not causal, the logits of Aya Vision and
+// Cohere 2 Vision are not scaled as Cohere 2's.
 #include "engine/model/model_folder_settings.h"
 
 #include <stdio.h>
