@@ -94,7 +94,7 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     }
     b->config.environment.sampled = b->masks.sampled;
     b->window.tree = &b->tree;
-    b->window.shares = b->config.shares;
+    b->window.turns.shares = b->config.shares;
     b->constraints.tokenizer = b->config.environment.tokenizer;
     b->constraints.n_vocab = b->config.environment.limits.n_vocab;
     b->constraints.compile = config->compile;

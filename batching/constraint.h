@@ -7,7 +7,7 @@
 #pragma once
 
 #include "batching/forced_runs.h"
-#include "batching/list.h"
+#include "batching/lists/list.h"
 #include "engine/answer/answer_format.h"
 #include "engine/grammar/grammar.h"
 #include "engine/tokenizer/tokenizer.h"

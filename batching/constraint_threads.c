@@ -1,6 +1,6 @@
 #include "batching/constraint_threads.h"
 
-#include "batching/queue.h"
+#include "batching/lists/queue.h"
 
 #include <assert.h>
 #include <poll.h>

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "batching/job_batcher.h"
-#include "batching/queue.h"
+#include "batching/lists/queue.h"
 
 enum order_kind { ORDER_JOBS, ORDER_CANCEL, ORDER_RELEASE, ORDER_LEAVE, ORDER_ABORT };
 

@@ -3,7 +3,7 @@
 // Thread: engine.
 #pragma once
 
-#include "batching/job_list.h"
+#include "batching/lists/job_list.h"
 #include "engine/session.h"
 #include "schemas/figures.h"
 

@@ -77,7 +77,7 @@ struct attempt {
 
 static bool takes_host(const struct placement *placement)
 {
-    return placement->n_host_layers > 0 || placement->host_attention;
+    return placement->n_host_layers > 0 || placement->host_attention || placement->n_host_experts > 0;
 }
 
 bool limits_is_hybrid(const struct limits_plan *plan)
@@ -111,26 +111,48 @@ static void count_weights(const struct attempt *attempt, struct memory memory[N_
     for (int32_t i = 0; i < model->shape.n_layers; i++) {
         int id = i < n_host ? HOST : DEVICE;
         memory[id].weight_bytes += forward_layer_bytes(model, id == HOST ? wanted->host : wanted->backend, i);
+        if (i >= attempt->placement.n_host_experts)
+            continue;
+        memory[DEVICE].weight_bytes -= forward_experts_bytes(model, wanted->backend, i);
+        memory[HOST].weight_bytes += forward_experts_bytes(model, wanted->host, i);
     }
+}
+
+// Bytes of one slot of recurrent states on each backend. 0: the backend refuses such models later.
+static void count_slot_bytes(const struct attempt *attempt, uint64_t bytes[N_BACKENDS])
+{
+    const struct limits_wanted *wanted = attempt->wanted;
+    uint64_t n_layers = (uint64_t)attempt->model->shape.recurrent.n_layers;
+    uint64_t n_host = (uint64_t)placement_host_states(&attempt->placement, attempt->model);
+    bytes[DEVICE] = bytes[HOST] = 0;
+    if (n_layers > n_host)
+        bytes[DEVICE] = forward_state_bytes(attempt->model, wanted->backend) / n_layers * (n_layers - n_host);
+    if (n_host > 0)
+        bytes[HOST] = forward_state_bytes(attempt->model, wanted->host) / n_layers * n_host;
 }
 
 // Plans recurrent states: one slot per sequence, plus half as many for snapshots of shared prefixes. Unless
 // the batch size was given, it is limited so that the sequences' slots take at most a quarter of the memory
-// left by the weights, and the snapshots at most an eighth. KV pages of the same sequences need at least as
-// much. With half as many snapshots as sequences, prompts compute at most 1 % more tokens than with unlimited
-// snapshots (tests/unit/batching/unit_sharing.c).
+// left by the weights, and the snapshots at most an eighth, on each backend. KV pages of the same sequences need
+// at least as much. With half as many snapshots as sequences, prompts compute at most 1 % more tokens than with
+// unlimited snapshots (tests/unit/batching/unit_sharing.c).
 static void set_states(const struct attempt *attempt, struct batch_limits *batch)
 {
     const struct limits_wanted *wanted = attempt->wanted;
     if (attempt->model->shape.recurrent.n_layers == 0)
         return;
-    // 0: the backend refuses such models later
-    uint64_t slot_bytes = forward_state_bytes(attempt->model, wanted->backend);
+    uint64_t slot_bytes[N_BACKENDS], n_slots = UINT64_MAX;
+    uint64_t available_bytes[N_BACKENDS] = {attempt->available_bytes, wanted->host_available_bytes};
     struct memory memory[N_BACKENDS] = {{0}};
+    count_slot_bytes(attempt, slot_bytes);
     count_weights(attempt, memory);
-    uint64_t weight_bytes = memory[DEVICE].weight_bytes, n_slots = 0;
-    if (attempt->available_bytes > weight_bytes && slot_bytes)
-        n_slots = (attempt->available_bytes - weight_bytes) / 4 / slot_bytes;
+    for (int i = 0; i < N_BACKENDS; i++) {
+        uint64_t weight_bytes = memory[i].weight_bytes;
+        uint64_t left_bytes = available_bytes[i] > weight_bytes ? available_bytes[i] - weight_bytes : 0;
+        if (slot_bytes[i] && left_bytes / 4 / slot_bytes[i] < n_slots)
+            n_slots = left_bytes / 4 / slot_bytes[i];
+    }
+    n_slots = n_slots == UINT64_MAX ? 0 : n_slots;
     if (!wanted->n_sequences_max && n_slots < (uint64_t)batch->n_sequences_max)
         batch->n_sequences_max = at_least((int32_t)n_slots, 1);
     int32_t n_snapshots = attempt->snapshots ? (batch->n_sequences_max + 1) / 2 : 0;
@@ -139,6 +161,16 @@ static void set_states(const struct attempt *attempt, struct batch_limits *batch
     batch->n_state_slots =
         wanted->n_state_slots ? wanted->n_state_slots : batch->n_sequences_max + n_snapshots;
     batch->n_drafts_max = 0;
+}
+
+static void count_states(const struct attempt *attempt, int32_t n_slots, struct memory memory[N_BACKENDS])
+{
+    uint64_t slot_bytes[N_BACKENDS];
+    if (attempt->model->shape.recurrent.n_layers == 0)
+        return;
+    count_slot_bytes(attempt, slot_bytes);
+    for (int i = 0; i < N_BACKENDS; i++)
+        memory[i].state_bytes = (uint64_t)n_slots * slot_bytes[i];
 }
 
 static void count_bytes(const struct attempt *attempt, const struct limits_plan *plan,
@@ -159,13 +191,12 @@ static void count_bytes(const struct attempt *attempt, const struct limits_plan 
     if (plan->batch.n_drafts_max > 0) // drafts exist only on a CPU, whose device memory is the host's memory
         memory[DEVICE].draft_bytes =
             speculation_bytes(plan->batch.n_sequences_max, attempt->model->shape.n_context);
-    memory[DEVICE].state_bytes =
-        (uint64_t)plan->batch.n_state_slots * forward_state_bytes(attempt->model, wanted->backend);
-    int32_t n_layers = attempt->model->shape.n_layers;
-    int32_t n_host = placement->host_attention ? n_layers : placement->n_host_layers;
-    uint64_t layer_bytes = one_page_bytes / (uint64_t)n_layers;
-    memory[HOST].page_bytes = layer_bytes * (uint64_t)n_host;
-    memory[DEVICE].page_bytes = layer_bytes * (uint64_t)(n_layers - n_host);
+    count_states(attempt, plan->batch.n_state_slots, memory);
+    int32_t n_layers = attempt->model->shape.attention.n_layers,
+            n_host = placement_host_pages(placement, attempt->model);
+    memory[HOST].page_bytes = forward_share_bytes(attempt->model, wanted->backend, plan->batch.page_positions,
+                                                  plan->forward.kv_type, 0, n_host);
+    memory[DEVICE].page_bytes = one_page_bytes - memory[HOST].page_bytes;
     if (n_host < n_layers)
         memory[DEVICE].page_bytes +=
             (count_scratch_bytes(wanted->backend, attempt->model, &plan->batch, FAR) - fixed_bytes) *
@@ -235,7 +266,8 @@ static bool attempt_fits(struct limits_plan *plan, const struct attempt *attempt
     plan->weight_bytes = memory[DEVICE].weight_bytes;
     plan->matrix_bytes = memory[DEVICE].matrix_bytes;
     plan->draft_bytes = memory[DEVICE].draft_bytes;
-    plan->state_bytes = memory[DEVICE].state_bytes;
+    plan->state_bytes = memory[DEVICE].state_bytes + memory[HOST].state_bytes;
+    plan->host_state_bytes = memory[HOST].state_bytes;
     plan->host_weight_bytes = memory[HOST].weight_bytes;
     plan->host_page_bytes = n_pages * memory[HOST].page_bytes;
     plan->page_bytes = n_pages * one_page_bytes;
@@ -249,7 +281,8 @@ enum {
     FOR_AUTO = 1 << PLACING_AUTO,
     FOR_DEVICE = 1 << PLACING_DEVICE,
     FOR_LAYERS = 1 << PLACING_LAYERS,
-    FOR_ATTENTION = 1 << PLACING_ATTENTION
+    FOR_ATTENTION = 1 << PLACING_ATTENTION,
+    FOR_EXPERTS = 1 << PLACING_EXPERTS
 };
 enum { NEEDS_HOST = 1, NEEDS_PAGE_BYTES = 2 }; // a host to offload to; --kv-memory
 // HOST_LAYERS_FEWEST: the smallest number, from 1 on, that fits
@@ -265,6 +298,7 @@ static const struct placement_candidate {
     // smaller ones.
     bool large;
     int32_t positions_least; // 0: one page. A few pages on the device are better than no plan.
+    bool experts;            // the layers' experts only
 } candidates[] = {
     {FOR_LAYERS, 0, HOST_LAYERS_GIVEN, false, true, 0},
     {FOR_ATTENTION, 0, HOST_LAYERS_GIVEN, true, true, 0},
@@ -275,12 +309,15 @@ static const struct placement_candidate {
     {FOR_AUTO, NEEDS_HOST, HOST_LAYERS_NONE, true, true, POSITIONS_LEAST},
     {FOR_ATTENTION, 0, HOST_LAYERS_NONE, true, true, 0},
     {FOR_AUTO | FOR_ATTENTION, NEEDS_HOST, HOST_LAYERS_FEWEST, true, false, POSITIONS_A_SEQUENCE},
+    {FOR_EXPERTS, 0, HOST_LAYERS_GIVEN, false, true, 0, .experts = true},
+    {FOR_EXPERTS, 0, HOST_LAYERS_NONE, false, true, POSITIONS_A_SEQUENCE},
+    {FOR_EXPERTS, NEEDS_HOST, HOST_LAYERS_FEWEST, false, false, POSITIONS_A_SEQUENCE, .experts = true},
     {FOR_AUTO | FOR_DEVICE, 0, HOST_LAYERS_NONE, false, true, 0},
 };
 
 static bool is_candidate(const struct placement_candidate *candidate, const struct limits_wanted *wanted)
 {
-    bool given = wanted->placing >= PLACING_LAYERS && wanted->n_device_layers > 0;
+    bool given = wanted->placing >= PLACING_LAYERS && wanted->n_device_layers != 0;
     return (candidate->placings & 1u << wanted->placing) &&
            (candidate->host_layers == HOST_LAYERS_GIVEN) == given &&
            (!(candidate->needs & NEEDS_HOST) || wanted->host) &&
@@ -292,13 +329,14 @@ static bool candidate_fits(struct limits_plan *plan, const struct placement_cand
 {
     int32_t n_layers = attempt.model->shape.n_layers, first = 0, last = 0;
     if (candidate->host_layers == HOST_LAYERS_GIVEN)
-        first = last = n_layers - attempt.wanted->n_device_layers;
+        first = last = n_layers - at_least(attempt.wanted->n_device_layers, 0);
     if (candidate->host_layers == HOST_LAYERS_FEWEST)
-        first = 1, last = n_layers - 1;
+        first = 1, last = candidate->experts ? n_layers : n_layers - 1;
     attempt.positions_least = candidate->positions_least;
     bool large = candidate->large && attempt.wanted->device;
     for (int32_t n_host = first; n_host <= last; n_host++) {
-        attempt.placement = (struct placement){n_host, candidate->host_attention};
+        attempt.placement = candidate->experts ? (struct placement){.n_host_experts = n_host}
+                                               : (struct placement){n_host, candidate->host_attention, 0};
         for (int smaller = large ? 0 : 1; smaller < 2; smaller++) {
             attempt.large = !smaller;
             attempt.snapshots = !attempt.wanted->no_snapshots;
@@ -362,6 +400,13 @@ static void advise_options(const struct attempt *refused, char *text, size_t siz
                  attempt.model->shape.n_layers - plan.placement.n_host_layers, attempt.model->shape.n_layers);
         add_text(text, size, more);
     }
+    wanted.placing = PLACING_EXPERTS;
+    if (wanted.host && attempt.model->shape.experts.n && choose_plan(&plan, &attempt)) {
+        snprintf(more, sizeof more, "--placement experts:%d (of %d layers)",
+                 attempt.model->shape.n_layers - plan.placement.n_host_experts,
+                 attempt.model->shape.n_layers);
+        add_text(text, size, more);
+    }
     wanted.placing = PLACING_ATTENTION;
     if (wanted.host && choose_plan(&plan, &attempt))
         add_text(text, size, "--placement attention-cpu");
@@ -393,17 +438,17 @@ static enum status check_page(const struct attempt *attempt, struct error *error
 static enum status refuse_plan(const struct attempt *attempt, const struct limits_plan *plan,
                                struct error *error)
 {
-    char advice[256], host[128] = "", states[96] = "";
+    char advice[320], host[128] = "", states[96] = "";
     uint64_t one_page_bytes = forward_page_bytes(attempt->model, attempt->wanted->backend,
                                                  plan->batch.page_positions, plan->forward.kv_type);
     advise_options(attempt, advice, sizeof advice);
     if (limits_is_hybrid(plan))
         snprintf(host, sizeof host, " (and on the host %.1f MB of %.1f MB)",
-                 (double)(plan->host_weight_bytes + plan->host_page_bytes) / 1e6,
+                 (double)(plan->host_weight_bytes + plan->host_page_bytes + plan->host_state_bytes) / 1e6,
                  (double)attempt->wanted->host_available_bytes / 1e6);
     if (plan->state_bytes)
         snprintf(states, sizeof states, "the recurrent states of %d sequences %.1f MB, ",
-                 plan->batch.n_sequences_max, (double)plan->state_bytes / 1e6);
+                 plan->batch.n_sequences_max, (double)(plan->state_bytes - plan->host_state_bytes) / 1e6);
     return error_set(
         error, STATUS_REFUSE, ERROR_OUT_OF_MEMORY,
         "memory: %.1f MB are available; weights take %.1f MB, matrices for steps of %d tokens %.1f MB, %sand "
@@ -428,6 +473,9 @@ enum status limits_derive(struct limits_plan *plan, const struct model *model, u
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "--placement: %d layers on the device, the model has %d", wanted->n_device_layers,
                          model->shape.n_layers);
+    if (wanted->placing == PLACING_EXPERTS && !model->shape.experts.n)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--placement experts: family %s has no experts",
+                         model_family_name(model));
     if (check_page(&attempt, error) != STATUS_OK)
         return error->status;
     return choose_plan(plan, &attempt) ? STATUS_OK : refuse_plan(&attempt, plan, error);
@@ -458,16 +506,33 @@ void limits_describe_placement(const struct limits_plan *plan, const struct mode
 {
     int32_t n_layers = model->shape.n_layers, n_device = n_layers - plan->placement.n_host_layers;
     bool attention = plan->placement.host_attention;
+    if (plan->placement.n_host_experts) {
+        snprintf(
+            text, size,
+            "the experts of %d of %d layers on the CPU with %.1f MB, the rest on the GPU with %.1f MB of "
+            "weights and %.1f MB of KV pages (--placement experts:%d)",
+            plan->placement.n_host_experts, n_layers, (double)plan->host_weight_bytes / 1e6,
+            (double)plan->weight_bytes / 1e6, (double)plan->page_bytes / 1e6,
+            n_layers - plan->placement.n_host_experts);
+        return;
+    }
     char number[16] = "";
     if (!attention || n_device < n_layers)
         snprintf(number, sizeof number, ":%d", n_device);
+    char states[64] = "", host_states[32] = "";
+    if (plan->state_bytes) {
+        snprintf(states, sizeof states, ", %.1f MB of recurrent states",
+                 (double)(plan->state_bytes - plan->host_state_bytes) / 1e6);
+        snprintf(host_states, sizeof host_states, ", %.1f MB", (double)plan->host_state_bytes / 1e6);
+    }
     snprintf(text, size,
-             "%d of %d layers on the GPU with %.1f MB of weights and %.1f MB of KV pages, the rest on the "
-             "CPU with %.1f MB and %.1f MB%s (--placement %s%s)",
-             n_device, n_layers, (double)plan->weight_bytes / 1e6,
+             "%d of %d layers on the GPU with %.1f MB of weights%s and %.1f MB of KV pages, the rest on the "
+             "CPU with %.1f MB%s and %.1f MB%s (--placement %s%s)",
+             n_device, n_layers, (double)plan->weight_bytes / 1e6, states,
              (double)(plan->page_bytes - plan->host_page_bytes) / 1e6, (double)plan->host_weight_bytes / 1e6,
-             (double)plan->host_page_bytes / 1e6, attention ? ", attention of all layers there" : "",
-             attention ? "attention-cpu" : "layers", number);
+             host_states, (double)plan->host_page_bytes / 1e6,
+             attention ? ", attention of all layers there" : "", attention ? "attention-cpu" : "layers",
+             number);
 }
 
 enum status limits_derive_check(const struct limits_plan *plan, const struct model *model,
@@ -481,7 +546,7 @@ enum status limits_derive_check(const struct limits_plan *plan, const struct mod
     uint64_t logit_bytes =
         2 * (uint64_t)check->n_outputs_max * (uint64_t)model->shape.n_vocab * sizeof(float);
     uint64_t fixed_bytes = model_weight_bytes(model) + forward_matrix_bytes(model, check) + logit_bytes;
-    uint64_t planned_bytes = plan->host_weight_bytes + plan->host_page_bytes;
+    uint64_t planned_bytes = plan->host_weight_bytes + plan->host_page_bytes + plan->host_state_bytes;
     uint64_t left_bytes = host_available_bytes > planned_bytes + fixed_bytes
                               ? host_available_bytes - planned_bytes - fixed_bytes
                               : 0;

@@ -13,7 +13,10 @@
 #include "engine/forward.h"
 #include "engine/hybrid.h"
 
-enum placing { PLACING_AUTO, PLACING_DEVICE, PLACING_LAYERS, PLACING_ATTENTION };
+// The experts of the first layers are on the host only if that is asked for.
+enum placing { PLACING_AUTO, PLACING_DEVICE, PLACING_LAYERS, PLACING_ATTENTION, PLACING_EXPERTS };
+
+enum { LIMITS_NO_LAYERS = -1 }; // n_device_layers: experts of no layer stay on the device
 
 struct limits_wanted {       // 0: derive
     struct backend *backend; // computes the sizes of weights and scratch; NULL: sizes as in the file
@@ -32,7 +35,7 @@ struct limits_wanted {       // 0: derive
     uint64_t host_available_bytes;
     enum placing placing;
     // Number of last layers that stay on the device (llama.cpp: -ngl), with PLACING_LAYERS and
-    // PLACING_ATTENTION.
+    // PLACING_ATTENTION; that keep their experts there, with PLACING_EXPERTS.
     int32_t n_device_layers;
 };
 
@@ -41,9 +44,9 @@ struct limits_plan {
     struct forward_limits forward;
     struct placement placement; // all zero: one backend computes everything
     // matrix_bytes includes scratch; page_bytes: pages of device and host; draft_bytes: memory of speculation;
-    // state_bytes: recurrent states
+    // state_bytes: recurrent states of device and host
     uint64_t weight_bytes, matrix_bytes, page_bytes, draft_bytes, state_bytes;
-    uint64_t host_weight_bytes, host_page_bytes; // the host's share in a hybrid placement
+    uint64_t host_weight_bytes, host_page_bytes, host_state_bytes; // the host's share in a hybrid placement
 };
 
 enum {

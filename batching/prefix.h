@@ -25,8 +25,8 @@
 // Thread: engine.
 #pragma once
 
-#include "batching/list.h"
-#include "batching/page_stack.h"
+#include "batching/lists/list.h"
+#include "batching/lists/page_stack.h"
 #include "engine/backend.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 #include "batching/prepare_thread.h"
 
-#include "batching/queue.h"
+#include "batching/lists/queue.h"
 
 #include <assert.h>
 #include <poll.h>

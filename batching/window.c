@@ -1,182 +1,15 @@
 #include "batching/window.h"
 
-#include "schemas/base/hash.h"
-
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-// ---- levels ----
-
-static int64_t deadline_minute(const struct job *job)
+static struct window_level *first_level(const struct window *window)
 {
-    return job->deadline_s ? job->deadline_s / 60 : INT64_MAX;
-}
-
-static bool is_more_urgent(const struct window_level *level, int32_t priority, int64_t minute)
-{
-    return level->priority != priority ? level->priority > priority : level->minute < minute;
-}
-
-static bool is_as_urgent(const struct window_level *level, int32_t priority, int64_t minute)
-{
-    return level->priority == priority && level->minute == minute;
-}
-
-static bool are_as_urgent(const struct window_level *a, const struct window_level *b)
-{
-    return is_as_urgent(a, b->priority, b->minute);
-}
-
-static uint64_t hash_dataset(const struct job *job)
-{
-    return hash_bytes(job->dataset.data, job->dataset.size, 1);
-}
-
-// Returns the index of the job's level. *exists false: it has none, and a new one belongs at this index.
-static int32_t find_level(const struct window *window, const struct job *job, bool *exists)
-{
-    int64_t minute = deadline_minute(job);
-    int32_t low = 0, high = window->n_levels;
-    while (low < high) {
-        int32_t middle = (low + high) / 2;
-        if (is_more_urgent(window->levels[middle], job->priority, minute))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    uint64_t dataset = hash_dataset(job);
-    *exists = false;
-    for (; low < window->n_levels && is_as_urgent(window->levels[low], job->priority, minute); low++) {
-        *exists = window->levels[low]->dataset == dataset;
-        if (*exists)
-            break;
-    }
-    return low;
-}
-
-static bool reserve_level(struct window *window)
-{
-    if (window->n_levels < window->levels_capacity)
-        return true;
-    int32_t capacity = window->levels_capacity ? window->levels_capacity * 2 : 8;
-    struct window_level **levels = realloc(window->levels, (size_t)capacity * sizeof *levels);
-    if (!levels)
-        return false;
-    window->levels = levels;
-    window->levels_capacity = capacity;
-    return true;
-}
-
-static struct window_account *find_account(struct window *window, uint64_t dataset)
-{
-    for (int32_t i = 0; i < WINDOW_ACCOUNTS; i++)
-        if (window->accounts[i].dataset == dataset)
-            return &window->accounts[i];
-    return NULL;
-}
-
-static void save_account(struct window *window, const struct window_level *level)
-{
-    struct window_account *account = find_account(window, level->dataset);
-    if (!account) {
-        account = &window->accounts[window->next_account];
-        window->next_account = (window->next_account + 1) % WINDOW_ACCOUNTS;
-    }
-    *account = (struct window_account){level->dataset, level->n_tokens_left, window->n_admitted};
-}
-
-// Tokens that a new level may admit before other levels; at 0 or less its turn is over.
-static int64_t account_left(struct window *window, uint64_t dataset, int64_t quantum)
-{
-    const struct window_account *account = find_account(window, dataset);
-    if (!account || window->n_admitted - account->n_admitted > WINDOW_PASSED_MAX)
-        return quantum;
-    return account->n_tokens_left < quantum ? account->n_tokens_left : quantum;
-}
-
-// The place of a new level among the levels of its urgency, which end at index `end`: after other new ones and
-// before the rest, or if its turn is over, at the end.
-static int32_t choose_place(const struct window *window, struct window_level *level, int32_t end)
-{
-    int32_t first = end;
-    while (first > 0 && are_as_urgent(window->levels[first - 1], level))
-        first--;
-    if (first == end) // no other dataset waits
-        level->n_tokens_left = level->quantum;
-    level->is_new = first < end && level->n_tokens_left > 0 && window->n_new < WINDOW_NEW_MAX;
-    if (level->n_tokens_left <= 0)
-        level->n_tokens_left += level->quantum;
-    while (level->is_new && first < end && window->levels[first]->is_new)
-        first++;
-    return level->is_new ? first : end;
-}
-
-// Finds or creates the level. NULL: out of memory.
-static struct window_level *level_of(struct window *window, const struct job *job)
-{
-    bool exists;
-    int32_t i = find_level(window, job, &exists);
-    if (exists)
-        return window->levels[i];
-    struct window_level *level = reserve_level(window) ? calloc(1, sizeof *level) : NULL;
-    if (!level)
-        return NULL;
-    double weight = window->shares ? dataset_share_of(window->shares, job->dataset).weight : 1;
-    int64_t quantum = (int64_t)(WINDOW_QUANTUM * weight);
-    *level = (struct window_level){.priority = job->priority,
-                                   .minute = deadline_minute(job),
-                                   .dataset = hash_dataset(job),
-                                   .quantum = quantum,
-                                   .n_tokens_left = account_left(window, hash_dataset(job), quantum)};
-    i = choose_place(window, level, i);
-    struct window_level **place = &window->levels[i];
-    memmove(place + 1, place, (size_t)(window->n_levels - i) * sizeof *place);
-    window->n_levels++;
-    return *place = level;
-}
-
-// ---- turns ----
-
-// Moves levels that have used up their tokens to the end of their urgency, until the first of this
-// urgency has tokens left.
-static void pass_turns(struct window *window, const struct window_level *urgency)
-{
-    if (urgency->n_tokens_left > 0)
-        return;
-    struct window_level **first = window->levels, **end = window->levels + window->n_levels;
-    while (!are_as_urgent(*first, urgency))
-        first++;
-    for (struct window_level **last = end; last > first && !are_as_urgent(last[-1], urgency); last--)
-        end = last - 1;
-    if (end - first == 1)
-        (*first)->n_tokens_left = (*first)->quantum; // no other dataset waits: it owes nothing
-    while ((*first)->n_tokens_left <= 0) {
-        struct window_level *level = *first;
-        memmove(first, first + 1, (size_t)(end - first - 1) * sizeof *first);
-        end[-1] = level;
-        level->n_tokens_left += level->quantum;
-        level->is_new = false;
-    }
-}
-
-static void drop_level(struct window *window, struct window_level *level)
-{
-    int32_t i = 0;
-    while (window->levels[i] != level)
-        i++;
-    memmove(&window->levels[i], &window->levels[i + 1],
-            (size_t)(window->n_levels - i - 1) * sizeof *window->levels);
-    window->n_levels--;
-    if (window->offered == level)
-        window->offered = NULL;
-    free(level);
+    return window->turns.n_levels ? (struct window_level *)window->turns.levels[0] : NULL;
 }
 
 void window_finish(struct window *window)
 {
-    assert(window->n_levels == 0);
-    free(window->levels);
+    turns_finish(&window->turns);
 }
 
 // ---- the level offered to the tree search ----
@@ -197,7 +30,7 @@ static void withdraw_sequence(struct sequence *sequence)
 // already.
 static void choose_offered(struct window *window)
 {
-    struct window_level *top = window->n_levels ? window->levels[0] : NULL;
+    struct window_level *top = first_level(window);
     if (!top || top == window->offered || (window->offered && top->n_waiting <= WINDOW_SCAN_MAX))
         return;
     if (window->offered)
@@ -235,14 +68,15 @@ bool window_add(struct window *window, struct sequence *sequence)
     struct prefix_node *node = wait_for_path(window, sequence);
     if (!node)
         return false;
-    struct window_level *level = level_of(window, sequence->prompt->job);
+    struct window_level *level = (struct window_level *)turns_level_of(&window->turns, sequence->prompt->job,
+                                                                       sizeof(struct window_level));
     if (!level) {
         prefix_unwait(window->tree, node);
         return false;
     }
     sequence->node = node;
     sequence->wait.level = level;
-    sequence->wait.arrival = window->n_admitted;
+    sequence->wait.arrival = window->turns.n_admitted;
     sequence->wait.level_arrival = level->n_admitted;
     append_by_age(window, level, sequence);
     if (level == window->offered)
@@ -360,9 +194,9 @@ static struct sequence *next_of_level(const struct window *window, const struct 
 static bool is_oldest_due(const struct window *window)
 {
     const struct sequence *oldest = oldest_of(&window->waiting);
-    return !are_as_urgent(oldest->wait.level, window->levels[0]) &&
+    return !turns_are_as_urgent(&oldest->wait.level->turn, window->turns.levels[0]) &&
            window->n_since_oldest >= WINDOW_OLDEST_EVERY - 1 &&
-           window->n_admitted - oldest->wait.arrival >= WINDOW_OLDEST_EVERY - 1 &&
+           window->turns.n_admitted - oldest->wait.arrival >= WINDOW_OLDEST_EVERY - 1 &&
            !is_blocked(window, oldest);
 }
 
@@ -377,8 +211,8 @@ struct sequence *window_next(const struct window *window)
         return oldest_of(&window->waiting);
     // A less urgent sequence is admitted while the more urgent ones wait for a prefix that is being computed.
     struct sequence *sequence = NULL;
-    for (int32_t i = 0; !sequence && i < window->n_levels && i < WINDOW_SCAN_MAX; i++)
-        sequence = next_of_level(window, window->levels[i]);
+    for (int32_t i = 0; !sequence && i < window->turns.n_levels && i < WINDOW_SCAN_MAX; i++)
+        sequence = next_of_level(window, (const struct window_level *)window->turns.levels[i]);
     return sequence;
 }
 
@@ -392,8 +226,8 @@ static void take_out(struct window *window, struct sequence *sequence)
     list_remove(&window->waiting, &sequence->wait.window_link);
     list_remove(&level->sequences, &sequence->wait.level_link);
     if (--level->n_waiting == 0) {
-        save_account(window, level);
-        drop_level(window, level);
+        window->offered = window->offered == level ? NULL : window->offered;
+        turns_drop(&window->turns, &level->turn);
     }
     choose_offered(window);
 }
@@ -411,18 +245,15 @@ void window_admit(struct window *window, struct sequence *sequence, int64_t n_to
     bool preempted = is_preempted(window, sequence);
     window->n_since_oldest =
         &sequence->wait.window_link == window->waiting.first ? 0 : window->n_since_oldest + !preempted;
-    window->n_admitted++;
     window->tree->cursor = sequence->node;
     if (preempted) {
         list_remove(&window->preempted, &sequence->wait.window_link);
+        window->turns.n_admitted++;
     } else {
         struct window_level *level = sequence->wait.level;
         sequence->wait.n_charged = n_tokens;
         level->n_admitted++;
-        window->n_new = level->is_new ? window->n_new + 1 : 0;
-        level->n_tokens_left -= n_tokens;
-        if (level->n_waiting > 1)
-            pass_turns(window, level);
+        turns_admit(&window->turns, &level->turn, n_tokens, level->n_waiting > 1);
         take_out(window, sequence);
     }
     end_wait(window, sequence);
@@ -439,19 +270,6 @@ void window_remove(struct window *window, struct sequence *sequence)
 
 void window_settle(struct window *window, const struct sequence *sequence, int64_t n_tokens)
 {
-    bool exists;
-    int32_t i = find_level(window, sequence->prompt->job, &exists);
-    int64_t n_more = n_tokens - sequence->wait.n_charged;
-    if (!exists) {
-        struct window_account *account = find_account(window, hash_dataset(sequence->prompt->job));
-        if (account)
-            account->n_tokens_left -= n_more;
-        return;
-    }
-    struct window_level *level = window->levels[i];
-    level->n_tokens_left -= n_more;
-    if (level->n_tokens_left > level->quantum)
-        level->n_tokens_left = level->quantum;
-    pass_turns(window, level);
+    turns_charge(&window->turns, sequence->prompt->job, n_tokens - sequence->wait.n_charged);
     choose_offered(window);
 }

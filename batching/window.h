@@ -1,20 +1,8 @@
 // The window: the waiting queue of the scheduler (vLLM: Scheduler.waiting). Waiting sequences are grouped in
-// levels by urgency and dataset. Urgency is the priority, then the deadline in minutes; no deadline is the
-// least urgent. From the first level the window chooses the sequence with the longest cached prefix: it
-// searches the prefix tree from the node of the last admission. So a prefix is computed once, and its pages
-// can be evicted after its last prompt.
-//
-// Datasets of equal urgency take turns by deficit round robin (Shreedhar and Varghese, 1995). A level is
-// first until its admissions have used up its tokens, then it goes to the end and gets
-// WINDOW_QUANTUM tokens times its weight for its next turn. An admission costs the tokens that it is expected
-// to compute; the difference is charged when the sequence ends. A turn is long, so that the prompts of a
-// dataset still share their prefixes. A dataset that begins to wait goes before the others, for one turn at
-// most, so that a small one does not wait for a large one's turn (RFC 8290, new and old queues): what is left
-// of the turn of a dataset that has nothing waiting is kept in an account. After WINDOW_NEW_MAX admissions of
-// new datasets in a row the next new ones go to the end.
-//
-//   urgency 5: A 812, B 4096, C 4096     A admits 900 tokens:   B 4096, C 4096, A 4008
-//   urgency 0: A 4096
+// levels by urgency and dataset, and datasets of equal urgency take turns (batching/lists/turns.h). From the first
+// level the window chooses the sequence with the longest cached prefix: it searches the prefix tree from the node of
+// the last admission. So a prefix is computed once, and its pages can be evicted after its last prompt. A sequence
+// is charged the tokens that it is expected to compute, and the difference when it ends.
 //
 // No sequence starves:
 //   - every WINDOW_OLDEST_EVERY-th admission goes to the sequence that has waited longest, if it is of less
@@ -28,55 +16,32 @@
 // Thread: engine.
 #pragma once
 
+#include "batching/lists/turns.h"
 #include "batching/sequence.h"
-#include "schemas/dataset_share.h"
 
 enum {
-    // Tokens of a turn. A dataset waits for one turn of each other one, a fraction of a second on a GPU.
-    WINDOW_QUANTUM = 4096,
     WINDOW_PASSED_MAX = 2048,
     WINDOW_OLDEST_EVERY = 8,
     WINDOW_SCAN_MAX = 32,
     WINDOW_PREFIX_LEAST = 4,
     WINDOW_OLDEST_MAX = 8,
-    WINDOW_NEW_MAX = 64,
-    WINDOW_ACCOUNTS = 256, // of datasets without a level; a new one replaces the oldest
-};
-
-// Tokens left of a dataset's turn when its last sequence was admitted.
-struct window_account {
-    uint64_t dataset; // hash; 0: free
-    int64_t n_tokens_left;
-    int64_t n_admitted; // of the window, then: after WINDOW_PASSED_MAX more the dataset is a new one
 };
 
 struct window_level {
-    int32_t priority;
-    int64_t minute;        // the deadline's minute; INT64_MAX: none
-    uint64_t dataset;      // hash of its name; datasets of one hash share a level
-    int64_t quantum;       // tokens of a turn: WINDOW_QUANTUM times the dataset's weight
-    int64_t n_tokens_left; // of its turn; 0 or less: it goes to the end of its urgency
-    bool is_new;           // it is before the others, because it began to wait
-    struct list sequences; // linked by level_link, oldest first
+    struct turn_level turn; // first: turns_level_of() creates it
+    struct list sequences;  // linked by level_link, oldest first; not empty
     int32_t n_waiting;
     int64_t n_admitted;
 };
 
 struct window {
     struct prefix_tree *tree;
-    const struct dataset_shares *shares; // NULL: equal weights
-    // [n_levels], the most urgent first, levels of one urgency in the order of their turns; none is empty
-    struct window_level **levels;
-    int32_t n_levels, levels_capacity;
+    struct turns turns;
     struct window_level *offered; // the level that the tree search covers; NULL: no sequence is waiting
     struct list waiting;          // sequences by arrival, by their window_link, without preempted ones
     struct list preempted;        // admitted before all others, oldest first, by their window_link
     int32_t n_waiting;            // number of waiting sequences, including preempted ones
-    int64_t n_admitted;
-    struct window_account accounts[WINDOW_ACCOUNTS];
-    int32_t next_account;
-    int32_t n_new;          // admissions of new levels since one of another level
-    int64_t n_since_oldest; // admissions since the last one given to the longest waiting sequence
+    int64_t n_since_oldest;       // admissions since the last one given to the longest waiting sequence
 };
 
 // A zeroed window with its tree set is valid and empty. It must hold no waiting sequences when it is

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-static void ignore_layer(struct backend *backend, int32_t layer)
+static void ignore_layer(struct backend *backend, int32_t layer, bool experts)
 {
-    (void)backend, (void)layer;
+    (void)backend, (void)layer, (void)experts;
 }
 
 static enum status be_ready(struct backend *backend, struct error *error)

@@ -141,7 +141,7 @@ struct step {
     int32_t n_copies;
     const struct page_copy *copies; // [n_copies] made before the rows are computed
     const float *rope[2]; // cos, sin pairs [n_tokens, n_rope_dims] of each table; NULL: the table is not used
-    int32_t n_rope_dims;
+    int32_t n_rope_dims[2];
     int32_t n_outputs;
     // [n_outputs], ascending: the rows for which logits are computed; NULL: all rows
     const int32_t *output_rows;
@@ -201,6 +201,8 @@ struct attention_parameters {
 // to the n_used experts with the largest choice values. Their weights are their probabilities, divided by
 // their sum if `normalized`, times scale.
 struct route_parameters {
+    int32_t layer;
+    const struct matrix *input; // rows that the experts read next; NULL: unknown. A hint for transfers.
     enum route_kind kind;
     int32_t n_used;
     bool normalized;
@@ -248,11 +250,26 @@ struct head_columns {
     int32_t first, step;
 };
 
+// A LoRA adapter of a weight (engine/model/adapter.h): y += up (down x).
+struct adapter_weights {
+    struct weight *down; // [rank, n_inputs], WEIGHT_PRODUCT
+    struct weight *up;   // [rank, n_outputs], WEIGHT_VECTOR
+    int32_t rank;
+};
+
 // One GEMM y = W x (+ bias). GEMMs with the same x are called together, so that x is converted once.
 struct product {
     struct matrix *y;
     const struct weight *weight;
-    const struct weight *bias; // NULL: none
+    const struct weight *bias;             // NULL: none
+    const struct adapter_weights *adapter; // NULL: none. Read by the forward pass alone (forward_adapter.c)
+};
+
+// The second half of an adapter: y += up low.
+struct low_rank_sum {
+    struct matrix *y;
+    const struct weight *up;  // [rank, n_outputs], WEIGHT_VECTOR
+    const struct matrix *low; // [R, rank]
 };
 
 enum { PRODUCTS_MAX = 4 };
@@ -283,8 +300,9 @@ struct backend_device {
 
     // Called at start unless noted otherwise. Errors: STATUS_REFUSE, ERROR_OUT_OF_MEMORY, ERROR_UNKNOWN_TYPE.
 
-    // Sets the layer to which weights created next belong: LAYER_BEFORE, 0.., LAYER_AFTER. Optional.
-    void (*layer)(struct backend *backend, int32_t layer);
+    // Sets the layer to which weights created next belong: LAYER_BEFORE, 0.., LAYER_AFTER. `experts`: they are of its
+    // routed experts, or choose among these (pick_bias). Optional.
+    void (*layer)(struct backend *backend, int32_t layer, bool experts);
     // Announces that weights created next multiply only the output of a norm with these items, with one group
     // per row. With `norm` NULL they multiply other rows. The items stay valid until the next call. NULL in a
     // backend that does not need this.
@@ -347,6 +365,9 @@ struct backend_operations {
     // Computes n GEMMs of the same x; n is at most PRODUCTS_MAX.
     void (*products)(struct backend *backend, const struct product *products, int n, const struct matrix *x,
                      int32_t n_rows);
+    // Computes n sums, at most PRODUCTS_MAX: y[r][c] += the sum over k of low[r][k] * up[k][c], which is summed in order
+    // of k before it is added. NULL: models with adapters are refused. Not NULL only if set_columns is not NULL.
+    void (*add_low_rank)(struct backend *backend, const struct low_rank_sum *sums, int n, int32_t n_rows);
     // Applies rotary embeddings to n_heads vectors of head_dim in each row. Dimensions from n_rope_dims on do
     // not change.
     void (*rope)(struct backend *backend, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,

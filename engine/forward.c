@@ -46,15 +46,19 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
-// y = the slot's weight * x + its bias.
+// y = the slot's weight * x + its bias + its adapters.
 static struct product slot_product(struct matrix *y, const struct forward_layer *layer, enum layer_slot slot)
 {
-    return (struct product){.y = y, .weight = layer->weights[slot], .bias = layer->biases[slot]};
+    const struct adapter_weights *adapter = layer->adapters ? &layer->adapters[slot] : NULL;
+    return (struct product){.y = y,
+                            .weight = layer->weights[slot],
+                            .bias = layer->biases[slot],
+                            .adapter = adapter && adapter->rank ? adapter : NULL};
 }
 
 static void multiply_rows(struct pass *pass, struct product product, const struct matrix *x)
 {
-    pass->operations->products(pass->backend, &product, 1, x, pass->n_rows);
+    pass_multiply(pass, &product, 1, x);
 }
 
 // gate's y = activation(gate) * up, per row or, with `experts`, per (row, expert) pair.
@@ -63,7 +67,7 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
 {
     const struct backend_operations *operations = pass->operations;
     enum activation_kind activation = pass->shape->activation;
-    if (operations->gated_products) {
+    if (operations->gated_products && !gate.adapter && !up.adapter) {
         operations->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
         return;
     }
@@ -71,7 +75,7 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
     if (experts)
         operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
     else
-        operations->products(pass->backend, products, 2, x, pass->n_rows);
+        pass_multiply(pass, products, 2, x);
     int32_t n_rows = experts ? pass->n_rows * pass->shape->experts.n_used : pass->n_rows;
     operations->activate(pass->backend, gate.y, gate.y, up.y, n_rows, activation);
 }
@@ -161,7 +165,7 @@ static void project_heads(struct pass *pass, int32_t index, const struct matrix 
          from_keys = own && !layer->weights[SLOT_ATTN_V];
     int n_keys = !own ? 0 : from_keys ? 1 : 2;
     int n_products = queries && layer->weights[SLOT_ATTN_GATE] ? 4 : queries + n_keys;
-    pass->operations->products(pass->backend, products + !queries, n_products, input, pass->n_rows);
+    pass_multiply(pass, products + !queries, n_products, input);
     if (gated && queries) {
         int32_t dim = shape->attention.key_dim, n_heads = shape->attention.n_heads;
         struct head_columns to = {0, dim}, query = {0, 2 * dim}, gate = {dim, 2 * dim};
@@ -276,7 +280,7 @@ static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input
     float sparsity = pass->forward->model->layers[index].sparsity;
     if (sparsity > -INFINITY) {
         struct product products[] = {slot_product(m->gate, layer, SLOT_FFN_GATE), up};
-        pass->operations->products(pass->backend, products, 2, input, pass->n_rows);
+        pass_multiply(pass, products, 2, input);
         pass->operations->sparsify(pass->backend, m->gate, pass->n_rows, sparsity);
         pass->operations->activate(pass->backend, m->gate, m->gate, m->up, pass->n_rows,
                                    pass->shape->activation);
@@ -309,7 +313,7 @@ static void multiply_limited(struct pass *pass, struct product gate, struct prod
     if (experts)
         operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
     else
-        operations->products(pass->backend, products, 2, x, pass->n_rows);
+        pass_multiply(pass, products, 2, x);
     operations->activate(pass->backend, gate.y, gate.y, NULL, n_rows, pass->shape->activation);
     operations->limit(pass->backend, gate.y, n_rows, -INFINITY, limit);
     operations->limit(pass->backend, up.y, n_rows, -limit, limit);
@@ -338,9 +342,11 @@ static void run_shared_expert(struct pass *pass, const struct forward_layer *lay
     }
 }
 
-// Selects the experts of each row.
-static void route_rows(struct pass *pass, const struct forward_layer *layer, const struct matrix *input)
+// Selects the experts of each row. `seen`: see struct route_parameters.
+static void route_rows(struct pass *pass, int32_t index, const struct matrix *input,
+                       const struct matrix *seen)
 {
+    const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_shape *shape = pass->shape;
     multiply_rows(pass, slot_product(m->experts.router, layer, SLOT_ROUTER), input);
@@ -350,7 +356,9 @@ static void route_rows(struct pass *pass, const struct forward_layer *layer, con
     if (shape->experts.logits_softcap != 0.0f)
         pass->operations->scale(pass->backend, m->experts.router, pass->n_rows, 1.0f,
                                 shape->experts.logits_softcap);
-    struct route_parameters parameters = {.kind = shape->experts.route_kind,
+    struct route_parameters parameters = {.layer = index,
+                                          .input = seen,
+                                          .kind = shape->experts.route_kind,
                                           .n_used = shape->experts.n_used,
                                           .normalized = shape->experts.normalized,
                                           .scale = shape->experts.scale,
@@ -399,7 +407,7 @@ static void run_experts_and_mlp(struct pass *pass, int32_t index)
     const struct forward_layer *layer = &pass->forward->layers[index];
     const struct forward_matrices *m = &pass->forward->matrices;
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ROUTER_SCALE, true);
-    route_rows(pass, layer, pass->normed);
+    route_rows(pass, index, pass->normed, NULL);
     normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM_2, true);
     run_experts(pass, index, pass->normed);
     normalize_slot(pass, m->experts.shared, m->branch, layer, SLOT_FFN_POST_NORM_2, false);
@@ -496,7 +504,7 @@ static void run_feed_forward(struct pass *pass, int32_t index, const struct matr
     if (layer->weights[SLOT_ROUTER_SCALE]) {
         run_experts_and_mlp(pass, index);
     } else if (layer->weights[SLOT_ROUTER]) {
-        route_rows(pass, layer, input);
+        route_rows(pass, index, input, layer->weights[SLOT_EXPERTS_IN] ? NULL : input);
         run_experts(pass, index, input);
     } else {
         run_mlp(pass, index, input);
@@ -515,7 +523,8 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     if (pass->shape->altup.n)
         altup_predict(pass, index);
     if (attn_normed)
-        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM, !parallel || ffn_normed);
+        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM,
+                       (!parallel || ffn_normed) && !pass->shape->altup.n);
     const struct matrix *seen = attn_normed ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
@@ -561,9 +570,10 @@ static void compute_logits(struct pass *pass)
     const struct model_shape *shape = pass->shape;
     normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
                    shape->norm_epsilon, !pass->operations->output_product);
-    struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias};
+    const struct adapter_weights *adapter = forward->output_adapter.rank ? &forward->output_adapter : NULL;
+    struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias, adapter};
     await_masks(forward, pass->step, true);
-    if (pass->operations->output_product && pass->step->samples && !pass->step->stops)
+    if (pass->operations->output_product && pass->step->samples && !pass->step->stops && !adapter)
         pass->operations->output_product(pass->backend, &product, pass->normed);
     else
         multiply_rows(pass, product, pass->normed);
@@ -584,8 +594,8 @@ static void fill_rope(struct forward *forward, struct step *step)
                 rope_fill(rope, step->positions[row], forward->rope[table] + (ptrdiff_t)row * rope->n_dims);
         }
         step->rope[table] = forward->rope[table];
+        step->n_rope_dims[table] = model->rope[table].n_dims;
     }
-    step->n_rope_dims = model->shape.rope.n_dims;
 }
 
 // Asserts the slots of recurrent states: a slot that is written belongs to one sequence of the step.

@@ -31,6 +31,9 @@ void forward_destroy(struct forward *forward);
 // Bytes of one page in all layers.
 uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
                             enum kv_type kv_type);
+// The same of the layers with pages [first, end), by their numbers among these layers.
+uint64_t forward_share_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
+                             enum kv_type kv_type, int32_t first, int32_t end);
 // Bytes of one slot of recurrent states in all layers; 0: the model has none, or the backend refuses such
 // models.
 uint64_t forward_state_bytes(const struct model *model, struct backend *backend);
@@ -38,6 +41,8 @@ uint64_t forward_state_bytes(const struct model *model, struct backend *backend)
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend);
 // Bytes of one layer's weights, or of LAYER_BEFORE or LAYER_AFTER.
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer);
+// The part of these bytes that is its routed experts'.
+uint64_t forward_experts_bytes(const struct model *model, struct backend *backend, int32_t layer);
 // Bytes of the matrices for these limits, without pages.
 uint64_t forward_matrix_bytes(const struct model *model, const struct forward_limits *limits);
 

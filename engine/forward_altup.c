@@ -127,10 +127,10 @@ void altup_end(struct pass *pass)
     struct matrix *merged = pass->predictions, *branch = pass->forward->matrices.branch;
     int32_t n = pass->shape->altup.n;
     struct head_columns first = {0, 0}, others = part_columns(pass, 1);
+    operations->head_products(pass->backend, merged, others, pass->forward->altup_unembd_proj, pass->streams,
+                              others, pass->n_rows); // first: a hybrid then copies where this weight is
     operations->copy_columns(pass->backend, merged, first, pass->streams, first, 1, pass->shape->n_embd,
                              pass->n_rows);
-    operations->head_products(pass->backend, merged, others, pass->forward->altup_unembd_proj, pass->streams,
-                              others, pass->n_rows);
     operations->match_rms(pass->backend, merged, pass->shape->n_embd, pass->n_rows);
     take_part(pass, pass->x, merged, 0);
     for (int32_t part = 1; part < n; part++) {

@@ -1,5 +1,6 @@
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
+#include "engine/model/adapter.h"
 #include "engine/model/family.h"
 
 #include <assert.h>
@@ -76,9 +77,9 @@ static const struct tensor *tensor_at(const void *base, size_t offset)
     return (const struct tensor *)(const void *)((const char *)base + offset);
 }
 
-static void enter_layer(struct forward *forward, int32_t layer)
+static void enter_layer(struct forward *forward, int32_t layer, bool experts)
 {
-    forward->backend->device.layer(forward->backend, layer);
+    forward->backend->device.layer(forward->backend, layer, experts);
 }
 
 static struct weight **global_weight(struct forward *forward, int i)
@@ -99,7 +100,7 @@ static enum status load_globals(struct weight_loading *loading)
     for (int i = 0; i < N_GLOBAL_WEIGHTS && status == STATUS_OK; i++) {
         if (forward->limits.hidden_only && is_of_logits(i))
             continue;
-        enter_layer(forward, global_weights[i].layer);
+        enter_layer(forward, global_weights[i].layer, false);
         status = load_weight(loading, tensor_at(forward->model, global_weights[i].tensor),
                              global_weights[i].role, global_weight(forward, i));
     }
@@ -124,6 +125,23 @@ static enum weight_role slot_role(enum layer_slot slot)
 static bool slot_is_loaded(const struct model *model, enum layer_slot slot)
 {
     return slot != SLOT_ATTN_KV_B && !recurrent_is_transposed(model, slot);
+}
+
+static bool slot_is_of_experts(enum layer_slot slot)
+{
+    return slot == SLOT_GATE_EXPERTS || slot == SLOT_UP_EXPERTS || slot == SLOT_DOWN_EXPERTS ||
+           slot == SLOT_ROUTER_PICK_BIAS;
+}
+
+uint64_t forward_experts_bytes(const struct model *model, struct backend *backend, int32_t layer)
+{
+    const struct model_layer *tensors = &model->layers[layer];
+    uint64_t sum = 0;
+    for (int slot = 0; slot < SLOT_COUNT; slot++)
+        if (slot_is_of_experts(slot))
+            sum += weight_bytes(&tensors->tensors[slot], backend, slot_role(slot)) +
+                   weight_bytes(&tensors->biases[slot], backend, WEIGHT_VECTOR);
+    return sum;
 }
 
 uint64_t forward_layer_bytes(const struct model *model, struct backend *backend, int32_t layer)
@@ -197,14 +215,17 @@ static enum status copy_items(const struct tensor *tensor, float **items, struct
     return STATUS_OK;
 }
 
-static enum status load_slot(struct weight_loading *loading, const struct model_layer *tensors,
-                             struct forward_layer *layer, enum layer_slot slot, struct gate_input *input)
+static enum status load_slot(struct weight_loading *loading, int32_t index, enum layer_slot slot,
+                             struct gate_input *input)
 {
+    const struct model_layer *tensors = &loading->forward->model->layers[index];
+    struct forward_layer *layer = &loading->forward->layers[index];
     struct backend *backend = loading->forward->backend;
     const struct tensor *weight = &tensors->tensors[slot], *bias = &tensors->biases[slot];
     struct norm_items norm = {input->weight, input->bias, loading->forward->model->shape.n_embd};
     bool is_normed = input->weight && is_of_gates(tensors, slot);
     enum status status = STATUS_OK;
+    enter_layer(loading->forward, index, slot_is_of_experts(slot));
     if (is_normed)
         backend->device.normed_input(backend, &norm);
     if (slot_is_loaded(loading->forward->model, slot))
@@ -223,12 +244,11 @@ static enum status load_slot(struct weight_loading *loading, const struct model_
 static enum status load_layer(struct weight_loading *loading, int32_t index)
 {
     const struct model_layer *tensors = &loading->forward->model->layers[index];
-    struct forward_layer *layer = &loading->forward->layers[index];
     struct gate_input input = {.norm = norm_of_gates(loading, tensors)};
     enum status status = STATUS_OK;
-    enter_layer(loading->forward, index);
     for (int slot = 0; slot < SLOT_COUNT && status == STATUS_OK; slot++)
-        status = load_slot(loading, tensors, layer, slot, &input);
+        status = load_slot(loading, index, slot, &input);
+    enter_layer(loading->forward, index, false);
     free(input.weight);
     free(input.bias);
     if (status == STATUS_OK)
@@ -373,6 +393,8 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     plan_recurrent(model, rows, plans);
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
+    for (int i = 0; i < PRODUCTS_MAX; i++)
+        PLAN(low[i], rows, model_adapter_rank_max(model));
     plan_experts(model, rows, plans);
     plan_streams(shape, rows, outputs, plans);
     PLAN(out.x, outputs, n_embd);
@@ -455,23 +477,37 @@ static uint64_t position_bytes(struct layer_heads heads, enum kv_type kv_type)
     return (uint64_t)heads.n_kv_heads * bytes;
 }
 
-uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
-                            enum kv_type kv_type)
+uint64_t forward_share_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
+                             enum kv_type kv_type, int32_t first, int32_t end)
 {
     struct kv_shape kv = kv_shape_of(model, page_positions, 1, kv_type);
     uint64_t bytes = 0;
-    if (kv.n_layers == 0) // a page is a count of positions
-        return (uint64_t)page_positions * sizeof(int32_t);
-    if (backend && backend->device.page_bytes)
+    if (first >= end)
+        return 0;
+    if (backend && backend->device.page_bytes) {
+        kv.n_layers = end - first;
+        kv.layers = kv.layers ? kv.layers + first : NULL;
         return backend->device.page_bytes(backend, &kv);
+    }
     // A bidirectional model keeps one layer at a time.
     int32_t n_layers = model->shape.bidirectional ? kv.n_layers : model->shape.n_layers;
-    for (int32_t layer = 0; layer < n_layers; layer++)
-        bytes += model->layers[layer].kv_layer == layer && model->layers[layer].attends
-                     ? position_bytes(model_layer_heads(model, layer), kv_type)
-                     : 0;
-    bytes += (uint64_t)kv.index.n_layers * (uint64_t)kv.index.key_dim * sizeof(float);
+    for (int32_t i = 0; i < n_layers; i++) {
+        const struct model_layer *layer = &model->layers[i];
+        if (layer->kv_layer == i && layer->attends && layer->store >= first && layer->store < end)
+            bytes += position_bytes(model_layer_heads(model, i), kv_type);
+        if (layer->indexed && layer->store >= first && layer->store < end)
+            bytes += (uint64_t)kv.index.key_dim * sizeof(float);
+    }
     return bytes * (uint64_t)page_positions;
+}
+
+uint64_t forward_page_bytes(const struct model *model, struct backend *backend, int32_t page_positions,
+                            enum kv_type kv_type)
+{
+    int32_t n_layers = model->shape.attention.n_layers;
+    if (n_layers == 0) // a page is a count of positions
+        return (uint64_t)page_positions * sizeof(int32_t);
+    return forward_share_bytes(model, backend, page_positions, kv_type, 0, n_layers);
 }
 
 // ---- create, destroy ----
@@ -512,7 +548,14 @@ static enum status create_parts(struct weight_loading *loading)
                          "family %s can't be computed on %s: only the CPU computes its layers",
                          model_family_name(forward->model), forward->backend->device.name);
     assert(!shape->bidirectional || forward->limits.hidden_only);
+    if (model_n_adapters(forward->model) && !forward->backend->operations.add_low_rank)
+        return error_set(
+            loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "adapters (--lora) can't be computed on %s: only the CPU computes them (--backend cpu)",
+            forward->backend->device.name);
     status = load_weights(loading);
+    if (status == STATUS_OK)
+        status = adapters_load(forward, loading->error);
     if (status == STATUS_OK)
         status = create_matrices(forward, loading->error);
     if (status == STATUS_OK && kv.n_layers)
@@ -561,6 +604,7 @@ static void destroy_weight(struct backend *backend, struct weight *weight)
 
 static void destroy_weights(struct forward *forward)
 {
+    adapters_unload(forward);
     destroy_weight(forward->backend, forward->relative_bias);
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         destroy_weight(forward->backend, *global_weight(forward, i));

@@ -8,6 +8,7 @@
 // A layer's weights in the backend, by the slots of struct model_layer; NULL: absent.
 struct forward_layer {
     struct weight *weights[SLOT_COUNT], *biases[SLOT_COUNT];
+    struct adapter_weights *adapters; // [SLOT_COUNT]; NULL: the model has none
 };
 
 // R: tokens of a step, P: R x experts used, O: outputs. NULL: the model does not use the matrix.
@@ -83,6 +84,7 @@ struct forward_matrices {
         *branch; // [R, n_embd] residual stream, norm's output, attention's or MLP's output
     struct matrix *q, *k, *v, *heads; // [R, heads x their dim]
     struct matrix *gate, *up;         // [R, n_ff]
+    struct matrix *low[PRODUCTS_MAX]; // [R, rank] between the halves of adapters
     struct latent_matrices latent;
     struct index_matrices index;
     struct gated_matrices gated;
@@ -102,6 +104,7 @@ struct forward {
     struct weight *output_norm, *output_norm_bias, *output, *output_bias;
     struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
     struct weight *altup_proj, *altup_unembd_proj;
+    struct adapter_weights output_adapter;
     struct forward_matrices matrices;
     float *rope[2]; // [n_tokens_max, n_dims of the table] of the step's rows
 };
@@ -118,6 +121,13 @@ struct pass {
     struct matrix *x, *normed, *heads, *states;    // current matrices: all rows or the output rows
     struct matrix *streams, *predictions, *laurel; // the same, of alternating updates
 };
+
+// Adapters (forward_adapter.c).
+// Creates the weights of all adapters of the model.
+enum status adapters_load(struct forward *forward, struct error *error) WARN_UNUSED;
+void adapters_unload(struct forward *forward);
+// Computes products of the same x with their adapters.
+void pass_multiply(const struct pass *pass, const struct product *products, int n, const struct matrix *x);
 
 // Inputs of the layers (forward_inputs.c).
 // Computes the inputs of all layers, from the embedded tokens.

@@ -1,52 +1,26 @@
-#include "engine/hybrid.h"
+#include "engine/hybrid_parts.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DEVICE, HOST, N_BACKENDS };
+// ---- shares ----
 
-// Handles of the hybrid, each with one object per backend.
-struct matrix {
-    struct matrix *at[N_BACKENDS];
-    bool valid[N_BACKENDS]; // true if the backend's copy is current
-    int32_t n_rows;         // rows of the last write
-    int32_t n_rows_max, n_cols;
-};
-
-struct weight {
-    struct weight *at[N_BACKENDS]; // NULL: not on this backend
-    int backend_id;                // the backend that runs operations with it
-};
-
-// A transfer buffer; sizes are in floats. The device may still read memory that was allocated since it was
-// last waited for.
-struct hybrid_staging {
-    float *floats;
-    size_t n, n_used, n_wanted;
-};
-
-struct hybrid_backend {
-    struct backend base;
-    struct backend *backends[N_BACKENDS];
-    struct placement placement;
-    char name[160];
-    int32_t layer;    // layer of the weights that are created now
-    int32_t n_layers; // number of layers with pages
-    struct hybrid_staging transfers;
-    struct step step; // copy of the step for the device, with `stops` set
-    int route_backend_id, sample_backend_id;
-    int32_t n_pairs; // pairs of the last expert routing
-    bool failed;     // `error` is latched
-    struct error error;
-};
-
-static struct hybrid_backend *hybrid_of(struct backend *backend)
+int32_t placement_host_pages(const struct placement *placement, const struct model *model)
 {
-    return (struct hybrid_backend *)(void *)backend;
+    int32_t n = 0, n_layers = placement->host_attention ? model->shape.n_layers : placement->n_host_layers;
+    for (int32_t i = 0; i < n_layers; i++)
+        n = model->layers[i].attends ? model->layers[i].store + 1 : n;
+    return n;
 }
 
-// ---- device and host ----
+int32_t placement_host_states(const struct placement *placement, const struct model *model)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < placement->n_host_layers; i++)
+        n += model->layers[i].recurrent;
+    return n;
+}
 
 static int layer_backend_id(const struct hybrid_backend *hybrid, int32_t layer)
 {
@@ -54,98 +28,17 @@ static int layer_backend_id(const struct hybrid_backend *hybrid, int32_t layer)
     return n_host > 0 && layer < n_host ? HOST : DEVICE;
 }
 
-static int attention_backend_id(const struct hybrid_backend *hybrid, int32_t layer)
+static int experts_backend_id(const struct hybrid_backend *hybrid, int32_t layer)
 {
-    return hybrid->placement.host_attention ? HOST : layer_backend_id(hybrid, layer);
-}
-
-// Returns the number that the backend gives to a layer: each backend numbers its own layers.
-static int32_t backend_layer(const struct hybrid_backend *hybrid, int32_t layer)
-{
-    return attention_backend_id(hybrid, layer) == HOST ? layer : layer - hybrid->placement.n_host_layers;
-}
-
-static int matrix_backend_id(const struct matrix *matrix)
-{
-    return matrix->valid[DEVICE] ? DEVICE : HOST;
-}
-
-static void note_write(struct matrix *matrix, int id, int32_t n_rows)
-{
-    matrix->valid[id] = true;
-    matrix->valid[1 - id] = false;
-    matrix->n_rows = n_rows;
-}
-
-static void wait_for_device(struct hybrid_backend *hybrid)
-{
-    struct backend *device = hybrid->backends[DEVICE];
-    if (!hybrid->failed && device->operations.wait(device, &hybrid->error) != STATUS_OK)
-        hybrid->failed = true;
-    hybrid->transfers.n_used = 0;
-}
-
-static size_t items_of(const struct matrix *matrix)
-{
-    return (size_t)matrix->n_rows * (size_t)matrix->n_cols;
-}
-
-static float *staging_take(struct hybrid_backend *hybrid, size_t n)
-{
-    assert(n <= hybrid->transfers.n - hybrid->transfers.n_used);
-    float *taken = hybrid->transfers.floats + hybrid->transfers.n_used;
-    hybrid->transfers.n_used += n;
-    return taken;
-}
-
-enum { TRANSFERS_MAX = 2 }; // matrices transferred together
-
-// Transfers the inputs of an operation that have no current copy on backend `id`. False: the step has failed.
-static bool transfer_matrices(struct hybrid_backend *hybrid, int id, const struct matrix *const *wanted,
-                              int n)
-{
-    struct backend *to = hybrid->backends[id], *from = hybrid->backends[1 - id];
-    struct matrix *transfers[TRANSFERS_MAX];
-    float *rows[TRANSFERS_MAX];
-    size_t n_items = 0;
-    int n_transfers = 0;
-    assert(n <= TRANSFERS_MAX);
-    if (hybrid->failed) // the inputs were not computed
-        return false;
-    for (int i = 0; i < n; i++) {
-        if (wanted[i]->valid[id])
-            continue;
-        assert(wanted[i]->valid[1 - id]);
-        transfers[n_transfers++] = (struct matrix *)wanted[i]; // a transfer does not change its contents
-        n_items += items_of(wanted[i]);
-    }
-    if (n_transfers && n_items > hybrid->transfers.n - hybrid->transfers.n_used)
-        wait_for_device(hybrid);
-    if (hybrid->failed)
-        return false;
-    for (int i = 0; i < n_transfers; i++) {
-        rows[i] = staging_take(hybrid, items_of(transfers[i]));
-        from->operations.read(from, transfers[i]->at[1 - id], transfers[i]->n_rows, rows[i]);
-    }
-    if (n_transfers && id == HOST)
-        wait_for_device(hybrid);
-    for (int i = 0; i < n_transfers && !hybrid->failed; i++) {
-        to->operations.write(to, transfers[i]->at[id], transfers[i]->n_rows, rows[i]);
-        transfers[i]->valid[id] = true;
-    }
-    return !hybrid->failed;
-}
-
-static bool transfer_one(struct hybrid_backend *hybrid, int id, const struct matrix *matrix)
-{
-    return transfer_matrices(hybrid, id, &matrix, 1);
+    return layer < hybrid->placement.n_host_experts ? HOST : layer_backend_id(hybrid, layer);
 }
 
 // ---- weights ----
 
-static void enter_layer(struct backend *base, int32_t index)
+static void enter_layer(struct backend *base, int32_t index, bool experts)
 {
     hybrid_of(base)->layer = index;
+    hybrid_of(base)->experts = experts;
 }
 
 static void weight_destroy(struct backend *base, struct weight *weight)
@@ -174,7 +67,8 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     struct weight *weight = calloc(1, sizeof *weight);
     if (!weight)
         return error_memory(error, STATUS_REFUSE, "a weight");
-    weight->backend_id = layer_backend_id(hybrid, hybrid->layer);
+    weight->backend_id =
+        hybrid->experts ? experts_backend_id(hybrid, hybrid->layer) : layer_backend_id(hybrid, hybrid->layer);
     for (int id = 0; id < N_BACKENDS; id++) {
         struct backend *backend = hybrid->backends[id];
         if (!belongs_to(hybrid, weight, id, role))
@@ -187,12 +81,6 @@ static enum status weight_create(struct backend *base, const struct tensor *tens
     }
     *out = weight;
     return STATUS_OK;
-}
-
-static const struct weight *weight_part(const struct weight *weight, int id)
-{
-    assert(!weight || weight->at[id]);
-    return weight ? weight->at[id] : NULL;
 }
 
 // ---- matrices and pages ----
@@ -235,15 +123,12 @@ static enum status matrix_create(struct backend *base, int32_t n_rows_max, int32
 static enum status kv_create(struct backend *base, const struct kv_shape *shape, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    assert(hybrid->placement.n_host_layers <= shape->n_layers);
-    hybrid->n_layers = shape->n_layers;
-    int32_t n_layers[N_BACKENDS];
-    n_layers[HOST] = hybrid->placement.host_attention ? shape->n_layers : hybrid->placement.n_host_layers;
-    n_layers[DEVICE] = shape->n_layers - n_layers[HOST];
+    assert(shape->n_layers == hybrid->pages.n);
     enum status status = STATUS_OK;
     for (int id = 0; id < N_BACKENDS && status == STATUS_OK; id++) {
         struct kv_shape own = *shape;
-        own.n_layers = n_layers[id];
+        own.n_layers = share_count(&hybrid->pages, id);
+        own.layers = shape->layers && id == DEVICE ? shape->layers + hybrid->pages.n_host : shape->layers;
         if (own.n_layers > 0)
             status = hybrid->backends[id]->device.kv_create(hybrid->backends[id], &own, error);
     }
@@ -253,9 +138,9 @@ static enum status kv_create(struct backend *base, const struct kv_shape *shape,
 static enum status kv_read(struct backend *base, int32_t index, const int32_t *pages, int32_t n_pages,
                            float *keys, float *values, struct error *error)
 {
-    struct hybrid_backend *hybrid = hybrid_of(base);
-    struct backend *backend = hybrid->backends[attention_backend_id(hybrid, index)];
-    return backend->device.kv_read(backend, backend_layer(hybrid, index), pages, n_pages, keys, values,
+    const struct hybrid_backend *hybrid = hybrid_of(base);
+    struct backend *backend = hybrid->backends[share_backend_id(&hybrid->pages, index)];
+    return backend->device.kv_read(backend, share_index(&hybrid->pages, index), pages, n_pages, keys, values,
                                    error);
 }
 
@@ -265,33 +150,10 @@ static uint64_t available_bytes(struct backend *base)
     return device->device.available_bytes(device);
 }
 
-static void staging_finish(struct hybrid_backend *hybrid)
-{
-    struct backend *device = hybrid->backends[DEVICE];
-    device->device.host_free(device, hybrid->transfers.floats);
-    hybrid->transfers.floats = NULL;
-    hybrid->transfers.n = 0;
-}
-
-static enum status staging_reserve(struct hybrid_backend *hybrid, struct error *error)
-{
-    struct backend *device = hybrid->backends[DEVICE];
-    size_t n = hybrid->transfers.n_wanted;
-    if (n <= hybrid->transfers.n)
-        return STATUS_OK;
-    staging_finish(hybrid);
-    hybrid->transfers.floats = device->device.host_allocate(device, n * sizeof(float));
-    if (!hybrid->transfers.floats)
-        return error_memory(error, STATUS_REFUSE, "rows between device and host: %zu bytes wanted",
-                            n * sizeof(float));
-    hybrid->transfers.n = n;
-    return STATUS_OK;
-}
-
 static enum status make_ready(struct backend *base, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    enum status status = staging_reserve(hybrid, error);
+    enum status status = hybrid_staging_reserve(hybrid, error);
     for (int id = 0; id < N_BACKENDS && status == STATUS_OK; id++)
         status = hybrid->backends[id]->device.ready(hybrid->backends[id], error);
     return status;
@@ -319,6 +181,7 @@ static void begin_step(struct backend *base, const struct step *step)
     hybrid->transfers.n_used = 0;
     hybrid->step = *step;
     hybrid->step.stops = true;
+    hybrid->n_attended = step->n_tokens;
     for (int id = 0; id < N_BACKENDS; id++)
         hybrid->backends[id]->operations.begin(hybrid->backends[id], &hybrid->step);
 }
@@ -330,26 +193,26 @@ static void embed_tokens(struct backend *base, struct matrix *out, const struct 
     struct backend *backend = hybrid->backends[table->backend_id];
     if (hybrid->failed)
         return;
-    backend->operations.embed(backend, out->at[table->backend_id], weight_part(table, table->backend_id),
-                              scale, weight_part(positions_table, table->backend_id),
-                              weight_part(types_table, table->backend_id));
-    note_write(out, table->backend_id, hybrid->step.n_tokens);
+    backend->operations.embed(backend, out->at[table->backend_id], hybrid_weight(table, table->backend_id),
+                              scale, hybrid_weight(positions_table, table->backend_id),
+                              hybrid_weight(types_table, table->backend_id));
+    hybrid_note_write(out, table->backend_id, hybrid->step.n_tokens);
 }
 
 static void norm_rows(struct backend *base, struct matrix *out, const struct matrix *in, int32_t n_rows,
                       const struct norm_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int id = parameters->weight->backend_id;
+    int id = parameters->weight ? parameters->weight->backend_id : matrix_backend_id(in);
     struct backend *backend = hybrid->backends[id];
-    if (!transfer_one(hybrid, id, in))
+    if (!hybrid_transfer_one(hybrid, id, in))
         return;
     struct norm_parameters own = *parameters;
-    own.weight = weight_part(parameters->weight, id);
-    own.bias = weight_part(parameters->bias, id);
+    own.weight = hybrid_weight(parameters->weight, id);
+    own.bias = hybrid_weight(parameters->bias, id);
     own.consumed = false; // the other backend may read `out`
     backend->operations.norm(backend, out->at[id], in->at[id], n_rows, &own);
-    note_write(out, id, n_rows);
+    hybrid_note_write(out, id, n_rows);
 }
 
 // Returns the backend of GEMMs that share x. All of them are on the same backend.
@@ -359,8 +222,8 @@ static int unwrap_products(struct product *own, const struct product *products, 
     assert(n <= PRODUCTS_MAX);
     for (int i = 0; i < n; i++) {
         assert(products[i].weight->backend_id == id);
-        own[i] = (struct product){products[i].y->at[id], weight_part(products[i].weight, id),
-                                  weight_part(products[i].bias, id)};
+        own[i] = (struct product){products[i].y->at[id], hybrid_weight(products[i].weight, id),
+                                  hybrid_weight(products[i].bias, id)};
     }
     return id;
 }
@@ -372,11 +235,11 @@ static void multiply_products(struct backend *base, const struct product *produc
     struct product own[PRODUCTS_MAX];
     int id = unwrap_products(own, products, n);
     struct backend *backend = hybrid->backends[id];
-    if (!transfer_one(hybrid, id, x))
+    if (!hybrid_transfer_one(hybrid, id, x))
         return;
     backend->operations.products(backend, own, n, x->at[id], n_rows);
     for (int i = 0; i < n; i++)
-        note_write(products[i].y, id, n_rows);
+        hybrid_note_write(products[i].y, id, n_rows);
 }
 
 static void rotate_heads(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_heads,
@@ -388,31 +251,31 @@ static void rotate_heads(struct backend *base, struct matrix *x, int32_t n_rows,
     if (hybrid->failed)
         return;
     backend->operations.rope(backend, x->at[id], n_rows, n_heads, head_dim, n_rope_dims, style, table);
-    note_write(x, id, n_rows);
+    hybrid_note_write(x, id, n_rows);
 }
 
 static void kv_store(struct backend *base, int32_t index, const struct matrix *k, const struct matrix *v)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int id = attention_backend_id(hybrid, index);
+    int id = share_backend_id(&hybrid->pages, index);
     struct backend *backend = hybrid->backends[id];
-    if (transfer_matrices(hybrid, id, (const struct matrix *const[]){k, v}, 2))
-        backend->operations.kv_store(backend, backend_layer(hybrid, index), k->at[id], v->at[id]);
+    if (hybrid_transfer(hybrid, id, (const struct matrix *const[]){k, v}, 2))
+        backend->operations.kv_store(backend, share_index(&hybrid->pages, index), k->at[id], v->at[id]);
 }
 
 static void attend_pages(struct backend *base, struct matrix *out, const struct matrix *q,
                          const struct attention_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int id = attention_backend_id(hybrid, parameters->layer);
+    int id = share_backend_id(&hybrid->pages, parameters->layer);
     struct backend *backend = hybrid->backends[id];
-    if (!transfer_one(hybrid, id, q))
+    if (!hybrid_transfer_one(hybrid, id, q))
         return;
     struct attention_parameters own = *parameters;
-    own.layer = backend_layer(hybrid, parameters->layer);
-    own.sinks = weight_part(parameters->sinks, id);
+    own.layer = share_index(&hybrid->pages, parameters->layer);
+    own.sinks = hybrid_weight(parameters->sinks, id);
     backend->operations.attend(backend, out->at[id], q->at[id], &own);
-    note_write(out, id, hybrid->step.n_tokens);
+    hybrid_note_write(out, id, hybrid->n_attended);
 }
 
 static void activate_rows(struct backend *base, struct matrix *out, const struct matrix *gate,
@@ -421,23 +284,24 @@ static void activate_rows(struct backend *base, struct matrix *out, const struct
     struct hybrid_backend *hybrid = hybrid_of(base);
     int id = matrix_backend_id(gate);
     struct backend *backend = hybrid->backends[id];
-    if (hybrid->failed || (up && !transfer_one(hybrid, id, up)))
+    if (hybrid->failed || (up && !hybrid_transfer_one(hybrid, id, up)))
         return;
     backend->operations.activate(backend, out->at[id], gate->at[id], up ? up->at[id] : NULL, n_rows, kind);
-    note_write(out, id, n_rows);
+    hybrid_note_write(out, id, n_rows);
 }
 
-// Runs on the backend of y, because y was computed last and x is read there next.
+// Runs on the device if x is valid on it: the residual stream of a device layer, to which experts on the host add.
+// Otherwise on the backend of y, because y was computed last and x is read there next.
 static void add_rows(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows,
                      float scale)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int id = matrix_backend_id(y);
+    int id = x->valid[DEVICE] ? DEVICE : matrix_backend_id(y);
     struct backend *backend = hybrid->backends[id];
-    if (!transfer_one(hybrid, id, x))
+    if (!hybrid_transfer_one(hybrid, id, x) || !hybrid_transfer_one(hybrid, id, y))
         return;
     backend->operations.add(backend, x->at[id], y->at[id], n_rows, scale);
-    note_write(x, id, n_rows);
+    hybrid_note_write(x, id, n_rows);
 }
 
 static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, float scale, float cap)
@@ -448,7 +312,7 @@ static void scale_rows(struct backend *base, struct matrix *x, int32_t n_rows, f
     if (hybrid->failed)
         return;
     backend->operations.scale(backend, x->at[id], n_rows, scale, cap);
-    note_write(x, id, n_rows);
+    hybrid_note_write(x, id, n_rows);
 }
 
 static void gather_rows(struct backend *base, struct matrix *out, const struct matrix *in)
@@ -459,7 +323,7 @@ static void gather_rows(struct backend *base, struct matrix *out, const struct m
     if (hybrid->failed)
         return;
     backend->operations.gather(backend, out->at[id], in->at[id]);
-    note_write(out, id, hybrid->step.n_outputs);
+    hybrid_note_write(out, id, hybrid->step.n_outputs);
 }
 
 // ---- mixture of experts: all experts of a layer are on one backend ----
@@ -468,12 +332,14 @@ static void route_rows(struct backend *base, const struct matrix *logits, int32_
                        const struct route_parameters *parameters)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    int id = hybrid->route_backend_id = matrix_backend_id(logits);
+    int id = hybrid->route_backend_id = experts_backend_id(hybrid, parameters->layer);
     struct backend *backend = hybrid->backends[id];
-    if (hybrid->failed)
+    const struct matrix *const wanted[] = {logits, parameters->input}; // together: one wait for the device
+    if (!hybrid_transfer(hybrid, id, wanted, parameters->input ? 2 : 1))
         return;
     struct route_parameters own = *parameters;
-    own.pick_bias = weight_part(parameters->pick_bias, id);
+    own.input = parameters->input ? parameters->input->at[id] : NULL;
+    own.pick_bias = hybrid_weight(parameters->pick_bias, id);
     hybrid->n_pairs = n_rows * parameters->n_used;
     backend->operations.route(backend, logits->at[id], n_rows, &own);
 }
@@ -486,11 +352,11 @@ static void expert_products(struct backend *base, const struct product *products
     int id = unwrap_products(own, products, n);
     struct backend *backend = hybrid->backends[id];
     assert(hybrid->failed || id == hybrid->route_backend_id);
-    if (!transfer_one(hybrid, id, x))
+    if (!hybrid_transfer_one(hybrid, id, x))
         return;
     backend->operations.expert_products(backend, own, n, x->at[id], n_rows, x_per_pair);
     for (int i = 0; i < n; i++)
-        note_write(products[i].y, id, hybrid->n_pairs);
+        hybrid_note_write(products[i].y, id, hybrid->n_pairs);
 }
 
 static void expert_sum(struct backend *base, struct matrix *out, const struct matrix *y, int32_t n_rows)
@@ -501,7 +367,7 @@ static void expert_sum(struct backend *base, struct matrix *out, const struct ma
     if (hybrid->failed)
         return;
     backend->operations.expert_sum(backend, out->at[id], y->at[id], n_rows);
-    note_write(out, id, n_rows);
+    hybrid_note_write(out, id, n_rows);
 }
 
 static void gate_rows(struct backend *base, struct matrix *x, const struct matrix *gate, int32_t n_rows)
@@ -509,10 +375,10 @@ static void gate_rows(struct backend *base, struct matrix *x, const struct matri
     struct hybrid_backend *hybrid = hybrid_of(base);
     int id = matrix_backend_id(x);
     struct backend *backend = hybrid->backends[id];
-    if (!transfer_one(hybrid, id, gate))
+    if (!hybrid_transfer_one(hybrid, id, gate))
         return;
     backend->operations.gate_rows(backend, x->at[id], gate->at[id], n_rows);
-    note_write(x, id, n_rows);
+    hybrid_note_write(x, id, n_rows);
 }
 
 // ---- latent attention: a matrix written by columns is written on one backend ----
@@ -524,11 +390,11 @@ static void head_products(struct backend *base, struct matrix *y, struct head_co
     struct hybrid_backend *hybrid = hybrid_of(base);
     int id = weight->backend_id;
     struct backend *backend = hybrid->backends[id];
-    if (!transfer_one(hybrid, id, x))
+    if (!hybrid_transfer_one(hybrid, id, x))
         return;
-    backend->operations.head_products(backend, y->at[id], to, weight_part(weight, id), x->at[id], from,
+    backend->operations.head_products(backend, y->at[id], to, hybrid_weight(weight, id), x->at[id], from,
                                       n_rows);
-    note_write(y, id, n_rows);
+    hybrid_note_write(y, id, n_rows);
 }
 
 static void copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
@@ -541,7 +407,7 @@ static void copy_columns(struct backend *base, struct matrix *out, struct head_c
     if (hybrid->failed)
         return;
     backend->operations.copy_columns(backend, out->at[id], to, in->at[id], from, n_heads, n, n_rows);
-    note_write(out, id, n_rows);
+    hybrid_note_write(out, id, n_rows);
 }
 
 // ---- results ----
@@ -554,7 +420,7 @@ static void sample_outputs(struct backend *base, struct matrix *logits)
     if (hybrid->failed)
         return;
     backend->operations.sample(backend, logits->at[id]);
-    note_write(logits, id, hybrid->step.n_outputs);
+    hybrid_note_write(logits, id, hybrid->step.n_outputs);
 }
 
 static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)
@@ -562,7 +428,7 @@ static void write_rows(struct backend *base, struct matrix *matrix, int32_t n_ro
     struct hybrid_backend *hybrid = hybrid_of(base);
     struct backend *host = hybrid->backends[HOST];
     host->operations.write(host, matrix->at[HOST], n_rows, rows);
-    note_write(matrix, HOST, n_rows);
+    hybrid_note_write(matrix, HOST, n_rows);
 }
 
 static void read_rows(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows)
@@ -577,7 +443,7 @@ static void read_rows(struct backend *base, const struct matrix *matrix, int32_t
 static enum status wait_here(struct backend *base, struct error *error)
 {
     struct hybrid_backend *hybrid = hybrid_of(base);
-    wait_for_device(hybrid);
+    hybrid_wait(hybrid);
     if (!hybrid->failed)
         return STATUS_OK;
     *error = hybrid->error;
@@ -609,7 +475,7 @@ static void destroy_backend(struct backend *base)
     if (!base)
         return;
     struct hybrid_backend *hybrid = hybrid_of(base);
-    staging_finish(hybrid);
+    hybrid_staging_finish(hybrid);
     for (int id = 0; id < N_BACKENDS; id++)
         hybrid->backends[id]->device.destroy(hybrid->backends[id]);
     free(hybrid);
@@ -623,6 +489,9 @@ static const struct backend_device device_hybrid = {.destroy = destroy_backend,
                                                     .matrix_destroy = matrix_destroy,
                                                     .kv_create = kv_create,
                                                     .kv_read = kv_read,
+                                                    .states_create = hybrid_states_create,
+                                                    .state_copy = hybrid_state_copy,
+                                                    .state_bytes = hybrid_state_bytes,
                                                     .ready = make_ready,
                                                     .available_bytes = available_bytes,
                                                     .trace = trace_steps};
@@ -645,29 +514,64 @@ static const struct backend_operations operations_hybrid = {.begin = begin_step,
                                                             .gate_rows = gate_rows,
                                                             .head_products = head_products,
                                                             .copy_columns = copy_columns,
+                                                            .convolve = hybrid_convolve,
+                                                            .delta_rule = hybrid_delta_rule,
+                                                            .scan = hybrid_scan,
+                                                            .selective_scan = hybrid_selective_scan,
+                                                            .multiply_by = hybrid_multiply_by,
+                                                            .set_columns = hybrid_set_columns,
+                                                            .keep_outputs = hybrid_keep_outputs,
+                                                            .mix = hybrid_mix,
+                                                            .match_rms = hybrid_match_rms,
+                                                            .sparsify = hybrid_sparsify,
+                                                            .multiply = hybrid_multiply,
+                                                            .gate_softplus = hybrid_gate_softplus,
+                                                            .limit = hybrid_limit,
+                                                            .xielu = hybrid_xielu,
                                                             .sample = sample_outputs,
                                                             .write = write_rows,
                                                             .read = read_rows,
                                                             .wait = wait_here,
                                                             .end = end_step};
 
+// What only one of the backends implements, the hybrid does not.
+static void drop_operations(struct hybrid_backend *hybrid, const struct backend *device,
+                            const struct backend *host)
+{
+    struct backend_operations *operations = &hybrid->base.operations;
+    if (!device->operations.head_products || !host->operations.head_products)
+        operations->head_products = NULL;
+    if (!device->operations.set_columns || !host->operations.set_columns)
+        operations->set_columns = NULL;
+    if (!device->operations.xielu || !host->operations.xielu)
+        operations->xielu = NULL;
+    operations->weighs_inputs = device->operations.weighs_inputs && host->operations.weighs_inputs;
+    if (!device->device.kv_read || !host->device.kv_read)
+        hybrid->base.device.kv_read = NULL;
+    if (!device->device.states_create || !host->device.states_create)
+        hybrid->base.device.states_create = NULL;
+}
+
 enum status hybrid_backend_create(struct backend **out, struct backend *device, struct backend *host,
-                                  const struct placement *placement, struct error *error)
+                                  const struct model *model, const struct placement *placement,
+                                  struct error *error)
 {
     *out = NULL;
+    assert(placement->n_host_layers <= model->shape.n_layers);
     struct hybrid_backend *hybrid = calloc(1, sizeof *hybrid);
     if (!hybrid)
         return error_memory(error, STATUS_REFUSE, "a hybrid backend");
     snprintf(hybrid->name, sizeof hybrid->name, "%s+%s", device->device.name, host->device.name);
     backend_init(&hybrid->base, &device_hybrid, &operations_hybrid);
     hybrid->base.device.name = hybrid->name;
-    if (!device->operations.head_products || !host->operations.head_products)
-        hybrid->base.operations.head_products = NULL;
-    if (!device->device.kv_read || !host->device.kv_read)
-        hybrid->base.device.kv_read = NULL;
+    drop_operations(hybrid, device, host);
     hybrid->backends[DEVICE] = device;
     hybrid->backends[HOST] = host;
     hybrid->placement = *placement;
+    hybrid->pages =
+        (struct hybrid_share){placement_host_pages(placement, model), model->shape.attention.n_layers};
+    hybrid->states =
+        (struct hybrid_share){placement_host_states(placement, model), model->shape.recurrent.n_layers};
     *out = &hybrid->base;
     return STATUS_OK;
 }

@@ -96,8 +96,8 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
     const struct gpu_backend *backend = gpu_backend_of(base);
     (void)n_positions;
     return activation_operand_bytes(n_pairs, widest) + next_bytes(n_pairs, widest) + (uint64_t)n_pairs * 24 +
-           (uint64_t)SAMPLE_SLOTS * (uint64_t)larger_of(shape->n_vocab, widest) * sizeof(int32_t) + 4 * step +
-           gpu_outcome_bytes(n_outputs_max) +
+           (uint64_t)(SAMPLE_SLOTS + 1) * (uint64_t)larger_of(shape->n_vocab, widest) * sizeof(int32_t) +
+           8 * step + gpu_outcome_bytes(n_outputs_max) +
            attention_scratch_bytes(shape->attention.n_heads, shape->attention.value_dim, n_outputs_max,
                                    shape->n_context) +
            partial_bytes(backend, widest);
@@ -147,7 +147,7 @@ static enum status reserve_memory(struct gpu_backend *backend, struct error *err
         {&backend->memory.partial_arrivals, (uint64_t)partial_tiles(backend) * sizeof(int32_t), "products"},
         {&backend->memory.counts, SAMPLE_SLOTS * vocabulary * sizeof(int32_t), "sampling"},
         {&backend->memory.states, outputs * sizeof(struct sample_state), "sampling"},
-        {&backend->memory.ones, backend->states.memory ? vocabulary * sizeof(float) : 0, "norms"},
+        {&backend->memory.ones, vocabulary * sizeof(float), "norms"},
         {&backend->memory.pair_experts, experts ? rows * sizeof(int32_t) : 0, "experts"},
         {&backend->memory.pair_weights, experts ? rows * sizeof(float) : 0, "experts"},
         {&backend->memory.pair_order, experts ? rows * sizeof(int32_t) : 0, "experts"},
@@ -209,7 +209,7 @@ static enum status pin_again(struct gpu_backend *backend, unsigned char **memory
                      size_bytes);
 }
 
-// Grows the pinned memory of the step's input and its copy on the device, with slack so that growth is rare.
+// Grows the memory of steps' inputs, on the host and on the device, with slack so that growth is rare.
 static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes, struct error *error)
 {
     if (size_bytes <= backend->memory.upload.size_bytes)
@@ -221,6 +221,9 @@ static enum status upload_reserve(struct gpu_backend *backend, size_t size_bytes
     graphs_clear(&backend->graphs, backend->device);
     if (status == STATUS_OK)
         status = gpu_scratch_reserve(backend, &backend->memory.upload, room, "a step's input", error);
+    for (int i = 0; i < 2 && status == STATUS_OK; i++)
+        status =
+            gpu_scratch_reserve(backend, &backend->submitted.slots[i].upload, room, "a step's input", error);
     size_t given = (room / sizeof(struct sample_bias) + room / sizeof(int32_t)) * sizeof(float);
     if (status == STATUS_OK)
         status = gpu_scratch_reserve(backend, &backend->memory.given, given, "sampling", error);
@@ -296,7 +299,9 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     }
     if (slot->forward.way == STEP_EAGER) {
         backend->current.padded = (struct upload_counts){
-            step->n_tokens, step->n_sequences, step->n_outputs, backend->current.shared.n_tiles, 0, 0};
+            step->n_tokens, step->n_sequences, step->n_outputs, backend->current.shared.n_tiles, 0, 0, 0};
+        if ((backend->kv.layers || step->stops) && step->n_outputs < step->n_tokens)
+            backend->current.padded.n_kept = step->n_outputs;
         backend->current.longest.n_positions_padded = backend->current.longest.n_positions;
         backend->current.n_part_rows = backend->current.shared.n_part_rows;
         gpu_size_runs(backend);
@@ -304,7 +309,7 @@ static void choose_way(struct gpu_backend *backend, const struct step *step)
     }
     int32_t n_rows = backend->current.kind.n_rows;
     backend->current.padded =
-        (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles, 0, 0};
+        (struct upload_counts){n_rows, n_rows, n_rows, backend->current.kind.n_shared_tiles, 0, 0, 0};
     backend->current.longest.n_positions_padded = backend->current.kind.n_positions;
     backend->current.n_part_rows = n_rows;
     gpu_size_runs(backend);
@@ -406,13 +411,18 @@ static void resolve_tokens(struct gpu_backend *backend)
                    (int32_t *)(void *)upload, backend->memory.outcome.memory);
 }
 
-// Uploads bytes [begin, end) of the input and starts the part's graph.
+// Uploads bytes [begin, end) of the input and starts the part's graph. The upload runs beside the step before this one;
+// the step that last used the slot was collected.
 static void begin_part(struct gpu_backend *backend, struct phases *phases, size_t begin, size_t end)
 {
     const struct step_slot *slot = backend->submitted.slot;
     mark_phase(backend, phases, PHASE_UPLOAD);
-    device_upload(backend->device, (unsigned char *)backend->memory.upload.memory + begin,
-                  slot->upload_host + begin, end - begin);
+    const unsigned char *uploaded = slot->upload.memory;
+    device_upload_ahead(backend->device, (unsigned char *)slot->upload.memory + begin,
+                        slot->upload_host + begin, end - begin);
+    device_join_uploads(backend->device);
+    device_copy(backend->device, (unsigned char *)backend->memory.upload.memory + begin, uploaded + begin,
+                end - begin);
     if (slot->part->way != STEP_EAGER)
         mark_end(backend, phases);
     if (slot->part->way == STEP_REPLAYS)
@@ -434,6 +444,7 @@ static void begin_step(struct backend *base, const struct step *step)
     backend->current.pending = (struct pending_add){0};
     backend->current.pending_rows.out = NULL;
     backend->current.ropes.n = 0;
+    backend->current.keeps_outputs = false;
     slot->part = &slot->forward;
     slot->drawn = slot->timed = false;
     slot->times = (struct step_times){0};
@@ -590,6 +601,7 @@ static void destroy_backend(struct backend *base)
         device_event_destroy(backend->device, slot->ended);
         device_unpin(backend->device, slot->upload_host);
         device_unpin(backend->device, slot->outcome_host);
+        gpu_scratch_finish(backend, &slot->upload);
     }
     staging_finish(&backend->staging);
     shared_prefix_finish(&backend->current.shared);
@@ -665,6 +677,16 @@ static const struct backend_operations operations_cuda = {.begin = begin_step,
                                                           .scan = gpu_scan,
                                                           .selective_scan = gpu_selective_scan,
                                                           .multiply_by = gpu_multiply_by,
+                                                          .xielu = gpu_xielu,
+                                                          .weighs_inputs = true,
+                                                          .gate_softplus = gpu_gate_softplus,
+                                                          .limit = gpu_limit,
+                                                          .set_columns = gpu_set_columns,
+                                                          .keep_outputs = gpu_keep_outputs,
+                                                          .mix = gpu_mix,
+                                                          .match_rms = gpu_match_rms,
+                                                          .sparsify = gpu_sparsify,
+                                                          .multiply = gpu_multiply,
                                                           .sample = gpu_sample,
                                                           .write = gpu_write,
                                                           .read = gpu_read,
@@ -689,6 +711,7 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
                                     .no_wgmma = options->no_wgmma,
                                     .memory_bytes = options->emulated_memory_bytes,
                                     .failing_work = options->failing_work,
+                                    .upload_order = options->upload_order,
                                     .failing_graph = options->failing_graph};
     enum status status = device_open(&backend->device, &device, error);
     if (status == STATUS_OK)
@@ -712,8 +735,12 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
     backend->measures_tiles = options->tiles == GPU_TILES_MEASURED ||
                               (options->tiles == GPU_TILES_AUTO && !device_facts(backend->device)->emulated);
     backend->stream = device_stream(backend->device);
-    *out = &backend->base;
-    return STATUS_OK;
+    status = gpu_tiles_read(backend, error);
+    if (status == STATUS_OK)
+        *out = &backend->base;
+    else
+        destroy_backend(&backend->base);
+    return status;
 }
 
 void gpu_backend_describe(const struct backend *base, char *text, size_t size)

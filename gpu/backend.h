@@ -1,6 +1,7 @@
 // The CUDA backend: implements engine/backend.h on one device. A step is one upload of all host inputs, the
 // kernels, and one download of tokens and logprobs. Pure decode steps are captured into CUDA graphs, one per
-// padded size, and replayed; eager and replayed steps launch the same kernels on the same memory.
+// padded size, and replayed; eager and replayed steps launch the same kernels on the same memory. The upload of
+// a step runs in a second stream while the step before it is computed.
 //
 // A program links one of the libraries of gpu/meson.build: CUDA, the emulated device (for tests: the same
 // sources over gpu/device_emulated.c), or gpu/absent.c, in which gpu_backend_create refuses.
@@ -9,6 +10,7 @@
 #pragma once
 
 #include "engine/backend.h"
+#include "gpu/device.h"
 #include "schemas/base/pool.h"
 
 enum gpu_tiles {
@@ -27,10 +29,12 @@ struct gpu_options {
     bool no_carveout;              // the driver chooses each kernel's carveout, for comparisons
     bool no_wgmma;                 // GEMMs of many rows use mma.sync, even if the device has wgmma
     enum gpu_tiles tiles;          // of GEMMs by wgmma
-    void (*say)(const char *text); // is told each choice of tiles; NULL: nobody
+    const char *tiles_path;        // file of measured tiles (gpu/tile_file.h), kept by the caller; NULL: none
+    void (*say)(const char *text); // is told each choice of tiles and what the file has; NULL: nobody
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
     int64_t failing_work, failing_graph;
+    enum device_upload_order upload_order;
 };
 
 // Errors: STATUS_REFUSE, ERROR_DEVICE: not built in, no driver, no device.

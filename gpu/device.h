@@ -1,4 +1,4 @@
-// One device with one stream: memory, copies, synchronization, events, graphs. Implemented over the CUDA
+// One device with one stream, and a second one for uploads: memory, copies, synchronization, events, graphs. Implemented over the CUDA
 // runtime (device_cuda.c) and over host memory (device_emulated.c). The emulation runs launches only when the
 // caller waits for the stream, fills new memory with NaNs and injects faults on request, so the whole backend
 // is tested without a GPU.
@@ -20,6 +20,13 @@ struct device;
 struct device_event;
 struct device_graph;
 
+// When the emulated device runs an upload of the second stream.
+enum device_upload_order {
+    UPLOADS_MIXED,   // one or the other, by the number of the upload
+    UPLOADS_LATE,    // when the stream that waits for it, or the host, cannot continue without it
+    UPLOADS_AT_ONCE, // before the work that is waiting in the stream
+};
+
 struct device_options {
     int index;                 // among the devices visible to this process
     bool sync;                 // waits after every launch, so that an error names its kernel; slow
@@ -31,12 +38,14 @@ struct device_options {
     uint64_t memory_bytes; // device memory; 0: 4 GiB
     int64_t failing_work;  // the n-th enqueued operation fails and the device is lost; 0: none
     int64_t failing_graph; // no graph can be made of the n-th capture; the device stays usable; 0: none
+    enum device_upload_order upload_order;
 };
 
 struct device_facts {
     char name[64];
     int capability_major, capability_minor;
     int n_multiprocessors;
+    int driver_version;        // newest CUDA version that the driver supports: 13000 for 13.0
     uint64_t shared_bytes_max; // shared memory per block
     bool has_wgmma;            // and mbarriers, bulk copies: compute capability 9.0
     bool emulated;
@@ -45,7 +54,7 @@ struct device_facts {
 // ERROR_DEVICE: no driver, no device, or its compute capability is too old.
 enum status device_open(struct device **device, const struct device_options *options,
                         struct error *error) WARN_UNUSED;
-// waits for the stream; the caller has freed its memory, events and graphs
+// waits for both streams; the caller has freed its memory, events and graphs
 void device_close(struct device *device);
 void device_use(struct device *device); // makes the calling thread the one that uses the device
 const struct device_facts *device_facts(const struct device *device);
@@ -79,6 +88,13 @@ void *device_stream(struct device *device); // for the launches of gpu/kernels*.
 // Copies asynchronously. The host memory must be pinned and must not change until the copy has run.
 void device_upload(struct device *device, void *to, const void *from, size_t size_bytes);
 void device_download(struct device *device, void *to, const void *from, size_t size_bytes);
+// Like device_upload, in the second stream: the copy may run before and during all work that is enqueued in the stream,
+// until device_join_uploads. So the caller has waited for earlier work that reads or writes `to`.
+void device_upload_ahead(struct device *device, void *to, const void *from, size_t size_bytes);
+// Work enqueued in the stream after this call runs after all uploads ahead enqueued before it.
+void device_join_uploads(struct device *device);
+// Copies within device memory. The areas do not overlap.
+void device_copy(struct device *device, void *to, const void *from, size_t size_bytes);
 // Copies rows that are `stride_bytes` apart on the device to contiguous host memory, which need not be
 // pinned.
 void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
@@ -89,6 +105,7 @@ void device_upload_rows(struct device *device, void *to, const void *from, size_
 void device_copy_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                       size_t stride_bytes);
 void device_zero(struct device *device, void *memory, size_t size_bytes);
+// Waits for both streams.
 enum status device_wait(struct device *device, struct error *error) WARN_UNUSED;
 // Returns the latched error, without waiting.
 enum status device_status(struct device *device, struct error *error) WARN_UNUSED;

@@ -33,8 +33,9 @@ struct recent_kernels {
 struct device {
     int index;
     bool sync, overlaps, has_carveout;
-    cudaStream_t stream;
-    cudaError_t failure; // the first one
+    cudaStream_t stream, uploads;
+    cudaEvent_t uploaded; // the uploads enqueued before the last device_join_uploads
+    cudaError_t failure;  // the first one
     const char *failed_call, *failed_kernel;
     struct recent_kernels recent, captured_kernels; // since the last wait; in the current capture
     struct device_facts facts;
@@ -105,6 +106,8 @@ static enum status read_facts(struct device_facts *facts, int index, struct erro
     facts->capability_major = properties.major;
     facts->capability_minor = properties.minor;
     facts->n_multiprocessors = properties.multiProcessorCount;
+    if ((code = cudaDriverGetVersion(&facts->driver_version)) != cudaSuccess)
+        return refuse_device(error, "reading the driver's version", code);
     facts->shared_bytes_max = properties.sharedMemPerBlockOptin;
     facts->has_wgmma = properties.major == 9 && properties.minor == 0;
     if (properties.major * 10 + properties.minor < CAPABILITY_LEAST)
@@ -128,6 +131,26 @@ static enum status refuse_driver(cudaError_t code, struct error *error)
     return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
                      "looking for devices: the NVIDIA driver is for CUDA %d.%d, expected %d.%d or newer",
                      driver / 1000, driver % 1000 / 10, wanted / 1000, wanted % 1000 / 10);
+}
+
+static cudaError_t make_streams(struct device *device)
+{
+    cudaError_t code = cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking);
+    if (code == cudaSuccess)
+        code = cudaStreamCreateWithFlags(&device->uploads, cudaStreamNonBlocking);
+    if (code == cudaSuccess)
+        code = cudaEventCreateWithFlags(&device->uploaded, cudaEventDisableTiming);
+    return code;
+}
+
+static void destroy_streams(struct device *device)
+{
+    if (device->uploaded)
+        cudaEventDestroy(device->uploaded);
+    if (device->uploads)
+        cudaStreamDestroy(device->uploads);
+    if (device->stream)
+        cudaStreamDestroy(device->stream);
 }
 
 enum status device_open(struct device **out, const struct device_options *options, struct error *error)
@@ -154,10 +177,10 @@ enum status device_open(struct device **out, const struct device_options *option
         !options->no_overlap && !options->sync && device->facts.capability_major >= OVERLAP_CAPABILITY_LEAST;
     if (status == STATUS_OK && (code = cudaSetDevice(device->index)) != cudaSuccess)
         status = refuse_device(error, "taking the device", code);
-    if (status == STATUS_OK &&
-        (code = cudaStreamCreateWithFlags(&device->stream, cudaStreamNonBlocking)) != cudaSuccess)
+    if (status == STATUS_OK && (code = make_streams(device)) != cudaSuccess)
         status = refuse_device(error, "making a stream", code);
     if (status != STATUS_OK) {
+        destroy_streams(device);
         free(device);
         return status;
     }
@@ -170,7 +193,8 @@ void device_close(struct device *device)
     if (!device)
         return;
     cudaStreamSynchronize(device->stream);
-    cudaStreamDestroy(device->stream);
+    cudaStreamSynchronize(device->uploads);
+    destroy_streams(device);
     free(device);
 }
 
@@ -327,6 +351,28 @@ void device_download(struct device *device, void *to, const void *from, size_t s
                    "a download");
 }
 
+void device_upload_ahead(struct device *device, void *to, const void *from, size_t size_bytes)
+{
+    assert(!device->capturing);
+    if (size_bytes)
+        check_call(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, device->uploads),
+                   "an upload");
+}
+
+void device_join_uploads(struct device *device)
+{
+    assert(!device->capturing);
+    check_call(device, cudaEventRecord(device->uploaded, device->uploads), "recording an event");
+    check_call(device, cudaStreamWaitEvent(device->stream, device->uploaded, 0), "waiting for an upload");
+}
+
+void device_copy(struct device *device, void *to, const void *from, size_t size_bytes)
+{
+    if (size_bytes)
+        check_call(device, cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyDeviceToDevice, device->stream),
+                   "a copy");
+}
+
 void device_download_rows(struct device *device, void *to, const void *from, size_t n_rows, size_t row_bytes,
                           size_t stride_bytes)
 {
@@ -380,7 +426,9 @@ enum status device_status(struct device *device, struct error *error)
 
 enum status device_wait(struct device *device, struct error *error)
 {
-    if (check_call(device, cudaStreamSynchronize(device->stream), "a step") && device->failure == cudaSuccess)
+    bool uploaded = check_call(device, cudaStreamSynchronize(device->uploads), "an upload");
+    if (check_call(device, cudaStreamSynchronize(device->stream), "a step") && uploaded &&
+        device->failure == cudaSuccess)
         device->recent = (struct recent_kernels){0};
     return device_status(device, error);
 }

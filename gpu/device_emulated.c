@@ -1,5 +1,7 @@
 // gpu/device.h without a device. Enqueued work runs only when the caller waits for it, as on a device slower
-// than the host: memory that the host changes too early gives wrong results here too. New memory is filled
+// than the host: memory that the host changes too early gives wrong results here too. An upload ahead runs as
+// late as the waits between the two streams allow, or at once: without a wait one of the two gives wrong
+// results (device_options.upload_order). New memory is filled
 // with one bits, which are NaNs as floats, to show reads of unwritten memory. What CUDA prohibits is an
 // assert here:
 //
@@ -45,8 +47,10 @@ struct device_faults {
 };
 
 struct device {
-    pthread_t thread; // the thread that uses the device
-    struct work_list waiting;
+    pthread_t thread;                  // the thread that uses the device
+    struct work_list waiting, uploads; // of the two streams
+    enum device_upload_order upload_order;
+    int64_t n_uploads, n_uploads_run;
     struct pinned *pinned;
     struct device_graph *capturing; // NULL: work is added to `waiting`
     uint64_t memory_bytes, used_bytes;
@@ -116,10 +120,10 @@ static void check_no_capture(const struct device *device)
 
 // Runs waiting work until the event has been recorded. NULL: runs all work.
 static void run_until(struct device *device, const struct device_event *event);
+static void run_uploads(struct device *device, int64_t n);
 
-void emulated_stream_submit(void *stream, struct emulated_work *work)
+static void submit_work(struct device *device, struct work_list *list, struct emulated_work *work)
 {
-    struct device *device = stream;
     check_thread(device);
     if (!work) {
         fail_device(device, "out of memory for a launch", NULL);
@@ -134,29 +138,48 @@ void emulated_stream_submit(void *stream, struct emulated_work *work)
     else if (device->n_submitted == device->faults.failing_work)
         device->faults.failing = work;
     device->faults.capture_failed |= device->capturing && work->kernel && !device->loaded;
-    append_work(device->capturing ? &device->capturing->work : &device->waiting, work);
+    append_work(list, work);
     if (device->sync && !device->capturing)
         run_until(device, NULL);
+}
+
+void emulated_stream_submit(void *stream, struct emulated_work *work)
+{
+    struct device *device = stream;
+    submit_work(device, device->capturing ? &device->capturing->work : &device->waiting, work);
+}
+
+static void run_first(struct device *device, struct work_list *list)
+{
+    struct emulated_work *work = list->first;
+    list->first = work->next;
+    if (!list->first)
+        list->last = NULL;
+    if (work == device->faults.failing)
+        fail_device(device, "an ordered fault", device->sync ? work->kernel : NULL);
+    if (!device->faults.failed)
+        work->run(work);
+    free(work);
 }
 
 static void run_until(struct device *device, const struct device_event *event)
 {
     check_no_capture(device);
-    for (struct emulated_work *work; (work = device->waiting.first) && !(event && event->ran);) {
-        device->waiting.first = work->next;
-        if (work == device->faults.failing)
-            fail_device(device, "an ordered fault", device->sync ? work->kernel : NULL);
-        if (!device->faults.failed)
-            work->run(work);
-        free(work);
-    }
-    if (!device->waiting.first)
-        device->waiting.last = NULL;
+    while (device->waiting.first && !(event && event->ran))
+        run_first(device, &device->waiting);
+}
+
+// Runs uploads ahead until n have run in all.
+static void run_uploads(struct device *device, int64_t n)
+{
+    for (; device->n_uploads_run < n && device->uploads.first; device->n_uploads_run++)
+        run_first(device, &device->uploads);
 }
 
 static void run_waiting(struct device *device)
 {
     run_until(device, NULL);
+    run_uploads(device, device->n_uploads);
     emulate_launches_end();
 }
 
@@ -177,6 +200,7 @@ enum status device_open(struct device **out, const struct device_options *option
     device->faults.failing_work = options->failing_work;
     device->faults.failing_graph = options->failing_graph;
     device->sync = options->sync;
+    device->upload_order = options->upload_order;
     device->facts =
         (struct device_facts){.name = "emulated",
                               .capability_major = 9,
@@ -331,6 +355,62 @@ void device_upload(struct device *device, void *to, const void *from, size_t siz
 void device_download(struct device *device, void *to, const void *from, size_t size_bytes)
 {
     check_pinned(device, to, size_bytes);
+    submit_copy(device, to, from, size_bytes);
+}
+
+// The second stream does not end launches of the first one.
+static void run_upload(struct emulated_work *work)
+{
+    struct device_copy *copy = (struct device_copy *)(void *)work;
+    memcpy(copy->to, copy->from, copy->size_bytes);
+}
+
+enum { UPLOADS_ALIKE = 4 }; // a late upload runs before one at once, so several late ones follow each other
+
+static bool runs_at_once(const struct device *device)
+{
+    uint32_t mixed = (uint32_t)(device->n_uploads / UPLOADS_ALIKE) * 2654435761u;
+    return device->upload_order == UPLOADS_AT_ONCE || (device->upload_order == UPLOADS_MIXED && mixed >> 31);
+}
+
+void device_upload_ahead(struct device *device, void *to, const void *from, size_t size_bytes)
+{
+    check_no_capture(device);
+    check_pinned(device, from, size_bytes);
+    if (!size_bytes)
+        return;
+    struct device_copy *copy = malloc(sizeof *copy);
+    if (copy)
+        *copy = (struct device_copy){{.run = run_upload}, to, from, size_bytes};
+    submit_work(device, &device->uploads, copy ? &copy->work : NULL);
+    device->n_uploads += copy != NULL;
+    if (runs_at_once(device))
+        run_uploads(device, device->n_uploads);
+}
+
+struct joining {
+    struct emulated_work work;
+    struct device *device;
+    int64_t n_uploads;
+};
+
+static void run_joining(struct emulated_work *work)
+{
+    struct joining *joining = (struct joining *)(void *)work;
+    run_uploads(joining->device, joining->n_uploads);
+}
+
+void device_join_uploads(struct device *device)
+{
+    check_no_capture(device);
+    struct joining *joining = malloc(sizeof *joining);
+    if (joining)
+        *joining = (struct joining){{.run = run_joining}, device, device->n_uploads};
+    emulated_stream_submit(device, joining ? &joining->work : NULL);
+}
+
+void device_copy(struct device *device, void *to, const void *from, size_t size_bytes)
+{
     submit_copy(device, to, from, size_bytes);
 }
 

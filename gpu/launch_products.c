@@ -1,14 +1,69 @@
-// Launches GEMMs with the tiles that were measured for them (gpu/tile_choice.h).
+// Launches GEMMs with the tiles that were measured for them (gpu/tile_choice.h) or are in the file of tiles.
 #include "gpu/state.h"
+#include "gpu/tile_file.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
-static const char *tile_name(enum wgmma_tile tile)
+// ---- the file ----
+
+PRINTF_LIKE(2, 3) static void say(const struct gpu_backend *backend, const char *format, ...)
 {
-    static const char *const names[WGMMA_TILE_COUNT] = {"by rows",  "64 x 32",   "256 x 32",
-                                                        "64 x 64",  "256 x 64",  "256 x 96",
-                                                        "64 x 128", "128 x 128", "192 x 128"};
-    return names[tile];
+    char text[512];
+    va_list arguments;
+    if (!backend->options.say)
+        return;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    backend->options.say(text);
+}
+
+enum status gpu_tiles_read(struct gpu_backend *backend, struct error *error)
+{
+    const char *path = backend->options.tiles_path;
+    const struct device_facts *facts = device_facts(backend->device);
+    enum tile_file_state state;
+    char device[TILE_FILE_DEVICE_BYTES];
+    if (!path)
+        return STATUS_OK;
+    enum status status = tile_file_read(&backend->tile_choices, path, facts, &state, error);
+    if (status != STATUS_OK)
+        return status;
+    backend->keeps_tiles = true;
+    tile_file_device(device, facts);
+    if (state == TILE_FILE_READ)
+        say(backend, "tiles: %d choices from %s", (int)backend->tile_choices.n, path);
+    else if (state == TILE_FILE_OTHER_VERSION)
+        say(backend, "tiles: %s is of another version of sheaf: tiles are measured again", path);
+    else if (state == TILE_FILE_OTHER_DEVICE)
+        say(backend, "tiles: %s is of another device or driver, this is %s: tiles are measured again", path,
+            device);
+    return STATUS_OK;
+}
+
+// A file that cannot be written is no reason to end: the worker measures again after a restart.
+static void keep_tiles(struct gpu_backend *backend)
+{
+    struct error error;
+    if (!backend->keeps_tiles)
+        return;
+    if (tile_file_write(&backend->tile_choices, backend->options.tiles_path, device_facts(backend->device),
+                        &error) == STATUS_OK)
+        return;
+    say(backend, "tiles: choices are not kept: %s", error.text);
+    backend->keeps_tiles = false;
+}
+
+// ---- launches ----
+
+static void say_choice(const struct gpu_backend *backend, const struct tile_choice *choice)
+{
+    struct buffer text = {0};
+    tile_choice_print(&text, choice);
+    if (!text.failed)
+        say(backend, "tiles: %s", text.data);
+    buffer_finish(&text);
 }
 
 // Measures tiles only in an eager step, which precedes the capture of a step of the same size.
@@ -20,13 +75,8 @@ static void choose_tiles(struct gpu_backend *backend, struct product_launch *cal
     if (measures && tile_choices_measure(&backend->tile_choices, backend->device, call)) {
         choice = tile_choices_find(&backend->tile_choices, call);
         backend->figures.n_tilings++;
-        char text[160];
-        snprintf(text, sizeof text, "tiles: %s %d x %d%s, up to %d rows: %s%s, %.1f us",
-                 tensor_traits(choice->type)->name, choice->n_inputs, choice->n_outputs,
-                 choice->gated ? " gated" : "", choice->n_rows, tile_name(choice->tiling.tile),
-                 choice->tiling.divided ? " divided" : "", choice->us);
-        if (backend->options.say)
-            backend->options.say(text);
+        say_choice(backend, choice);
+        keep_tiles(backend);
     }
     if (choice)
         call->tiling = choice->tiling;

@@ -144,14 +144,15 @@ void gpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_
         return;
     assert(n_rope_dims <= head_dim && (int64_t)n_heads * head_dim <= x->n_cols &&
            backend->current.step->rope[table]);
-    assert(n_rope_dims == backend->current.step->n_rope_dims);
+    assert(n_rope_dims == backend->current.step->n_rope_dims[table]);
+    const struct upload_layout *layout = &backend->current.layout;
+    size_t angles = backend->current.keeps_outputs ? layout->kept.rope[table] : layout->rope[table];
     others.ropes[others.n++] =
         (struct pending_rope){x,
                               gpu_rows(backend, n_rows),
                               n_heads,
                               head_dim,
-                              {upload_address(backend, backend->current.layout.rope[table]), n_rope_dims,
-                               style == ROPE_HALVES}};
+                              {upload_address(backend, angles), n_rope_dims, style == ROPE_HALVES}};
     backend->current.ropes = others;
 }
 
@@ -240,6 +241,7 @@ void gpu_route(struct backend *base, const struct matrix *logits, int32_t n_rows
                               .pick_bias = parameters->pick_bias ? parameters->pick_bias->items : NULL,
                               .n_groups = n_groups,
                               .n_groups_used = parameters->n_groups_used,
+                              .weighs_inputs = parameters->weighs_inputs,
                               .experts = backend->memory.pair_experts.memory,
                               .order = backend->memory.pair_order.memory,
                               .first = backend->memory.expert_first.memory,
@@ -254,8 +256,9 @@ void gpu_expert_sum(struct backend *base, struct matrix *out, const struct matri
     if (!gpu_enqueues(backend))
         return;
     assert(gpu_rows(backend, n_rows) == backend->current.route.n_rows && out->n_cols == y->n_cols);
-    launch_expert_sum(backend->stream, out->device, y->device, backend->current.route.weights,
-                      backend->current.route.n_rows, backend->current.route.n_used, out->n_cols);
+    const struct route_launch *route = &backend->current.route;
+    launch_expert_sum(backend->stream, out->device, y->device, route->weighs_inputs ? NULL : route->weights,
+                      route->n_rows, route->n_used, out->n_cols);
 }
 
 void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, const float *rows)

@@ -1,5 +1,7 @@
 #include "gpu/output_bound.h"
 
+#include "gpu/kernels/tensor_matrix.h"
+
 #include <math.h>
 #include <stdatomic.h>
 
@@ -100,9 +102,11 @@ static struct row_sums sums_of_row(const struct limit_task *task, int64_t row)
     const struct norm_items *norm = task->norm;
     float items[PIECE_ITEMS];
     struct row_sums sums = {0};
+    uint64_t n_rows = task->tensor->dims[1], at = (uint64_t)row % n_rows * (uint64_t)norm->n;
+    const struct tensor matrix = tensor_matrix(task->tensor, (uint64_t)row / n_rows);
     for (int64_t first = 0; first < norm->n; first += PIECE_ITEMS) {
         int64_t n = norm->n - first < PIECE_ITEMS ? norm->n - first : PIECE_ITEMS;
-        dequantize_items(task->tensor, (uint64_t)(row * norm->n + first), items, (uint64_t)n);
+        dequantize_items(&matrix, at + (uint64_t)first, items, (uint64_t)n);
         add_squares(&sums, items, norm->weight + first, n);
         for (int64_t i = 0; norm->bias && i < n; i++)
             sums.bias += (double)items[i] * (double)norm->bias[first + i];

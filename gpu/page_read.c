@@ -13,7 +13,7 @@ struct block_parts {
     const uint16_t *key_scales, *value_scales;
 };
 
-static struct block_parts parts_of(const struct kv_shape *shape, const unsigned char *block)
+static struct block_parts parts_of(const struct attention_pages *shape, const unsigned char *block)
 {
     ptrdiff_t key_steps = (shape->key_dim + 31) / 32, value_blocks = (shape->value_dim + 15) / 16;
     bool bytes = shape->type == KV_Q8_0;
@@ -36,7 +36,8 @@ static float item_at(const struct block_parts *parts, const unsigned char *items
 }
 
 // Reads ATTENTION_BLOCK positions of one head. A row of `keys` and `values` holds all heads.
-static void read_block(const struct kv_shape *shape, const unsigned char *block, float *keys, float *values)
+static void read_block(const struct attention_pages *shape, const unsigned char *block, float *keys,
+                       float *values)
 {
     int32_t key_steps = (shape->key_dim + 31) / 32;
     struct block_parts parts = parts_of(shape, block);
@@ -58,7 +59,7 @@ static void read_block(const struct kv_shape *shape, const unsigned char *block,
     }
 }
 
-static void read_page(const struct kv_shape *shape, const unsigned char *page, uint64_t block_bytes,
+static void read_page(const struct attention_pages *shape, const unsigned char *page, uint64_t block_bytes,
                       float *keys, float *values)
 {
     int32_t n_blocks = shape->page_positions / ATTENTION_BLOCK;
@@ -73,13 +74,14 @@ enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *page
                         float *keys, float *values, struct error *error)
 {
     struct gpu_backend *backend = gpu_backend_of(base);
-    const struct kv_shape *shape = &backend->kv;
-    assert(!backend->current.step && layer >= 0 && layer < shape->n_layers);
+    const struct layer_pages own = gpu_layer_pages(backend, layer);
+    const struct attention_pages *shape = &own.pages;
+    assert(!backend->current.step && shape->n_kv_heads > 0);
     device_use(backend->device);
-    uint64_t page_bytes = backend->pages.size_bytes / (uint64_t)shape->n_layers / (uint64_t)shape->n_pages;
     uint64_t n_blocks = (uint64_t)shape->n_kv_heads * (uint64_t)(shape->page_positions / ATTENTION_BLOCK);
-    const unsigned char *from = (const unsigned char *)backend->pages.memory +
-                                (uint64_t)layer * (uint64_t)shape->n_pages * page_bytes;
+    uint64_t page_bytes = n_blocks * attention_block_bytes(shape);
+    const unsigned char *from =
+        (const unsigned char *)shape->memory + (uint64_t)own.layer * (uint64_t)shape->n_pages * page_bytes;
     unsigned char *raw = malloc((size_t)n_pages * page_bytes + 1);
     if (!raw)
         return error_memory(error, STATUS_REFUSE, "%d KV pages", n_pages);

@@ -111,7 +111,8 @@ static struct activation_operand make_operand(struct gpu_backend *backend, const
                                                .x = x->device.items,
                                                .x_stride = x->device.stride,
                                                .rows = call->floats.rows,
-                                               .rows_divisor = call->floats.rows_divisor};
+                                               .rows_divisor = call->floats.rows_divisor,
+                                               .weights = call->floats.weights};
     launch_activation_operand(backend->stream, &launch);
     return launch.out;
 }
@@ -219,6 +220,8 @@ static struct product_launch call_of_pairs(struct gpu_backend *backend, const st
                                    .floats.stride = x->device.stride,
                                    .floats.rows = route->order,
                                    .floats.rows_divisor = x_per_pair ? 1 : route->n_used,
+                                   .floats.weights =
+                                       route->weighs_inputs && !x_per_pair ? route->weights : NULL,
                                    .n_experts = route->n_experts,
                                    .expert_first = route->first,
                                    .expert_order = route->order,
@@ -273,6 +276,8 @@ void gpu_gated_products(struct backend *base, const struct product *gate, const 
     if (call.gated) {
         struct output_bound of_gate = bound_of(gate), of_up = bound_of(up);
         call.gated_scale = output_bound_scale(kind, &of_gate, &of_up);
+        if (call.floats.weights && backend->current.route.scale > 1.0f)
+            call.gated_scale = 0.0f; // a weight may exceed 1, and with it the bound for normed rows
         defer_gated(backend, products, x, rows, call);
         backend->current.pending_rows.n_rows = gpu_rows(backend, n_rows);
         backend->current.pending_rows.pairs = experts;

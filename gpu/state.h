@@ -6,6 +6,7 @@
 #include "gpu/graphs.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/kernels_attention.h"
+#include "gpu/kernels/kernels_layers.h"
 #include "gpu/kernels/kernels_recurrent.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/kernels_sample.h"
@@ -82,6 +83,7 @@ struct step_part {
 // State of a step from its begin until its results are collected. At most two steps have one.
 struct step_slot {
     unsigned char *upload_host, *outcome_host; // pinned
+    struct device_scratch upload;              // upload_host is copied here while the step before it runs
     struct device_event *ended;
     int32_t n_outputs, n_outputs_padded;
     size_t outcome_bytes; // bytes to download
@@ -115,13 +117,14 @@ struct pending_ropes {
 
 // Device memory for a step, sized for the largest one.
 struct step_memory {
-    // Input and outcome of a step. Submitted steps share them, because they run one after the other.
+    // Input and outcome of a step. Submitted steps share them, because they run one after the other, and a graph has
+    // their addresses.
     struct device_scratch upload, outcome;
     struct device_scratch operand_items, operand_scales, attention;
     struct device_scratch next_items, next_scales, arrivals; // for struct next_operand
     struct device_scratch partial_sums, partial_arrivals;    // for GEMMs: struct product_partials
     struct device_scratch given, counts, states;             // for sampling
-    struct device_scratch ones; // weights of norms without weights, in models with recurrent layers
+    struct device_scratch ones;                              // weights of norms without weights
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
 
@@ -150,6 +153,7 @@ struct current_step {
     struct pending_rows pending_rows;
     struct pending_ropes ropes;
     struct route_launch route; // the last expert routing
+    bool keeps_outputs;        // since keep_outputs
     struct step_times *times;  // NULL: not traced
 };
 
@@ -185,7 +189,7 @@ struct gpu_backend {
     struct current_step current;
     struct graphs graphs;
     struct tile_choices tile_choices;
-    bool measures_tiles;
+    bool measures_tiles, keeps_tiles; // keeps: in options.tiles_path
     struct gpu_counts figures;
 
     struct latched_fault fault;
@@ -232,8 +236,15 @@ enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape,
                           struct error *error) WARN_UNUSED;
 uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape);
 uint64_t gpu_attention_scratch_bytes(const struct gpu_backend *backend);
-// Finds the step's shared prefixes. Called before the layout of the step is computed.
+// Pages of one layer for the kernels. If layers differ, they are the pages of this layer only, and `layer` is 0.
+struct layer_pages {
+    struct attention_pages pages;
+    int32_t layer;
+};
+
+struct layer_pages gpu_layer_pages(const struct gpu_backend *backend, int32_t layer);
 void gpu_copy_pages(struct gpu_backend *backend, const struct step *step); // step->copies
+// Finds the step's shared prefixes. Called before the layout of the step is computed.
 void gpu_find_shared(struct gpu_backend *backend, const struct step *step);
 // Sets the number of runs of segments for the step's attention. Called once the step's padded counts are
 // known.
@@ -257,6 +268,18 @@ void gpu_selective_scan(struct backend *base, struct matrix *out, const struct m
                         const struct matrix *b, const struct matrix *c,
                         const struct scan_parameters *parameters);
 void gpu_multiply_by(struct backend *base, struct matrix *x, const struct matrix *y, int32_t n_rows);
+
+// layers.c: see engine/backend.h
+void gpu_set_columns(struct backend *base, struct matrix *matrix, int32_t n_cols);
+void gpu_keep_outputs(struct backend *base);
+void gpu_mix(struct backend *base, struct matrix *out, int32_t first, const struct matrix *coefficients,
+             float bias, const struct matrix *x, int32_t width, int32_t n_rows);
+void gpu_match_rms(struct backend *base, struct matrix *x, int32_t width, int32_t n_rows);
+void gpu_sparsify(struct backend *base, struct matrix *x, int32_t n_rows, float factor);
+void gpu_multiply(struct backend *base, struct matrix *x, const struct weight *weight, int32_t n_rows);
+void gpu_gate_softplus(struct backend *base, struct matrix *x, struct matrix *gate, int32_t n_rows);
+void gpu_limit(struct backend *base, struct matrix *x, int32_t n_rows, float least, float most);
+void gpu_xielu(struct backend *base, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
 
 // page_read.c
 enum status gpu_kv_read(struct backend *base, int32_t layer, const int32_t *pages, int32_t n_pages,
@@ -292,6 +315,8 @@ void gpu_write(struct backend *base, struct matrix *matrix, int32_t n_rows, cons
 void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows, float *rows);
 
 // launch_products.c
+// Reads the file of tiles, if the options name one.
+enum status gpu_tiles_read(struct gpu_backend *backend, struct error *error) WARN_UNUSED;
 // Launches GEMMs of the same x. In an eager step, tiles that no earlier step needed are measured first.
 void gpu_launch_products(struct gpu_backend *backend, struct product_launch *calls, int32_t n);
 

@@ -25,18 +25,33 @@ static struct tile_choice describe(const struct product_launch *call)
     return choice;
 }
 
+static struct tile_choice *find_like(const struct tile_choices *choices, const struct tile_choice *wanted)
+{
+    for (int32_t i = 0; i < choices->n; i++) {
+        struct tile_choice *choice = &choices->items[i];
+        if (choice->type == wanted->type && choice->gated == wanted->gated &&
+            choice->n_outputs == wanted->n_outputs && choice->n_inputs == wanted->n_inputs &&
+            choice->n_rows == wanted->n_rows)
+            return choice;
+    }
+    return NULL;
+}
+
+static bool can_tile(const struct product_launch *call, const struct product_tiling *tiling)
+{
+    struct product_tiling tilings[PRODUCT_TILINGS_MAX];
+    int32_t n = product_tilings(call, tilings), i = 0;
+    while (i < n && (tilings[i].tile != tiling->tile || tilings[i].divided != tiling->divided))
+        i++;
+    return i < n;
+}
+
 const struct tile_choice *tile_choices_find(const struct tile_choices *choices,
                                             const struct product_launch *call)
 {
     struct tile_choice wanted = describe(call);
-    for (int32_t i = 0; i < choices->n; i++) {
-        const struct tile_choice *choice = &choices->items[i];
-        if (choice->type == wanted.type && choice->gated == wanted.gated &&
-            choice->n_outputs == wanted.n_outputs && choice->n_inputs == wanted.n_inputs &&
-            choice->n_rows == wanted.n_rows)
-            return choice;
-    }
-    return NULL;
+    const struct tile_choice *choice = find_like(choices, &wanted);
+    return choice && can_tile(call, &choice->tiling) ? choice : NULL;
 }
 
 // Events around a graph's launch. False: out of memory.
@@ -78,8 +93,13 @@ static double time_launch(struct device *device, const struct stopwatch *watch,
     return us;
 }
 
-static bool add_choice(struct tile_choices *choices, const struct tile_choice *choice)
+bool tile_choices_set(struct tile_choices *choices, const struct tile_choice *choice)
 {
+    struct tile_choice *old = find_like(choices, choice);
+    if (old) {
+        *old = *choice;
+        return true;
+    }
     if (choices->n == choices->n_max) {
         int32_t n_max = choices->n_max ? 2 * choices->n_max : 32;
         struct tile_choice *items = realloc(choices->items, (size_t)n_max * sizeof *items);
@@ -118,7 +138,7 @@ bool tile_choices_measure(struct tile_choices *choices, struct device *device,
     }
     stopwatch_finish(&watch, device);
     return device_status(device, &failed) == STATUS_OK && choice.us < INFINITY &&
-           add_choice(choices, &choice);
+           tile_choices_set(choices, &choice);
 }
 
 void tile_choices_finish(struct tile_choices *choices)

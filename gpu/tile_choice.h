@@ -23,7 +23,7 @@ struct tile_choices {
 
 // Rounds a number of rows up to a step: 32, 64, 96, 128, then powers of 2.
 int32_t tile_rows(int32_t n_rows);
-// NULL: this GEMM was not measured.
+// NULL: this GEMM was not measured, or is not computed with the tiles that a file named for it.
 const struct tile_choice *tile_choices_find(const struct tile_choices *choices,
                                             const struct product_launch *call);
 // Measures the tilings of a GEMM in graphs of several launches, on its own weights and rows, and keeps the fastest. The
@@ -31,4 +31,6 @@ const struct tile_choice *tile_choices_find(const struct tile_choices *choices,
 // Waits for the device. False: there is no choice, or no graph, event or memory for it; the GEMM runs by rows.
 bool tile_choices_measure(struct tile_choices *choices, struct device *device,
                           const struct product_launch *call);
+// Keeps a choice, in place of the one for the same GEMMs. False: out of memory.
+bool tile_choices_set(struct tile_choices *choices, const struct tile_choice *choice);
 void tile_choices_finish(struct tile_choices *choices);

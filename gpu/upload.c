@@ -44,7 +44,7 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
                                  sizeof(struct sample_settings));
     for (int table = 0; table < 2; table++)
         layout.rope[table] =
-            take_bytes(&total_bytes, step->rope[table] ? n_rows * (size_t)step->n_rope_dims : 0,
+            take_bytes(&total_bytes, step->rope[table] ? n_rows * (size_t)step->n_rope_dims[table] : 0,
                        sizeof(float));
     size_t n_tiles = (size_t)counts->n_shared_tiles;
     layout.shared.tiles = take_bytes(&total_bytes, n_tiles, sizeof(struct attention_shared_tile));
@@ -52,6 +52,12 @@ struct upload_layout upload_layout(const struct step *step, const struct upload_
     size_t n_runs = (size_t)counts->n_runs;
     layout.runs = take_bytes(&total_bytes, n_runs ? n_runs + 1 : 0, sizeof(struct attention_run));
     layout.arrivals = take_bytes(&total_bytes, (size_t)counts->n_arrivals, sizeof(int32_t));
+    size_t n_kept = (size_t)counts->n_kept;
+    layout.kept.sequences = take_bytes(&total_bytes, n_kept, sizeof(struct attention_sequence));
+    for (int table = 0; table < 2; table++)
+        layout.kept.rope[table] =
+            take_bytes(&total_bytes, step->rope[table] ? n_kept * (size_t)step->n_rope_dims[table] : 0,
+                       sizeof(float));
     size_t n_pages = 0, n_biases = 0, n_history = 0, n_words = 0;
     for (int32_t i = 0; i < step->n_sequences; i++)
         n_pages += (size_t)n_pages_of(&step->sequences[i], page_positions);
@@ -93,7 +99,7 @@ static void fill_rows(unsigned char *bytes, const struct upload_layout *layout, 
     for (int table = 0; table < 2; table++) {
         if (!step->rope[table])
             continue;
-        size_t row_bytes = (size_t)step->n_rope_dims * sizeof(float);
+        size_t row_bytes = (size_t)step->n_rope_dims[table] * sizeof(float);
         memcpy(bytes + layout->rope[table], step->rope[table], n * row_bytes);
         memset(bytes + layout->rope[table] + n * row_bytes, 0, padding * row_bytes);
     }
@@ -125,6 +131,33 @@ static void fill_sequences(unsigned char *bytes, const struct upload_layout *lay
         if (n_pages)
             memcpy(all + at, sequence->pages, (size_t)n_pages * sizeof *all);
         at += n_pages;
+    }
+}
+
+// A kept row is a sequence of one row. Its partial results are where its number says (first_part).
+static void fill_kept(unsigned char *bytes, const struct upload_layout *layout, const struct step *step,
+                      const struct upload_counts *counts)
+{
+    const struct attention_sequence *sequences =
+        (const struct attention_sequence *)(const void *)(bytes + layout->sequences);
+    struct attention_sequence *kept = (struct attention_sequence *)(void *)(bytes + layout->kept.sequences);
+    int32_t sequence = 0;
+    for (int32_t i = 0; i < counts->n_kept; i++) {
+        int32_t row = step->output_rows ? step->output_rows[i] : i;
+        while (row >= step->sequences[sequence].first_row + step->sequences[sequence].n_tokens)
+            sequence++;
+        kept[i] = (struct attention_sequence){.first_row = i,
+                                              .n_rows = 1,
+                                              .position = step->positions[row],
+                                              .first_page = sequences[sequence].first_page,
+                                              .first_part = i,
+                                              .n_text = sequences[sequence].n_text};
+        for (int table = 0; table < 2; table++) {
+            size_t n = (size_t)step->n_rope_dims[table];
+            if (step->rope[table])
+                memcpy(bytes + layout->kept.rope[table] + (size_t)i * n * sizeof(float),
+                       step->rope[table] + (size_t)row * n, n * sizeof(float));
+        }
     }
 }
 
@@ -252,6 +285,7 @@ void upload_fill(unsigned char *bytes, const struct upload_layout *layout, const
            layout->total_bytes <= (size_t)INT32_MAX);
     fill_rows(bytes, layout, step, counts);
     fill_sequences(bytes, layout, step, counts, page_positions, shared);
+    fill_kept(bytes, layout, step, counts);
     fill_shared(bytes, layout, counts, shared);
     fill_runs(bytes, layout, step, counts, assignment);
     if (step->samples)

@@ -1,6 +1,7 @@
 // Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/kernels/tiles.h), tables
 // unchanged, vectors as float32. Types without a tile format or a table kernel are dequantized before the
 // upload.
+#include "gpu/kernels/tensor_matrix.h"
 #include "gpu/state.h"
 
 #include <assert.h>
@@ -51,15 +52,15 @@ static void pack_run(void *context, int index, int thread)
 enum { RUNS_A_BUFFER = 64 };
 
 // Packs and uploads a matrix, one staging buffer of panels at a time.
-static void send_matrix(struct gpu_backend *backend, struct weight *weight, int64_t matrix,
+static void send_matrix(struct gpu_backend *backend, struct weight *weight, uint64_t matrix,
                         uint64_t matrix_bytes)
 {
     const struct tensor *tensor = &weight->tensor;
     int64_t n_outputs = (int64_t)tensor->dims[1], n_panels = tiles_panels(n_outputs);
     uint64_t row_bytes = tensor_row_bytes(tensor);
-    struct staged_panels packing = {.rows = *tensor, .type = weight->tiles};
+    const struct tensor own = tensor_matrix(tensor, matrix);
+    struct staged_panels packing = {.rows = own, .type = weight->tiles};
     packing.panel_bytes = tiles_bytes(weight->tiles, TILE_OUTPUTS, (int64_t)tensor->dims[0]);
-    packing.rows.dims[2] = packing.rows.dims[3] = 1;
     int64_t fits = (int64_t)(backend->staging.size_bytes / packing.panel_bytes);
     for (int64_t first = 0; first < n_panels; first += packing.n_panels) {
         packing.n_panels = n_panels - first < fits ? n_panels - first : fits;
@@ -67,8 +68,7 @@ static void send_matrix(struct gpu_backend *backend, struct weight *weight, int6
         int64_t rows_left = n_outputs - row, rows_fit = packing.n_panels * TILE_OUTPUTS;
         packing.rows.dims[1] = (uint64_t)(rows_left < rows_fit ? rows_left : rows_fit);
         packing.rows.size_bytes = row_bytes * packing.rows.dims[1];
-        packing.rows.data = (const unsigned char *)tensor->data +
-                            row_bytes * ((uint64_t)matrix * tensor->dims[1] + (uint64_t)row);
+        packing.rows.data = (const unsigned char *)own.data + row_bytes * (uint64_t)row;
         packing.out = staging_take(&backend->staging);
         packing.run = (packing.n_panels + RUNS_A_BUFFER - 1) / RUNS_A_BUFFER;
         int n_runs = (int)((packing.n_panels + packing.run - 1) / packing.run);
@@ -79,8 +79,7 @@ static void send_matrix(struct gpu_backend *backend, struct weight *weight, int6
                 pack_run(&packing, i, 0);
         uint64_t bytes = tiles_bytes(weight->tiles, (int64_t)packing.rows.dims[1], (int64_t)tensor->dims[0]);
         staging_send(&backend->staging,
-                     weight->memory + (uint64_t)matrix * matrix_bytes + (uint64_t)first * packing.panel_bytes,
-                     bytes);
+                     weight->memory + matrix * matrix_bytes + (uint64_t)first * packing.panel_bytes, bytes);
     }
 }
 
@@ -103,7 +102,7 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
                                  tiles_bytes(weight->tiles, TILE_OUTPUTS, (int64_t)tensor->dims[0]), error);
     if (status != STATUS_OK)
         return status;
-    for (int64_t matrix = 0; matrix < weight->n_matrices; matrix++)
+    for (uint64_t matrix = 0; matrix < n_matrices; matrix++)
         send_matrix(backend, weight, matrix, matrix_bytes);
     weight->bound = output_bound_of_weight(tensor, backend->normed, backend->options.pool);
     int32_t n_inputs = (int32_t)tensor->dims[0];
@@ -143,6 +142,7 @@ static enum status table_create(struct gpu_backend *backend, struct weight *weig
     weight->table = (struct device_table){.rows = weight->memory,
                                           .row_bytes = known ? (int64_t)tensor_row_bytes(tensor)
                                                              : (int64_t)(tensor->dims[0] * sizeof(float)),
+                                          .n_rows = (int64_t)tensor_n_rows(tensor),
                                           .type = known ? (int32_t)tensor->type : TENSOR_F32};
     if (known)
         staging_copy(&backend->staging, weight->memory, tensor->data, tensor->size_bytes);

@@ -1,6 +1,7 @@
 #include "batching/embedding/embedding_batcher.h"
 
-#include "batching/list.h"
+#include "batching/lists/list.h"
+#include "batching/lists/turns.h"
 #include "schemas/base/clock.h"
 #include "schemas/task.h"
 
@@ -10,16 +11,24 @@
 #include <string.h>
 
 enum {
-    SECONDS_PER_LEVEL = 60,
     // Texts tokenized together, per thread: few, since all of them come before a job that arrives later. A step
     // waits at most for this many bytes, or for one text that is longer.
     TOKENIZED_TEXTS = 4,
     TOKENIZED_BYTES_MAX = 256 << 10,
+    BYTES_PER_TOKEN = 4, // of a text whose tokens are not known yet
+};
+
+// The waiting jobs of one dataset and urgency.
+struct embedding_level {
+    struct turn_level turn; // first: turns_level_of() creates it
+    struct list jobs;       // with inputs left, by their link; not empty
 };
 
 // A job in the batcher.
 struct embedding_job {
-    struct list_link link; // in `waiting` while it has inputs left, else in `computing`
+    struct list_link all_link;
+    struct list_link link;         // in the level's jobs while the job has inputs left, else in `computing`
+    struct embedding_level *level; // NULL: no inputs left
     struct job *job;
     struct input_plan plan;
     struct embedding *rows;   // [n_inputs] of the job's result, once the first input is tokenized
@@ -35,6 +44,7 @@ struct embedding_job {
 struct ready_input {
     struct embedding_job *of;
     int32_t index;
+    int64_t n_charged; // tokens that its dataset's turn was charged before they were known
     struct input_tokens tokens;
     struct error error;
 };
@@ -43,7 +53,8 @@ struct embedding_batcher {
     struct job_batcher base; // first: the functions of the table cast
     struct embedding_batcher_config config;
     struct job_list arrived;
-    struct list waiting; // by level, the most urgent first; within a level by the turn
+    struct list jobs;   // all but the arrived ones, by arrival
+    struct turns turns; // of struct embedding_level
     struct list computing;
     int32_t n_jobs;
     bool any_fault;            // a job has a fault
@@ -73,6 +84,7 @@ enum status embedding_batcher_create(struct embedding_batcher **batcher,
         b->config = *config;
         if (!b->config.wall_clock_us)
             b->config.wall_clock_us = clock_wall_us;
+        b->turns.shares = config->shares;
         b->n_ready_max = 2 * config->n_texts_max;
         b->ready = calloc(2 * n_texts, sizeof *b->ready);
         b->group = calloc(n_texts, sizeof *b->group);
@@ -93,6 +105,7 @@ void embedding_batcher_destroy(struct embedding_batcher *b)
     if (!b)
         return;
     assert(b->n_jobs == 0 && b->n_ready == 0);
+    turns_finish(&b->turns);
     free(b->ready);
     free(b->group);
     free(b->texts);
@@ -113,40 +126,25 @@ static void note_memory(struct embedding_batcher *b)
 
 // ---- the order of jobs ----
 
-static int64_t level_minute(const struct job *job)
-{
-    return job->deadline_s ? job->deadline_s / SECONDS_PER_LEVEL : INT64_MAX;
-}
-
-// Whether a's level comes before b's.
-static bool is_more_urgent(const struct job *a, const struct job *b)
-{
-    if (a->priority != b->priority)
-        return a->priority > b->priority;
-    return level_minute(a) < level_minute(b);
-}
-
 static bool is_waiting(const struct embedding_job *entry)
 {
     return entry->next < entry->n_wanted;
 }
 
-// Adds the job to its list: after the other jobs of its level, or to the jobs without inputs left.
-static void queue_job(struct embedding_batcher *b, struct embedding_job *entry)
+// Ends the wait of a job that has no inputs left, or that leaves.
+static void leave_level(struct embedding_batcher *b, struct embedding_job *entry)
 {
-    if (!is_waiting(entry)) {
-        list_append(&b->computing, &entry->link);
-        return;
-    }
-    struct list_link *after = b->waiting.last;
-    while (after && is_more_urgent(entry->job, LIST_ITEM(after, struct embedding_job, link)->job))
-        after = after->previous;
-    list_insert(&b->waiting, after, &entry->link);
+    struct embedding_level *level = entry->level;
+    list_remove(&level->jobs, &entry->link);
+    entry->level = NULL;
+    if (!level->jobs.first)
+        turns_drop(&b->turns, &level->turn);
 }
 
-static void unqueue_job(struct embedding_batcher *b, struct embedding_job *entry)
+static void end_wait(struct embedding_batcher *b, struct embedding_job *entry)
 {
-    list_remove(is_waiting(entry) ? &b->waiting : &b->computing, &entry->link);
+    leave_level(b, entry);
+    list_append(&b->computing, &entry->link);
 }
 
 // ---- jobs in and out ----
@@ -179,10 +177,12 @@ static bool allocate_vectors(struct embedding_job *entry)
     return true;
 }
 
-static void admit_job(struct embedding_batcher *b, struct embedding_job *entry, struct job *job)
+static void admit_job(struct embedding_batcher *b, struct embedding_job *entry, struct embedding_level *level,
+                      struct job *job)
 {
     const struct request_embedding *request = &job->request.embedding;
     *entry = (struct embedding_job){.job = job,
+                                    .level = level,
                                     .plan.cut = {request->truncate_tokens, request->truncates_left},
                                     .n_wanted = request->n_inputs,
                                     .taken_us = clock_us()};
@@ -193,17 +193,24 @@ static void admit_job(struct embedding_batcher *b, struct embedding_job *entry, 
     b->any_fault = b->any_fault || entry->fault.status != STATUS_OK;
     if (job->deadline_s && (!b->next_deadline_s || job->deadline_s < b->next_deadline_s))
         b->next_deadline_s = job->deadline_s;
-    queue_job(b, entry);
+    list_append(&b->jobs, &entry->all_link);
+    list_append(&level->jobs, &entry->link);
+    if (entry->n_wanted == 0)
+        end_wait(b, entry);
 }
 
 static void admit_jobs(struct embedding_batcher *b)
 {
     while (b->arrived.first && b->host.status == STATUS_OK) {
         struct embedding_job *entry = malloc(sizeof *entry);
-        if (entry)
-            admit_job(b, entry, job_list_take(&b->arrived));
-        else
-            note_memory(b);
+        struct turn_level *level =
+            entry ? turns_level_of(&b->turns, b->arrived.first, sizeof(struct embedding_level)) : NULL;
+        if (level) {
+            admit_job(b, entry, (struct embedding_level *)level, job_list_take(&b->arrived));
+            continue;
+        }
+        free(entry);
+        note_memory(b);
     }
 }
 
@@ -232,7 +239,11 @@ static struct job *remove_job(struct embedding_batcher *b, struct embedding_job 
     struct job *job = entry->job;
     if (entry->n_ready)
         drop_ready(b, entry);
-    unqueue_job(b, entry);
+    if (entry->level)
+        leave_level(b, entry);
+    else
+        list_remove(&b->computing, &entry->link);
+    list_remove(&b->jobs, &entry->all_link);
     free(entry);
     b->n_jobs--;
     return job;
@@ -259,15 +270,13 @@ static void finish_job(struct embedding_batcher *b, struct embedding_job *entry,
 
 static void finish_faulty(struct embedding_batcher *b, struct job_list *finished)
 {
-    struct list *const lists[] = {&b->waiting, &b->computing};
     if (!b->any_fault)
         return;
     b->any_fault = false;
-    for (int i = 0; i < 2; i++)
-        LIST_EACH (struct embedding_job, entry, lists[i], link) {
-            if (entry->fault.status != STATUS_OK)
-                finish_job(b, entry, finished);
-        }
+    LIST_EACH (struct embedding_job, entry, &b->jobs, all_link) {
+        if (entry->fault.status != STATUS_OK)
+            finish_job(b, entry, finished);
+    }
 }
 
 static void finish_computed(struct embedding_batcher *b, struct job_list *finished)
@@ -281,14 +290,12 @@ static void finish_computed(struct embedding_batcher *b, struct job_list *finish
 static void cancel(struct job_batcher *base, struct text dataset, struct text job_id, int64_t until_s)
 {
     struct embedding_batcher *b = (struct embedding_batcher *)base;
-    struct list *const lists[] = {&b->waiting, &b->computing};
-    for (int i = 0; i < 2; i++)
-        LIST_EACH (struct embedding_job, entry, lists[i], link) {
-            if (!job_is_named(entry->job, dataset, job_id, until_s) || entry->fault.status != STATUS_OK)
-                continue;
-            (void)job_cancel(&entry->fault);
-            b->any_fault = true;
-        }
+    LIST_EACH (struct embedding_job, entry, &b->jobs, all_link) {
+        if (!job_is_named(entry->job, dataset, job_id, until_s) || entry->fault.status != STATUS_OK)
+            continue;
+        (void)job_cancel(&entry->fault);
+        b->any_fault = true;
+    }
     for (struct job *job = b->arrived.first; job; job = job->next)
         if (job_is_named(job, dataset, job_id, until_s))
             (void)job_cancel(&job->result.error);
@@ -297,23 +304,21 @@ static void cancel(struct job_batcher *base, struct text dataset, struct text jo
 // Fails jobs past their deadline. Walks the lists only when the next deadline has passed.
 static void expire_jobs(struct embedding_batcher *b)
 {
-    struct list *const lists[] = {&b->waiting, &b->computing};
     int64_t now_s = b->config.wall_clock_us() / 1000000;
     if (!b->next_deadline_s || now_s < b->next_deadline_s)
         return;
     b->next_deadline_s = 0;
-    for (int i = 0; i < 2; i++)
-        LIST_EACH (struct embedding_job, entry, lists[i], link) {
-            int64_t deadline_s = entry->job->deadline_s;
-            if (!deadline_s)
-                continue;
-            if (now_s >= deadline_s && entry->fault.status == STATUS_OK) {
-                (void)job_miss_deadline(entry->job, &entry->fault);
-                b->any_fault = true;
-            } else if (!b->next_deadline_s || deadline_s < b->next_deadline_s) {
-                b->next_deadline_s = deadline_s;
-            }
+    LIST_EACH (struct embedding_job, entry, &b->jobs, all_link) {
+        int64_t deadline_s = entry->job->deadline_s;
+        if (!deadline_s)
+            continue;
+        if (now_s >= deadline_s && entry->fault.status == STATUS_OK) {
+            (void)job_miss_deadline(entry->job, &entry->fault);
+            b->any_fault = true;
+        } else if (!b->next_deadline_s || deadline_s < b->next_deadline_s) {
+            b->next_deadline_s = deadline_s;
         }
+    }
 }
 
 static void release_job(struct embedding_batcher *b, struct embedding_job *entry, struct job_list *released)
@@ -327,14 +332,12 @@ static void release_job(struct embedding_batcher *b, struct embedding_job *entry
 static void release(struct job_batcher *base, bool running_too, struct job_list *released)
 {
     struct embedding_batcher *b = (struct embedding_batcher *)base;
-    struct list *const lists[] = {&b->waiting, &b->computing};
     for (struct job *job; (job = job_list_take(&b->arrived)); b->n_jobs--)
         job_list_append(released, job);
-    for (int i = 0; i < 2; i++)
-        LIST_EACH (struct embedding_job, entry, lists[i], link) {
-            if (running_too || !entry->started_us)
-                release_job(b, entry, released);
-        }
+    LIST_EACH (struct embedding_job, entry, &b->jobs, all_link) {
+        if (running_too || !entry->started_us)
+            release_job(b, entry, released);
+    }
 }
 
 static void release_partitions(struct job_batcher *base, const struct partition_ids *ids,
@@ -348,8 +351,8 @@ static void release_partitions(struct job_batcher *base, const struct partition_
         job_list_append(is_theirs ? released : &kept, job);
     }
     b->arrived = kept;
-    LIST_EACH (struct embedding_job, entry, &b->waiting, link) {
-        if (!entry->started_us && partition_ids_have(ids, entry->job))
+    LIST_EACH (struct embedding_job, entry, &b->jobs, all_link) {
+        if (entry->level && !entry->started_us && partition_ids_have(ids, entry->job))
             release_job(b, entry, released);
     }
 }
@@ -373,10 +376,10 @@ static void fail_input(struct embedding_batcher *b, const struct ready_input *in
     if (!job->request.embedding.is_partial) {
         if (input->index >= entry->n_wanted)
             return;
-        unqueue_job(b, entry);
         entry->n_wanted = input->index;
         entry->input_error = error;
-        queue_job(b, entry);
+        if (entry->level)
+            end_wait(b, entry);
         return;
     }
     struct embedding *item = &entry->rows[input->index];
@@ -397,21 +400,28 @@ static void tokenize_one(void *context, int index, int thread)
     assert(status == input->error.status);
 }
 
-// Takes the next input of the job whose turn it is. Returns the bytes of its text.
+// Takes the next input of the job whose turn it is: datasets take turns by tokens, the jobs of a dataset an input
+// each. Returns the bytes of its text.
 static size_t pick_input(struct embedding_batcher *b, struct ready_input *input)
 {
-    struct embedding_job *entry = LIST_ITEM(b->waiting.first, struct embedding_job, link);
+    struct embedding_level *level = (struct embedding_level *)b->turns.levels[0];
+    struct embedding_job *entry = LIST_ITEM(level->jobs.first, struct embedding_job, link);
     const struct request_input *given = &entry->job->request.embedding.inputs[entry->next];
-    *input = (struct ready_input){.of = entry, .index = entry->next};
+    int64_t n_tokens = given->text.data ? (int64_t)given->text.size / BYTES_PER_TOKEN + 1 : given->n_tokens;
+    *input = (struct ready_input){.of = entry, .index = entry->next, .n_charged = n_tokens};
     if (!entry->started_us) {
         entry->started_us = clock_us();
         if (!allocate_vectors(entry))
             note_memory(b);
     }
-    unqueue_job(b, entry);
     entry->next++;
     entry->n_ready++;
-    queue_job(b, entry);
+    list_remove(&level->jobs, &entry->link);
+    list_append(&level->jobs, &entry->link);
+    turns_admit(&b->turns, &level->turn, n_tokens,
+                is_waiting(entry) || level->jobs.first != level->jobs.last);
+    if (!is_waiting(entry))
+        end_wait(b, entry);
     return given->text.data ? given->text.size : (size_t)given->n_tokens * sizeof *given->tokens;
 }
 
@@ -420,10 +430,10 @@ static void refill_ready(struct embedding_batcher *b)
 {
     size_t n_wanted = 2 * (size_t)b->config.n_tokens_max;
     int n_most = TOKENIZED_TEXTS * pool_n_threads(b->config.pool);
-    while (b->waiting.first && b->n_ready < b->n_ready_max && b->n_ready_tokens < n_wanted &&
+    while (b->turns.n_levels && b->n_ready < b->n_ready_max && b->n_ready_tokens < n_wanted &&
            b->host.status == STATUS_OK) {
         int n_picked = 0;
-        for (size_t n_bytes = 0; b->waiting.first && b->n_ready + n_picked < b->n_ready_max &&
+        for (size_t n_bytes = 0; b->turns.n_levels && b->n_ready + n_picked < b->n_ready_max &&
                                  n_picked < n_most && n_bytes < TOKENIZED_BYTES_MAX;)
             n_bytes += pick_input(b, &b->ready[b->n_ready + n_picked++]);
         if (b->host.status == STATUS_OK)
@@ -433,6 +443,7 @@ static void refill_ready(struct embedding_batcher *b)
             struct ready_input *input = &b->ready[first + i];
             if (input->error.status == STATUS_OK) {
                 b->n_ready_tokens += input->tokens.ids.n_ids;
+                turns_charge(&b->turns, input->of->job, (int64_t)input->tokens.ids.n_ids - input->n_charged);
                 b->ready[b->n_ready++] = *input;
                 continue;
             }
@@ -520,9 +531,10 @@ static enum status compute_step(struct embedding_batcher *b, struct step_figures
 static int32_t count_waiting(const struct embedding_batcher *b)
 {
     int64_t n = b->n_ready;
-    for (const struct list_link *link = b->waiting.first; link; link = link->next) {
-        const struct embedding_job *entry = LIST_ITEM((struct list_link *)link, struct embedding_job, link);
-        n += entry->n_wanted - entry->next;
+    for (const struct list_link *link = b->jobs.first; link; link = link->next) {
+        const struct embedding_job *entry =
+            LIST_ITEM((struct list_link *)link, struct embedding_job, all_link);
+        n += entry->n_wanted > entry->next ? entry->n_wanted - entry->next : 0;
     }
     return n < INT32_MAX ? (int32_t)n : INT32_MAX;
 }

@@ -73,6 +73,8 @@ struct annotate_evaluation {
     struct table_writer *differences; // NULL: none are written
     struct table_columns difference_columns;
     int64_t n_differences;
+    struct text
+        more_figures;   // further rows of the file of --statistics, in its format; borrowed, empty: none
     enum status status; // not OK: `fault` says why
     struct error fault;
 };

@@ -220,6 +220,9 @@ static enum status write_statistics(const struct annotate *annotate, struct erro
         figure_list_begin(&text);
     for (size_t i = 0; i < annotate->evaluation.n && status == STATUS_OK; i++)
         status = figure_list_add(&annotate->evaluation.golds[i].comparison, is_json, &text, error);
+    buffer_add_text(&text, annotate->evaluation.more_figures);
+    if (status == STATUS_OK && text.failed)
+        status = error_memory(error, STATUS_REFUSE, "--statistics");
     if (status == STATUS_OK)
         status = complete_file(annotate, path, &text, error);
     buffer_finish(&text);
@@ -230,7 +233,7 @@ enum status annotate_complete_evaluation(struct annotate *annotate, struct error
 {
     struct buffer text = {0};
     if (!annotate->evaluation.n)
-        return STATUS_OK;
+        return write_statistics(annotate, error);
     enum status status = annotate_write_evaluation(annotate, &text, error);
     if (status == STATUS_OK)
         status = annotate_store_evaluation(annotate, error);

@@ -7,7 +7,6 @@
 #include "schemas/base/clock.h"
 #include "schemas/base/file.h"
 #include "schemas/base/nearest.h"
-#include "schemas/parquet/parquet_text.h"
 #include "schemas/schema_annotations.h"
 
 #include <assert.h>
@@ -73,6 +72,15 @@ static void add_hint(struct buffer *hint, const struct table_columns *columns, s
         buffer_add_format(hint, " and %zu others", columns->n - HINT_COLUMNS);
 }
 
+// A member of another variable than row is no column's.
+static uint8_t uses_of(const struct template_mention *mention)
+{
+    if (mention->member.data && !text_equals_string(mention->name, "row"))
+        return 0;
+    return (uint8_t)((mention->is_condition ? FIELD_IS_CONDITION : 0) |
+                     (mention->reads_items ? FIELD_HAS_ITEMS : 0));
+}
+
 static void use_column(struct check *check, const struct template_mention *mention, struct text name)
 {
     const struct table_columns *columns = check->prompt->columns;
@@ -81,6 +89,7 @@ static void use_column(struct check *check, const struct template_mention *menti
         if (!check->prompt->read.is_used[column])
             check->prompt->read.mentioned[check->prompt->read.n_mentioned++] = (uint16_t)column;
         check->prompt->read.is_used[column] = true;
+        check->prompt->read.uses[column] |= uses_of(mention);
         return;
     }
     if (!columns->n) // an empty table
@@ -189,9 +198,10 @@ static enum status create_variables(struct row_prompt *prompt, struct error *err
 {
     size_t n = prompt->columns->n;
     prompt->read.is_used = arena_allocate_array(&prompt->arena, n, sizeof *prompt->read.is_used);
+    prompt->read.uses = arena_allocate_array(&prompt->arena, n, sizeof *prompt->read.uses);
     prompt->names = arena_allocate_array(&prompt->arena, n + 1, sizeof *prompt->names);
     prompt->read.mentioned = arena_allocate_array(&prompt->arena, n, sizeof *prompt->read.mentioned);
-    if (!prompt->read.is_used || !prompt->names || !prompt->read.mentioned)
+    if (!prompt->read.is_used || !prompt->read.uses || !prompt->names || !prompt->read.mentioned)
         return error_memory(error, STATUS_REFUSE, "prompts");
     for (size_t i = 0; i < n; i++)
         prompt->names[i + 1].key = prompt->columns->names[i];
@@ -560,21 +570,6 @@ void row_prompt_close(struct row_prompt *prompt)
 
 // ---- a row ----
 
-// Booleans and lists of Parquet are texts in prompts, as in DuckDB's CSV.
-static enum status take_as_text(struct row_prompt *prompt, struct value *field, struct error *error)
-{
-    struct buffer text = {0};
-    if (field->kind == VALUE_BOOL)
-        *field = value_string(field->boolean ? TEXT("true") : TEXT("false"));
-    if (field->kind != VALUE_ARRAY)
-        return STATUS_OK;
-    parquet_list_text(field, &text);
-    const char *copy = text.failed ? NULL : arena_copy(&prompt->lists, text.data, text.size);
-    *field = value_string((struct text){copy, text.size});
-    buffer_finish(&text);
-    return copy ? STATUS_OK : error_memory(error, STATUS_REFUSE, "prompts");
-}
-
 static enum status take_fields(struct row_prompt *prompt, const struct table_row *row, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -594,7 +589,8 @@ static enum status take_fields(struct row_prompt *prompt, const struct table_row
         prompt->names[place + 1].key = name;
         prompt->names[place + 1].value = fault ? (struct value){.kind = VALUE_NULL} : *field;
         if (prompt->has_lists && prompt->read.is_used[i])
-            status = take_as_text(prompt, &prompt->names[place + 1].value, error);
+            status = field_text_take(name, prompt->read.uses[i], &prompt->lists,
+                                     &prompt->names[place + 1].value, error);
     }
     return status;
 }

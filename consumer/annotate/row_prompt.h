@@ -3,6 +3,7 @@
 // records have equal answers. Thread: main.
 #pragma once
 
+#include "consumer/annotate/field_text.h"
 #include "consumer/annotate/question_list.h"
 #include "consumer/annotate/row_scores.h"
 #include "consumer/table/table.h"
@@ -38,6 +39,7 @@ struct row_prompt_options {
 // Columns that the templates read.
 struct row_columns {
     bool *is_used;       // [columns->n]: the prompt contains the text of the column
+    uint8_t *uses;       // [columns->n] what the templates read it for: of enum field_use
     uint16_t *mentioned; // [n_mentioned] columns that templates name, in their order
     size_t n_mentioned;
     bool all;              // a template reads `row` as a whole

@@ -270,5 +270,7 @@ enum status cascade_run(struct cascade *cascade, struct error *error)
     } else if (status == STATUS_OK) {
         status = run_large(cascade, error);
     }
-    return status == STATUS_OK ? cascade_map_rows(cascade, error) : status;
+    if (status == STATUS_OK)
+        status = cascade_map_rows(cascade, error);
+    return status == STATUS_OK ? cascade_add_figures(cascade, error) : status;
 }

@@ -39,7 +39,7 @@ struct cascade {
     double target, confidence;
     struct settings small_settings, large_settings; // with their models
     const char *small_name, *large_name; // as the output and the messages name them; NULL: no large model
-    const char *gold_name;               // --gold; NULL: without it
+    const char *gold_name;               // --gold-column; NULL: without it
     size_t gold_column;                  // its place
     // of the run
     struct annotate *annotate;
@@ -56,7 +56,7 @@ struct cascade {
     char large_dataset[JOB_DATASET_BYTES_MAX + 1];
     struct job_set large_jobs;
     struct error fault; // while the worker runs; status STATUS_OK: none
-    struct buffer record;
+    struct buffer record, figures;
 };
 
 // Checks the options; does nothing without --cascade. STATUS_REFUSE: an option is missing, or does not fit.
@@ -67,13 +67,15 @@ static inline bool cascade_is_asked(const struct cascade *cascade)
 {
     return cascade->small_name != NULL;
 }
-// Checks the large model's header and template, and finds the column of --gold. Called when the prompt, the answers and
+// Checks the large model's header and template, and finds the column of --gold-column. Called when the prompt, the answers and
 // the table of `annotate` are open, which must live as long.
 enum status cascade_check(struct cascade *cascade, struct annotate *annotate,
                           struct error *error) WARN_UNUSED;
 // Chooses each row's model after the small one has labelled all rows, and computes the large model's labels.
 // STATUS_RETRY: stopped by a signal. STATUS_REJECT: the guarantee can't be given.
 enum status cascade_run(struct cascade *cascade, struct error *error) WARN_UNUSED;
+// Makes the cascade's rows of the file of --statistics, which `annotate` writes.
+enum status cascade_add_figures(struct cascade *cascade, struct error *error) WARN_UNUSED;
 // Prints which model labelled how many rows, and what is guaranteed (cascade_report.c).
 enum status cascade_report(const struct cascade *cascade, struct error *error) WARN_UNUSED;
 

@@ -1,5 +1,6 @@
 // The options of --cascade.
 #include "consumer/cascade/cascade.h"
+#include "consumer/evaluate/gold_file.h"
 #include "consumer/worker/runtime.h"
 #include "schemas/base/nearest.h"
 
@@ -60,6 +61,7 @@ static enum status check_others(const struct settings *settings, struct error *e
         {options->estimate.wanted, "--cascade does not fit --estimate: give --model, once for each model"},
         {options->output.partial, "--cascade does not fit --partial: labels are chosen when all are known"},
         {options->output.certificate, "--cascade does not fit --certificate: a certificate is of one model"},
+        {settings->model.adapters, "--cascade does not fit --lora: an adapter is of one model"},
         {!settings->grammar.choices, "--cascade needs --choice"},
     };
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -93,21 +95,33 @@ static enum status split_models(struct cascade *cascade, const char *models, cha
                                                 : STATUS_OK;
 }
 
-static enum status read_models(struct cascade *cascade, const struct settings *settings, struct error *error)
+// The column of --gold-column. Without it --gold may name the column, if it is no file of --evaluate.
+static enum status read_gold(struct cascade *cascade, const struct settings *settings, struct error *error)
 {
-    char *small = NULL, *large = NULL, *const *golds = settings->annotate.evaluation.gold;
-    cascade->gold_name = golds ? golds[0] : NULL;
-    if (golds && golds[1])
-        return refuse(error, "--cascade: --gold is one column of the table");
-    enum status status = split_models(cascade, settings->annotate.cascade.models, &small, &large, error);
-    if (status == STATUS_OK && !large && !cascade->gold_name)
-        return refuse(error, "--cascade: expected SMALL,LARGE; SMALL alone needs --gold COLUMN");
-    if (status != STATUS_OK)
-        return status;
+    char *const *golds = settings->annotate.evaluation.gold;
+    cascade->gold_name = settings->annotate.cascade.gold;
     cascade->small_settings = cascade->large_settings = *settings;
-    // for the cascade alone: not files of --evaluate
+    if (cascade->gold_name || !golds || gold_file_is_named(golds[0]))
+        return STATUS_OK;
+    if (golds[1])
+        return refuse(error,
+                      "--gold is a file for --evaluate: name the column of --cascade by --gold-column");
+    cascade->gold_name = golds[0];
     cascade->small_settings.annotate.evaluation.gold = cascade->large_settings.annotate.evaluation.gold =
         NULL;
+    return STATUS_OK;
+}
+
+static enum status read_models(struct cascade *cascade, const struct settings *settings, struct error *error)
+{
+    char *small = NULL, *large = NULL;
+    enum status status = read_gold(cascade, settings, error);
+    if (status == STATUS_OK)
+        status = split_models(cascade, settings->annotate.cascade.models, &small, &large, error);
+    if (status == STATUS_OK && !large && !cascade->gold_name)
+        return refuse(error, "--cascade: expected SMALL,LARGE; SMALL alone needs --gold-column COLUMN");
+    if (status != STATUS_OK)
+        return status;
     cascade->small_settings.model.path = small;
     cascade->large_settings.model.path = large;
     const char *trace = settings->engine.trace_steps;
@@ -129,11 +143,8 @@ static enum status read_models(struct cascade *cascade, const struct settings *s
 
 enum status cascade_open(struct cascade *cascade, const struct settings *settings, struct error *error)
 {
-    const struct annotate_options *options = &settings->annotate;
-    bool is_alone = options->cascade.guarantee || options->cascade.confidence;
-    if (!options->cascade.models)
-        return is_alone ? refuse(error, "--guarantee and --confidence need --cascade SMALL,LARGE")
-                        : STATUS_OK;
+    if (!settings->annotate.cascade.models)
+        return STATUS_OK;
     enum status status = check_others(settings, error);
     if (status == STATUS_OK)
         status = read_guarantee(cascade, settings, error);
@@ -148,9 +159,10 @@ static enum status find_gold(struct cascade *cascade, struct error *error)
     struct text nearest = nearest_name(name, columns->names, columns->n);
     cascade->gold_column = table_columns_find(columns, name);
     if (cascade->gold_column == columns->n)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--gold: there is no column \"%.*s\"%s%.*s",
-                         (int)name.size, name.data, nearest.data ? "; the nearest is " : "",
-                         (int)nearest.size, nearest.data ? nearest.data : "");
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--gold-column: there is no column \"%.*s\"%s%.*s", (int)name.size, name.data,
+                         nearest.data ? "; the nearest is " : "", (int)nearest.size,
+                         nearest.data ? nearest.data : "");
     annotate->also_read = &cascade->gold_column;
     return STATUS_OK;
 }
@@ -192,6 +204,7 @@ void cascade_close(struct cascade *cascade)
     score_ranking_close(&cascade->ranking);
     job_set_finish(&cascade->large_jobs);
     buffer_finish(&cascade->record);
+    buffer_finish(&cascade->figures);
     arena_finish(&cascade->arena);
     free(cascade->rows);
     *cascade = (struct cascade){0};

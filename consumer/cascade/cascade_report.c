@@ -1,5 +1,8 @@
-// The report of a cascade: rows by model, threshold, guarantee.
+// The report of a cascade: rows by model, threshold, guarantee; as text, and as rows of the file of --statistics.
 #include "consumer/cascade/cascade.h"
+#include "consumer/evaluate/figure_list.h"
+
+#include <math.h>
 
 struct cascade_counts {
     int64_t n_small, n_large, n_open;
@@ -30,12 +33,17 @@ static void add_counts(const struct cascade *cascade, const struct cascade_count
     buffer_add_byte(out, '\n');
 }
 
+// The least probability of a label that is kept; NAN: none is.
+static double threshold_of(const struct cascade *cascade)
+{
+    return cascade->n_kept ? (double)cascade->rows[cascade->ranking.rows[cascade->n_kept - 1]].score : NAN;
+}
+
 static void add_threshold(const struct cascade *cascade, struct buffer *out)
 {
     if (cascade->n_kept)
         buffer_add_format(out, "threshold: %s's labels of a probability of at least %.4g\n",
-                          cascade->small_name,
-                          (double)cascade->rows[cascade->ranking.rows[cascade->n_kept - 1]].score);
+                          cascade->small_name, threshold_of(cascade));
     else
         buffer_add_format(out, "threshold: none of %s's labels are kept\n", cascade->small_name);
 }
@@ -55,25 +63,78 @@ static void add_guarantee(const struct cascade *cascade, struct buffer *out)
                           cascade->large_name ? "table's labels" : "labels given");
 }
 
-static void add_estimate(const struct cascade *cascade, const struct cascade_counts *counts,
-                         struct buffer *out)
+struct cascade_estimate {
+    double accuracy;    // NAN: nothing was compared
+    int64_t n, n_wrong; // compared labels
+};
+
+static struct cascade_estimate estimate(const struct cascade *cascade, const struct cascade_counts *counts)
 {
-    if (cascade->gold.is_found) {
-        buffer_add_format(out, "estimate: accuracy %.4g, %lld of %lld gold labels differ\n",
-                          cascade->gold.n_gold
-                              ? 1 - (double)cascade->gold.n_wrong / (double)cascade->gold.n_gold
-                              : 1.0,
-                          (long long)cascade->gold.n_wrong, (long long)cascade->gold.n_gold);
-        return;
-    }
+    const struct gold_threshold *gold = &cascade->gold;
+    if (gold->is_found)
+        return (struct cascade_estimate){gold->n_gold ? 1 - (double)gold->n_wrong / (double)gold->n_gold
+                                                      : 1.0,
+                                         gold->n_gold, gold->n_wrong};
     int32_t n_drawn, n_wrong;
     threshold_search_count(&cascade->search, cascade->n_kept, &n_drawn, &n_wrong);
     if (!counts->n_small || !n_drawn)
-        return;
+        return (struct cascade_estimate){NAN, n_drawn, n_wrong};
     double n_different = (double)n_wrong / n_drawn * (double)counts->n_small;
-    buffer_add_format(out, "estimate: accuracy %.4g, %d of %d drawn rows above the threshold differ\n",
-                      1 - n_different / cascade->n_rows, n_wrong, n_drawn);
+    return (struct cascade_estimate){1 - n_different / cascade->n_rows, n_drawn, n_wrong};
 }
+
+static void add_estimate(const struct cascade *cascade, const struct cascade_counts *counts,
+                         struct buffer *out)
+{
+    struct cascade_estimate found = estimate(cascade, counts);
+    if (!isnan(found.accuracy))
+        buffer_add_format(out, "estimate: accuracy %.4g, %lld of %lld %s differ\n", found.accuracy,
+                          (long long)found.n_wrong, (long long)found.n,
+                          cascade->gold.is_found ? "gold labels" : "drawn rows above the threshold");
+}
+
+// ---- the file of --statistics ----
+
+static void add_figure(const struct cascade *cascade, const char *figure, const char *label, double value,
+                       int64_t n_compared, struct buffer *out)
+{
+    const char *path = cascade->annotate->settings->annotate.evaluation.statistics;
+    const struct figure_row row = {.gold = text_from_string(cascade->gold_name ? cascade->gold_name
+                                                                               : cascade->large_name),
+                                   .answer = TEXT("label"),
+                                   .label = text_from_string(label),
+                                   .figure = text_from_string(figure),
+                                   .interval = {value, NAN, NAN},
+                                   .n_rows = cascade->n_rows,
+                                   .n_gold = n_compared};
+    figure_list_add_row(&row, table_format_of(path) == TABLE_JSONL, out);
+}
+
+enum status cascade_add_figures(struct cascade *cascade, struct error *error)
+{
+    struct buffer *out = &cascade->figures;
+    const struct cascade_counts counts = count_rows(cascade);
+    struct cascade_estimate found = estimate(cascade, &counts);
+    double n = cascade->n_rows ? cascade->n_rows : NAN;
+    buffer_clear(out);
+    if (!cascade->annotate->settings->annotate.evaluation.statistics)
+        return STATUS_OK;
+    add_figure(cascade, "cascade_share", cascade->small_name, (double)counts.n_small / n, 0, out);
+    if (cascade->large_name)
+        add_figure(cascade, "cascade_share", cascade->large_name, (double)counts.n_large / n, 0, out);
+    else
+        add_figure(cascade, "cascade_share_open", NULL, (double)counts.n_open / n, 0, out);
+    add_figure(cascade, "cascade_threshold", cascade->small_name, threshold_of(cascade), 0, out);
+    add_figure(cascade, "cascade_guarantee", NULL, cascade->target, 0, out);
+    add_figure(cascade, "cascade_confidence", NULL, cascade->confidence, 0, out);
+    add_figure(cascade, "cascade_accuracy", NULL, found.accuracy, found.n, out);
+    if (out->failed)
+        return error_memory(error, STATUS_RETRY, "--statistics");
+    cascade->annotate->evaluation.more_figures = (struct text){out->data, out->size};
+    return STATUS_OK;
+}
+
+// ---- the report ----
 
 enum status cascade_report(const struct cascade *cascade, struct error *error)
 {

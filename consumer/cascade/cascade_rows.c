@@ -50,7 +50,7 @@ static int16_t find_gold(const struct cascade *cascade, const struct table_row *
     return gold;
 }
 
-// Reads the row's label from the map's next job. row: NULL without --gold.
+// Reads the row's label from the map's next job. row: NULL without --gold-column.
 static enum status read_row(struct cascade *cascade, const struct table_row *row, struct error *error)
 {
     struct annotate *annotate = cascade->annotate;

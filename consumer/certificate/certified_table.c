@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { FILES_SHOWN_MAX = 4 };
+
 static enum status refuse_memory(struct error *error)
 {
     return error_memory(error, STATUS_REFUSE, "the certificate's table");
@@ -47,7 +49,7 @@ static enum status open_reader(struct certified_table *table, const struct setti
 static enum status refuse_column(const struct certified_table *table, const char *what, struct text name,
                                  struct error *error)
 {
-    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s \"%.*s\"", table->source.path, what,
+    return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s \"%.*s\"", table->name.data, what,
                      (int)(name.size < 200 ? name.size : 200), name.data);
 }
 
@@ -130,6 +132,17 @@ static enum status check_answers(const struct certified_table *table, struct err
                            own->n, wanted->n);
 }
 
+// a.csv, b.csv and 3 others
+static enum status name_files(struct certified_table *table, struct error *error)
+{
+    size_t n = table->source.n_paths, n_shown = n > FILES_SHOWN_MAX ? FILES_SHOWN_MAX - 1 : n;
+    for (size_t i = 0; i < n_shown; i++)
+        buffer_add_format(&table->name, "%s%s", i ? ", " : "", table->source.paths[i]);
+    if (n > n_shown)
+        buffer_add_format(&table->name, " and %zu others", n - n_shown);
+    return table->name.failed ? refuse_memory(error) : STATUS_OK;
+}
+
 enum status certified_table_open(struct certified_table *table, const struct certificate *certificate,
                                  const struct settings *settings, const char *const *paths, size_t n_paths,
                                  struct error *error)
@@ -138,7 +151,9 @@ enum status certified_table_open(struct certified_table *table, const struct cer
                                       .source = {.path = paths[0], .paths = paths, .n_paths = n_paths},
                                       .arithmetic = sha256_of(certificate->arithmetic.data,
                                                               certificate->arithmetic.size)};
-    enum status status = certified_settings_open(&table->certified, settings, &certificate->options, error);
+    enum status status = name_files(table, error);
+    if (status == STATUS_OK)
+        status = certified_settings_open(&table->certified, settings, &certificate->options, error);
     if (status == STATUS_OK && certificate->arithmetic.size)
         status = certified_settings_require(&table->certified, certificate->arithmetic, error);
     if (status == STATUS_OK)
@@ -162,6 +177,7 @@ void certified_table_close(struct certified_table *table)
     buffer_finish(&table->request);
     buffer_finish(&table->answer);
     buffer_finish(&table->text);
+    buffer_finish(&table->name);
     free(table->places);
     free(table->fields);
 }
@@ -239,6 +255,7 @@ enum status certified_table_next(struct certified_table *table, struct sha256 *l
     if (status != STATUS_OK || *is_end)
         return status;
     table->number = row.number;
+    table->part = row.part;
     table->row = row.fields;
     add_cells(table);
     row.fields = table->fields;
@@ -246,7 +263,7 @@ enum status certified_table_next(struct certified_table *table, struct sha256 *l
     if (!table->is_left_out)
         status = add_records(table, &row, error);
     if (status != STATUS_OK)
-        return error_prefix(error, "%s: row %lld", table->source.path, (long long)row.number);
+        return error_prefix(error, "%s: row %lld", table->name.data, (long long)row.number);
     if (table->cells.failed || table->answer.failed || table->request.failed || table->text.failed)
         return refuse_memory(error);
     struct row_leaf parts = {.kind = table->is_left_out ? LEAF_LEFT_OUT : LEAF_ROW,

@@ -12,6 +12,7 @@ struct certified_table {
     struct certified_settings certified;
     struct annotate annotate; // its questions and options; no reader, no outputs
     struct table_source source;
+    struct buffer name; // its files, for messages
     struct table_reader *reader;
     size_t
         *places; // [columns + answers] of the certificate in the table; SIZE_MAX: a line of JSON may lack it
@@ -21,6 +22,7 @@ struct certified_table {
     struct buffer cells, request, answer, text;
     // this row
     int64_t number;
+    size_t part; // its file, from 0
     bool is_left_out;
     const struct value *row; // its cells, in the table's order
 };

@@ -252,7 +252,7 @@ static enum status compare_rows(struct recomputing *recomputing, struct error *e
     }
     if (status == STATUS_OK && recomputing->sample.n_taken != recomputing->rows->sample.n_chosen)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: changed while it was verified",
-                           recomputing->table->source.path);
+                           recomputing->table->name.data);
     return status;
 }
 

@@ -1,5 +1,7 @@
 #include "consumer/certificate/table_proof.h"
 
+enum { FILE_BYTES_SHOWN = 200, FIRST_BYTES = FILE_BYTES_SHOWN + 64 };
+
 struct proof {
     const struct certificate *certificate;
     struct merkle merkle;
@@ -8,6 +10,7 @@ struct proof {
     int64_t n_different; // groups whose tags differ
     int64_t first;       // of these, from 0
     uint16_t first_tag;
+    const char *file, *first_file; // of the row, and of that one; NULL: the table has one file
 };
 
 static void compare_group(struct proof *proof, int64_t group)
@@ -17,6 +20,7 @@ static void compare_group(struct proof *proof, int64_t group)
     if (!is_equal && !proof->n_different++) {
         proof->first = group;
         proof->first_tag = proof->tag;
+        proof->first_file = proof->file;
     }
     proof->tag = 0;
 }
@@ -36,12 +40,14 @@ static void describe_first(const struct proof *proof, char *text, size_t size)
     if (rows > 1)
         snprintf(text, size, "one of rows %lld to %lld", (long long)begin, (long long)(begin + rows - 1));
     else
-        snprintf(text, size, "row %lld", (long long)proof->first + 1);
+        snprintf(text, size, "row %lld%s%.*s%s", (long long)proof->first + 1,
+                 proof->first_file ? " (in " : "", FILE_BYTES_SHOWN,
+                 proof->first_file ? proof->first_file : "", proof->first_file ? ")" : "");
 }
 
 static enum status refuse_count(const struct proof *proof, int64_t n_rows, struct error *error)
 {
-    char first[64];
+    char first[FIRST_BYTES];
     int64_t n_wanted = proof->certificate->n_rows;
     describe_first(proof, first, sizeof first);
     const char *others = n_rows ? "; all others are the certificate's" : "";
@@ -53,7 +59,7 @@ static enum status refuse_count(const struct proof *proof, int64_t n_rows, struc
 
 static enum status refuse_rows(const struct proof *proof, struct error *error)
 {
-    char first[64];
+    char first[FIRST_BYTES];
     describe_first(proof, first, sizeof first);
     const struct row_tags *tags = &proof->certificate->tags;
     const char *units = tags->group_rows > 1 ? "groups of rows" : "rows";
@@ -70,7 +76,7 @@ static enum status refuse_rows(const struct proof *proof, struct error *error)
 static enum status refuse_certificate(const struct proof *proof, bool is_root, const struct sha256 *root,
                                       struct error *error)
 {
-    char expected[SHA256_HEX + 1], got[SHA256_HEX + 1], first[64];
+    char expected[SHA256_HEX + 1], got[SHA256_HEX + 1], first[FIRST_BYTES];
     if (is_root) { // and yet a tag differs
         describe_first(proof, first, sizeof first);
         return error_set(error, STATUS_REFUSE, ERROR_FILE,
@@ -109,11 +115,13 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
     struct sha256 leaf;
     bool is_end = false;
     int64_t left_out = 0; // the first row that was left out
+    size_t n_parts = table_reader_n_parts(table->reader);
     enum status status = certified_table_rewind(table, error);
     while (status == STATUS_OK && !is_end) {
         status = certified_table_next(table, &leaf, &is_end, error);
         if (status != STATUS_OK || is_end)
             break;
+        proof.file = n_parts > 1 ? table_reader_part_path(table->reader, table->part) : NULL;
         add_leaf(&proof, &leaf);
         proof.n_requested += !table->is_left_out;
         left_out = table->is_left_out && !left_out ? table->number : left_out;
@@ -122,7 +130,7 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
     if (group_rows > 1 && (int64_t)proof.merkle.n % group_rows)
         compare_group(&proof, (int64_t)proof.merkle.n / group_rows);
     if (status == STATUS_OK && judge(&proof, error) != STATUS_OK)
-        status = error_prefix(error, "%s", table->source.path);
+        status = error_prefix(error, "%s", table->name.data);
     if (status == STATUS_OK && proof.n_requested && !proof.certificate->arithmetic.size)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE,
                            "the certificate names no arithmetic, but rows were asked");
@@ -132,7 +140,7 @@ enum status table_proof_check(struct certified_table *table, int64_t *n_requeste
             error, STATUS_REFUSE, ERROR_FILE,
             "%s: row %lld has neither an answer nor a reason why not: annotate writes no such rows to a "
             "%s table",
-            table->source.path, (long long)left_out, table_format_name(table->certificate->format));
+            table->name.data, (long long)left_out, table_format_name(table->certificate->format));
     *n_requested = proof.n_requested;
     if (status != STATUS_OK && status != STATUS_RETRY)
         error->status = status = STATUS_REFUSE;

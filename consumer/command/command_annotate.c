@@ -68,10 +68,6 @@ static enum status check_target(const struct settings *settings, struct error *e
 static enum status check_answers(const struct settings *settings, struct error *error)
 {
     bool is_fleets = settings->kafka.brokers != NULL; // the fleet's workers have the model
-    if (is_fleets && (settings->worker.retry_failed || settings->worker.force_new))
-        return refuse_options(
-            error, "--retry-failed and --force-new work on the embedded queue alone: over Kafka give another "
-                   "--dataset");
     bool lacks_model = !settings->model.path && (!is_fleets || settings->annotate.estimate.wanted);
     bool lacks_output =
         !settings->output.file && !settings->annotate.estimate.wanted && !settings->annotate.estimate.n_rows;
@@ -84,11 +80,12 @@ static enum status check_answers(const struct settings *settings, struct error *
     enum status status = annotate_check_questions(settings, error);
     if (status != STATUS_OK)
         return status;
-    const char *evaluated = settings->annotate.evaluation.gold          ? "--gold"
-                            : settings->annotate.evaluation.group       ? "--by"
-                            : settings->annotate.evaluation.differences ? "--differences"
-                            : settings->annotate.evaluation.statistics  ? "--statistics"
-                                                                        : NULL;
+    bool is_cascade = settings->annotate.cascade.models != NULL;
+    const char *evaluated = settings->annotate.evaluation.gold                        ? "--gold"
+                            : settings->annotate.evaluation.group                     ? "--by"
+                            : settings->annotate.evaluation.differences               ? "--differences"
+                            : settings->annotate.evaluation.statistics && !is_cascade ? "--statistics"
+                                                                                      : NULL;
     if (evaluated && !settings->annotate.evaluation.columns)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf annotate: %s needs --evaluate COLUMN, the gold labels", evaluated);

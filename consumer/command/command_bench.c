@@ -1,7 +1,8 @@
 // sheaf bench: measures prefill and decode tokens per second by batch size on the forward pass alone: no
-// queue, no text.
+// queue, no text. The model is loaded once for all settings.
 #include "consumer/command/bench_embed.h"
 #include "consumer/command/bench_products.h"
+#include "consumer/command/bench_settings.h"
 #include "consumer/command/commands.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/check_log.h"
@@ -14,8 +15,24 @@
 #include <string.h>
 
 struct measurement {
-    int32_t batch;
+    struct bench_setting setting;
     double prefill, decode; // tokens a second, medians
+};
+
+struct drawn_token {
+    int32_t token;
+    float logprob;
+};
+
+enum { ALONE_MAX = 3 };
+
+// Tokens drawn for some of a batch's sequences, to compare them with the same sequences alone.
+struct alone_check {
+    int n_sequences;
+    int32_t sequences[ALONE_MAX]; // first, middle and last one
+    struct drawn_token *drawn;    // [2][ALONE_MAX][n_tokens_max]: in the batch, alone
+    int32_t n_drawn[2][ALONE_MAX], n_tokens_max;
+    int side; // of `drawn`: what the steps add to; -1: nothing
 };
 
 struct command_bench {
@@ -30,28 +47,11 @@ struct command_bench {
     struct sample_result *results;
     struct sampling sampling;
     int32_t n_pages_each;
+    int32_t first; // number of the batch's first sequence, which determines its prompt
+    struct alone_check alone;
 };
 
-static enum status parse_batches(const char *text, int32_t batches[OPTIONS_BATCHES_MAX], int *n,
-                                 struct error *error)
-{
-    *n = 0;
-    for (const char *at = text;; at++) {
-        char *end;
-        long batch = strtol(at, &end, 10);
-        if (end == at || batch < 1 || batch > LIMITS_SEQUENCES_MAX || (*end && *end != ',') ||
-            *n == OPTIONS_BATCHES_MAX)
-            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                             "--batch: expected up to %d sizes from 1 to %d, as 1,8,32, got \"%s\"",
-                             OPTIONS_BATCHES_MAX, LIMITS_SEQUENCES_MAX, text);
-        batches[(*n)++] = (int32_t)batch;
-        if (!*end)
-            return STATUS_OK;
-        at = end;
-    }
-}
-
-static bool allocate_bench(struct command_bench *bench, int32_t batch_max)
+static bool allocate_bench(struct command_bench *bench, int32_t batch_max, size_t n_pages)
 {
     size_t rows = (size_t)bench->limits.n_tokens_max, batch = (size_t)batch_max;
     bench->tokens = calloc(2 * rows, sizeof *bench->tokens);
@@ -61,21 +61,24 @@ static bool allocate_bench(struct command_bench *bench, int32_t batch_max)
     bench->sequences = calloc(2 * batch, sizeof *bench->sequences);
     bench->samples = calloc(batch, sizeof *bench->samples);
     bench->results = calloc(batch, sizeof *bench->results);
-    bench->pages = calloc(batch * (size_t)bench->n_pages_each, sizeof *bench->pages);
+    bench->pages = calloc(n_pages, sizeof *bench->pages);
+    bench->alone.drawn =
+        calloc(2 * ALONE_MAX * (size_t)bench->alone.n_tokens_max, sizeof *bench->alone.drawn);
+    bench->alone.side = -1;
     if (!bench->tokens || !bench->positions || !bench->output_rows || !bench->drawn || !bench->sequences ||
-        !bench->samples || !bench->results || !bench->pages)
+        !bench->samples || !bench->results || !bench->pages || !bench->alone.drawn)
         return false;
     bench->sampling = (struct sampling){.top_p = 1, .repetition_penalty = 1};
     for (size_t i = 0; i < batch; i++)
         bench->samples[i] = (struct sample_request){.sampling = &bench->sampling};
-    for (int32_t i = 0; i < batch_max * bench->n_pages_each; i++)
-        bench->pages[i] = i;
+    for (size_t i = 0; i < n_pages; i++)
+        bench->pages[i] = (int32_t)i;
     return true;
 }
 
 static int32_t prompt_token(const struct command_bench *bench, int32_t sequence, int32_t position)
 {
-    int32_t key[2] = {sequence, position};
+    int32_t key[2] = {bench->first + sequence, position};
     return (int32_t)(hash_bytes(key, sizeof key, 1) % (uint64_t)bench->model->shape.n_vocab);
 }
 
@@ -88,10 +91,25 @@ static struct step step_of(struct command_bench *bench)
                          .samples = bench->samples};
 }
 
+static struct drawn_token *drawn_of(const struct alone_check *alone, int side, int i)
+{
+    return alone->drawn + (size_t)(side * ALONE_MAX + i) * (size_t)alone->n_tokens_max;
+}
+
+static void note_drawn(struct alone_check *alone, int32_t sequence, const struct sample_result *result)
+{
+    for (int i = 0; alone->side >= 0 && i < alone->n_sequences; i++)
+        if (alone->sequences[i] == sequence)
+            drawn_of(alone, alone->side, i)[alone->n_drawn[alone->side][i]++] =
+                (struct drawn_token){result->token, result->logprob};
+}
+
 static void take_drawn(struct command_bench *bench, const int32_t *drawing, int32_t n)
 {
-    for (int32_t i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i++) {
         bench->drawn[drawing[i]] = bench->results[i].token < 0 ? 0 : bench->results[i].token;
+        note_drawn(&bench->alone, bench->first + drawing[i], &bench->results[i]);
+    }
 }
 
 static enum status run_step(struct command_bench *bench, struct step *step, const int32_t *drawing,
@@ -195,6 +213,58 @@ static enum status decode_batch(struct command_bench *bench, int32_t batch, stru
                                         : status;
 }
 
+static int32_t pages_of(const struct bench_setting *setting)
+{
+    return (setting->n_prompt + setting->n_generate + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS;
+}
+
+static void start_setting(struct command_bench *bench, const struct bench_setting *setting)
+{
+    bench->n_prompt = setting->n_prompt;
+    bench->n_generate = setting->n_generate;
+    bench->n_pages_each = pages_of(setting);
+}
+
+static enum status draw_batch(struct command_bench *bench, int32_t first, int32_t batch, int side,
+                              struct error *error)
+{
+    bench->first = first;
+    bench->alone.side = side;
+    enum status status = prefill_batch(bench, batch, error);
+    if (status == STATUS_OK)
+        status = decode_batch(bench, batch, error);
+    bench->first = 0;
+    bench->alone.side = -1;
+    return status;
+}
+
+// Computes the batch once more, then its first, middle and last sequence alone. *differing: the first sequence for which a
+// token or a logprob is another one; -1: none.
+static enum status check_alone(struct command_bench *bench, const struct bench_setting *setting,
+                               int32_t *differing, struct error *error)
+{
+    struct alone_check *alone = &bench->alone;
+    const int32_t wanted[ALONE_MAX] = {0, setting->batch / 2, setting->batch - 1};
+    alone->n_sequences = 0;
+    memset(alone->n_drawn, 0, sizeof alone->n_drawn);
+    for (int i = 0; i < ALONE_MAX; i++)
+        if (alone->n_sequences == 0 || alone->sequences[alone->n_sequences - 1] != wanted[i])
+            alone->sequences[alone->n_sequences++] = wanted[i];
+    start_setting(bench, setting);
+    bench->sampling.logprobs = true;
+    enum status status = draw_batch(bench, 0, setting->batch, 0, error);
+    for (int i = 0; status == STATUS_OK && i < alone->n_sequences; i++)
+        status = draw_batch(bench, alone->sequences[i], 1, 1, error);
+    bench->sampling.logprobs = false;
+    *differing = -1;
+    for (int i = alone->n_sequences - 1; status == STATUS_OK && i >= 0; i--)
+        if (alone->n_drawn[0][i] != alone->n_drawn[1][i] || alone->n_drawn[0][i] == 0 ||
+            memcmp(drawn_of(alone, 0, i), drawn_of(alone, 1, i),
+                   (size_t)alone->n_drawn[0][i] * sizeof *alone->drawn) != 0)
+            *differing = alone->sequences[i];
+    return status;
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -215,7 +285,8 @@ static enum status measure_batch(struct command_bench *bench, struct measurement
                                  struct error *error)
 {
     double prefills[1000], decodes[1000], prefill_s = 0;
-    int32_t batch = measurement->batch;
+    int32_t batch = measurement->setting.batch;
+    start_setting(bench, &measurement->setting);
     int n_prefills = 0;
     for (int run = 0; run < n_runs; run++) {
         enum status status = STATUS_OK;
@@ -238,60 +309,104 @@ static enum status measure_batch(struct command_bench *bench, struct measurement
     return STATUS_OK;
 }
 
-static void print_measurement(const struct measurement *m, const struct command_bench *bench, bool json,
-                              bool first)
+// `before`: the measurement printed last; NULL: none.
+static void print_measurement(const struct measurement *m, const struct measurement *before,
+                              const struct settings *settings)
 {
-    if (json)
+    const struct bench_setting *setting = &m->setting;
+    bool same_sizes = before && before->setting.n_prompt == setting->n_prompt &&
+                      before->setting.n_generate == setting->n_generate;
+    if (settings->output.json) {
         printf("%s{\"batch\":%d,\"prompt\":%d,\"generate\":%d,\"prefill_tokens_per_second\":%.2f,"
                "\"decode_tokens_per_second\":%.2f}",
-               first ? "[" : ",\n ", m->batch, bench->n_prompt, bench->n_generate, m->prefill, m->decode);
-    else
-        printf("%6d %12.1f %12.1f\n", m->batch, m->prefill, m->decode);
+               before ? ",\n " : "[", setting->batch, setting->n_prompt, setting->n_generate, m->prefill,
+               m->decode);
+    } else {
+        if (!same_sizes)
+            printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill",
+                   "decode", setting->n_prompt, setting->n_generate, (int)settings->bench.repeat);
+        printf("%6d %12.1f %12.1f\n", setting->batch, m->prefill, m->decode);
+    }
     fflush(stdout);
 }
 
-static enum status measure_all(struct command_bench *bench, const struct settings *settings,
-                               const int32_t *batches, int n, struct error *error)
+// With --alone, after all times are printed.
+static enum status check_settings(struct command_bench *bench, const struct bench_setting *chosen, int n,
+                                  struct error *error)
 {
-    if (!settings->output.json)
-        printf("%6s %12s %12s   tokens/s, prompt %d, generate %d, median of %d\n", "batch", "prefill",
-               "decode", bench->n_prompt, bench->n_generate, (int)settings->bench.repeat);
-    struct measurement warm = {.batch = 1};
+    int n_differing = 0;
+    for (int i = 0; i < n; i++) {
+        int32_t differing;
+        enum status status = check_alone(bench, &chosen[i], &differing, error);
+        if (status != STATUS_OK)
+            return status;
+        n_differing += differing >= 0;
+        if (differing >= 0)
+            log_write(LOG_ERROR,
+                      "prompt %d, generate %d, batch %d: sequence %d alone has other tokens or logprobs",
+                      chosen[i].n_prompt, chosen[i].n_generate, chosen[i].batch, differing);
+        else
+            log_write(
+                LOG_INFO,
+                "prompt %d, generate %d, batch %d: %d sequences alone have the same tokens and logprobs",
+                chosen[i].n_prompt, chosen[i].n_generate, chosen[i].batch, bench->alone.n_sequences);
+    }
+    if (n_differing == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_JOBS_FAILED,
+                     "sequences alone differ from the same ones in a batch in %d of %d settings", n_differing,
+                     n);
+}
+
+static enum status measure_all(struct command_bench *bench, const struct settings *settings,
+                               const struct bench_setting *chosen, int n, struct error *error)
+{
+    struct measurement warm = {.setting = chosen[0]}, measured[OPTIONS_BATCHES_MAX];
+    warm.setting.batch = 1;
     enum status status = measure_batch(bench, &warm, 1, error);
     for (int i = 0; status == STATUS_OK && i < n; i++) {
-        struct measurement measurement = {.batch = batches[i]};
-        status = measure_batch(bench, &measurement, (int)settings->bench.repeat, error);
+        measured[i].setting = chosen[i];
+        status = measure_batch(bench, &measured[i], (int)settings->bench.repeat, error);
         if (status == STATUS_OK)
-            print_measurement(&measurement, bench, settings->output.json, i == 0);
+            print_measurement(&measured[i], i ? &measured[i - 1] : NULL, settings);
     }
     if (settings->output.json && status == STATUS_OK)
         puts("]");
-    return status;
+    fflush(stdout);
+    return status == STATUS_OK && settings->bench.alone ? check_settings(bench, chosen, n, error) : status;
 }
 
-static enum status plan_batches(struct command_bench *bench, const struct settings *settings,
-                                const int32_t *batches, int n, int32_t *batch_max, struct error *error)
+static int32_t larger_of(int32_t a, int32_t b)
 {
-    int64_t positions = settings->bench.prompt + settings->bench.generate;
-    if (positions > bench->model->shape.n_context)
-        return error_set(error, STATUS_REFUSE, ERROR_CONTEXT_LENGTH,
-                         "the model's context holds %d tokens: --prompt and --generate ask for %lld",
-                         bench->model->shape.n_context, (long long)positions);
-    *batch_max = 1;
-    for (int i = 0; i < n; i++)
-        *batch_max = batches[i] > *batch_max ? batches[i] : *batch_max;
-    bench->n_prompt = (int32_t)settings->bench.prompt;
-    bench->n_generate = (int32_t)settings->bench.generate;
-    bench->n_pages_each = (int32_t)((positions + LIMITS_PAGE_POSITIONS - 1) / LIMITS_PAGE_POSITIONS);
+    return a > b ? a : b;
+}
+
+// Sizes the memory for the largest setting of each kind.
+static enum status plan_settings(struct command_bench *bench, const struct settings *settings,
+                                 const struct bench_setting *chosen, int n, struct error *error)
+{
+    int32_t batch_max = 1, n_pages = 1;
+    for (int i = 0; i < n; i++) {
+        int64_t positions = (int64_t)chosen[i].n_prompt + chosen[i].n_generate;
+        if (positions > bench->model->shape.n_context)
+            return error_set(error, STATUS_REFUSE, ERROR_CONTEXT_LENGTH,
+                             "the model's context holds %d tokens: %s for %lld",
+                             bench->model->shape.n_context,
+                             settings->bench.settings ? "--settings asks" : "--prompt and --generate ask",
+                             (long long)positions);
+        batch_max = larger_of(batch_max, chosen[i].batch);
+        n_pages = larger_of(n_pages, chosen[i].batch * pages_of(&chosen[i]));
+        bench->alone.n_tokens_max = larger_of(bench->alone.n_tokens_max, chosen[i].n_generate + 1);
+    }
     int32_t rows = settings->engine.n_tokens_max ? (int32_t)settings->engine.n_tokens_max : 512;
-    bench->limits = (struct forward_limits){.n_tokens_max = rows > *batch_max ? rows : *batch_max,
-                                            .n_outputs_max = *batch_max,
-                                            .n_sequences_max = *batch_max,
+    bench->limits = (struct forward_limits){.n_tokens_max = larger_of(rows, batch_max),
+                                            .n_outputs_max = batch_max,
+                                            .n_sequences_max = batch_max,
                                             .page_positions = LIMITS_PAGE_POSITIONS,
-                                            .n_pages = *batch_max * bench->n_pages_each,
-                                            .n_state_slots = *batch_max,
+                                            .n_pages = n_pages,
+                                            .n_state_slots = batch_max,
                                             .kv_type = KV_F16};
-    if (!allocate_bench(bench, *batch_max))
+    if (!allocate_bench(bench, batch_max, (size_t)n_pages))
         return error_memory(error, STATUS_REFUSE, "bench");
     return STATUS_OK;
 }
@@ -338,7 +453,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
 {
     struct runtime runtime = {0};
     struct command_bench bench = {0};
-    int32_t batches[OPTIONS_BATCHES_MAX], batch_max;
+    struct bench_setting chosen[OPTIONS_BATCHES_MAX];
     int n = 0;
     if (settings->bench.products)
         return measure_products(settings, error);
@@ -346,15 +461,14 @@ enum status command_bench(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf bench: expected a model, or --products");
     if (settings->bench.embed)
         return measure_embeddings(settings, error);
-    enum status status =
-        parse_batches(settings->bench.batch ? settings->bench.batch : "1,8,32", batches, &n, error);
+    enum status status = bench_settings_parse(&settings->bench, chosen, &n, error);
     if (status == STATUS_OK)
         status = runtime_open_weights(&runtime, settings, settings->model.path, error);
     bench.model = runtime.model;
     if (status == STATUS_OK)
         status = runtime_open_backend(&runtime, settings, error);
     if (status == STATUS_OK)
-        status = plan_batches(&bench, settings, batches, n, &batch_max, error);
+        status = plan_settings(&bench, settings, chosen, n, error);
     if (status == STATUS_OK)
         status = runtime_kv_type(&settings->engine, &bench.limits.kv_type, error);
     if (status == STATUS_OK)
@@ -370,7 +484,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
         log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name,
                   runtime.device.backend->device.name, pool_n_threads(runtime.device.pool),
                   clock_s() - start_s);
-        status = measure_all(&bench, settings, batches, n, error);
+        status = measure_all(&bench, settings, chosen, n, error);
     }
     free(bench.tokens);
     free(bench.positions);
@@ -380,6 +494,7 @@ enum status command_bench(const struct settings *settings, struct error *error)
     free(bench.samples);
     free(bench.results);
     free(bench.pages);
+    free(bench.alone.drawn);
     runtime_close(&runtime);
     return status;
 }

@@ -152,10 +152,6 @@ enum status command_collect(const struct settings *settings, struct error *error
     if (!settings->dataset || !settings->output.file)
         return options_refuse_missing(&settings->line, settings->dataset ? NULL : "--dataset NAME",
                                       settings->output.file ? NULL : "-o OUT.jsonl", error);
-    if (settings->annotate.output.partial && settings->kafka.brokers)
-        return error_set(
-            error, STATUS_REFUSE, ERROR_USAGE,
-            "sheaf collect: --partial reads a store: over Kafka --force writes the results that exist");
     const char *store = settings->kafka.brokers ? NULL : named_store_path(settings);
     const struct file_use uses[] = {{"--store", store, true, true},
                                     {"-o", settings->output.file, true},

@@ -8,7 +8,7 @@
 //   /readyz   200: the number is known
 //
 // An unknown or outdated number is answered with 503: an autoscaler then changes nothing.
-#include "batching/queue.h"
+#include "batching/lists/queue.h"
 #include "consumer/command/commands.h"
 #include "consumer/observe/http.h"
 #include "consumer/observe/http_token.h"

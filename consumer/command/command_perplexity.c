@@ -81,8 +81,10 @@ static enum status check_vocabularies(const struct perplexity *perplexity, struc
 static enum status open_model(struct perplexity *perplexity, int at, const char *path, struct error *error)
 {
     struct runtime *runtime = &perplexity->models[at];
+    struct settings other = *perplexity->settings;
+    other.model.adapters = NULL; // of the first model alone
     enum status status = at == 0 ? runtime_open_model(runtime, perplexity->settings, path, error)
-                                 : runtime_open_weights(runtime, perplexity->settings, path, error);
+                                 : runtime_open_weights(runtime, &other, path, error);
     return status == STATUS_OK ? runtime_open_backend(runtime, perplexity->settings, error) : status;
 }
 

@@ -62,9 +62,8 @@ static enum status check_sample(const struct settings *settings, struct certifie
         status = sampled_rows_check(&rows, table, error);
     if (status == STATUS_OK && rows.n_different)
         status = error_set(error, STATUS_REFUSE, ERROR_FILE,
-                           "%s: %lld of %lld rows computed again differ, the first is %s",
-                           settings->line.positionals[0], (long long)rows.n_different,
-                           (long long)rows.sample.n_chosen, rows.first.data);
+                           "%s: %lld of %lld rows computed again differ, the first is %s", table->name.data,
+                           (long long)rows.n_different, (long long)rows.sample.n_chosen, rows.first.data);
     else if (status == STATUS_OK)
         report(&rows, out);
     sampled_rows_finish(&rows);
@@ -77,7 +76,6 @@ static enum status check_table(const struct settings *settings, const struct cer
     struct certified_table table;
     int64_t n_requested = 0;
     char root[SHA256_HEX + 1];
-    const char *path = settings->line.positionals[0];
     bool is_computed = settings->model.path != NULL;
     enum status status = certified_table_open(&table, certificate, settings, settings->line.positionals,
                                               (size_t)settings->line.n_positionals, error);
@@ -85,8 +83,8 @@ static enum status check_table(const struct settings *settings, const struct cer
         status = table_proof_check(&table, &n_requested, error);
     if (status == STATUS_OK) {
         sha256_write_hex(&certificate->root, root);
-        buffer_add_format(out, "%s: its %lld rows are the certificate's, root %s\n", path,
-                          (long long)certificate->n_rows, root);
+        buffer_add_format(out, "%s: %s %lld rows are the certificate's, root %s\n", table.name.data,
+                          table.source.n_paths > 1 ? "their" : "its", (long long)certificate->n_rows, root);
         for (size_t i = 0; i < certificate->unread.n; i++) {
             buffer_add_string(out, "not covered, for its type is not read: column \"");
             buffer_add_printable(out, certificate->unread.names[i], 0);

@@ -49,9 +49,6 @@ enum status command_work(const struct settings *settings, struct error *error)
 {
     if (!settings->model.path)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf work: which model? give --model FILE");
-    if (settings->kafka.brokers && (settings->worker.retry_failed || settings->worker.force_new))
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf work: --%s is for the embedded queue",
-                         settings->worker.retry_failed ? "retry-failed" : "force-new");
     struct store *store = NULL;
     struct late_store late = {0};
     struct progress_line line = {.dataset = text_from_string(settings->dataset),

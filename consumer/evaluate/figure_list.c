@@ -23,6 +23,11 @@ struct figure_writer {
     int64_t n_rows, n_gold;
 };
 
+static void write_json_text(struct buffer *out, struct text text)
+{
+    json_encode_string(text, out);
+}
+
 static void write_csv_text(struct buffer *out, struct text text)
 {
     bool is_quoted = false;
@@ -40,55 +45,45 @@ static void write_csv_text(struct buffer *out, struct text text)
     buffer_add_byte(out, '"');
 }
 
-static void begin_field(struct figure_writer *writer, int column)
+static void begin_field(struct buffer *out, bool is_json, int column)
 {
-    buffer_add_string(writer->out, column ? "," : writer->is_json ? "{" : "");
-    if (writer->is_json)
-        buffer_add_format(writer->out, "\"%s\":", figure_columns[column]);
+    buffer_add_string(out, column ? "," : is_json ? "{" : "");
+    if (is_json)
+        buffer_add_format(out, "\"%s\":", figure_columns[column]);
 }
 
-static void add_text(struct figure_writer *writer, int column, struct text text)
+void figure_list_add_row(const struct figure_row *row, bool is_json, struct buffer *out)
 {
-    begin_field(writer, column);
-    if (writer->is_json)
-        json_encode_string(text, writer->out);
-    else
-        write_csv_text(writer->out, text);
-}
-
-static void add_number(struct figure_writer *writer, int column, double number)
-{
-    begin_field(writer, column);
-    if (writer->is_json || !isnan(number))
-        json_encode_number(number, writer->out); // JSON: null
-}
-
-static void add_count(struct figure_writer *writer, int column, int64_t count)
-{
-    begin_field(writer, column);
-    buffer_add_format(writer->out, "%lld", (long long)count);
+    const struct text texts[] = {row->gold, row->answer, row->group, row->label, row->figure};
+    const double numbers[] = {row->interval.value, row->interval.low, row->interval.high};
+    const int64_t counts[] = {row->n_rows, row->n_gold};
+    void (*write_text)(struct buffer * out, struct text text) = is_json ? write_json_text : write_csv_text;
+    for (int i = 0; i < 5; i++) {
+        begin_field(out, is_json, i);
+        write_text(out, texts[i]);
+    }
+    for (int i = 0; i < 3; i++) {
+        begin_field(out, is_json, 5 + i);
+        if (is_json || !isnan(numbers[i]))
+            json_encode_number(numbers[i], out); // JSON: null
+    }
+    for (int i = 0; i < 2; i++) {
+        begin_field(out, is_json, 8 + i);
+        buffer_add_format(out, "%lld", (long long)counts[i]);
+    }
+    buffer_add_string(out, is_json ? ",\"method\":" : ",");
+    write_text(out, text_from_string(interval_is_known(row->interval) ? row->method : NONE));
+    buffer_add_string(out, is_json ? "}\n" : "\n");
 }
 
 static void add_figure(struct figure_writer *writer, const char *figure, struct interval interval,
                        const char *method)
 {
     const struct comparison *comparison = writer->comparison;
-    const struct text texts[] = {comparison->gold, comparison->answer, writer->group, writer->label,
-                                 text_from_string(figure)};
-    const double numbers[] = {interval.value, interval.low, interval.high};
-    for (int i = 0; i < 5; i++)
-        add_text(writer, i, texts[i]);
-    for (int i = 0; i < 3; i++)
-        add_number(writer, 5 + i, numbers[i]);
-    add_count(writer, 8, writer->n_rows);
-    add_count(writer, 9, writer->n_gold);
-    buffer_add_string(writer->out, writer->is_json ? ",\"method\":" : ",");
-    const struct text name = text_from_string(interval_is_known(interval) ? method : NONE);
-    if (writer->is_json)
-        json_encode_string(name, writer->out);
-    else
-        write_csv_text(writer->out, name);
-    buffer_add_string(writer->out, writer->is_json ? "}\n" : "\n");
+    const struct figure_row row = {comparison->gold, comparison->answer,       writer->group,
+                                   writer->label,    text_from_string(figure), interval,
+                                   writer->n_rows,   writer->n_gold,           method};
+    figure_list_add_row(&row, writer->is_json, writer->out);
 }
 
 static struct interval without_interval(double value)

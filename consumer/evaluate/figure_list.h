@@ -18,6 +18,15 @@
 #define FIGURE_COLUMNS 10
 extern const char *const figure_columns[FIGURE_COLUMNS];
 
+struct figure_row {
+    struct text gold, answer, group, label, figure;
+    struct interval interval;
+    int64_t n_rows, n_gold;
+    const char *method;
+};
+
+// Adds a row; a line of JSON, or of CSV.
+void figure_list_add_row(const struct figure_row *row, bool is_json, struct buffer *out);
 // Adds the rows of a comparison's figures; JSON lines, or CSV without its header.
 enum status figure_list_add(const struct comparison *comparison, bool is_json, struct buffer *out,
                             struct error *error) WARN_UNUSED;

@@ -26,14 +26,23 @@ static long find_column(const struct gold_reading *reading, struct text name)
     return column < columns->n ? (long)column : NO_COLUMN;
 }
 
+bool gold_file_is_named(const char *path)
+{
+    enum table_format format = table_format_of_path(path);
+    return format != TABLE_UNKNOWN && format != TABLE_SQLITE;
+}
+
 // A table whose header is one name with semicolons was written with these as delimiters.
 static enum status open_reader(struct gold_reading *reading, struct error *error)
 {
     struct table_source source = {.path = reading->path, .format = table_format_of_path(reading->path)};
     source.delimiter = source.format == TABLE_TSV ? '\t' : ',';
-    if (source.format == TABLE_UNKNOWN || source.format == TABLE_SQLITE)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--gold %s: expected a file .csv, .tsv, .jsonl or .parquet", reading->path);
+    if (!gold_file_is_named(reading->path))
+        return error_set(
+            error, STATUS_REFUSE, ERROR_USAGE,
+            "--gold %s: expected a file .csv, .tsv, .jsonl or .parquet; a column of the table is named by "
+            "--evaluate, and that of --cascade by --gold-column",
+            reading->path);
     enum status status = table_reader_open(&reading->reader, &source, error);
     if (status != STATUS_OK)
         return status;

@@ -29,6 +29,8 @@ struct gold_file {
     struct arena arena;
 };
 
+// Whether the name ends as the name of such a file: .csv, .tsv, .jsonl, .parquet.
+bool gold_file_is_named(const char *path);
 // names: [n_names] of gold columns. is_readable: [table->n] columns that can be shared. STATUS_REFUSE: the file can't
 // be read, lacks the columns, or has two gold labels for a row.
 enum status gold_file_read(struct gold_file *file, const char *path, const struct text *names, size_t n_names,

@@ -146,6 +146,7 @@ enum name {
     DROPPED,
     OVERSIZE,
     REFUSED,
+    REPLY_LOST,
     PRODUCERS,
     THROTTLED,
     REJOINS,
@@ -232,6 +233,9 @@ static const struct {
     [DROPPED] = {"sheaf_jobs_dropped_total", COUNTER, "Finished jobs that were another worker's to publish."},
     [OVERSIZE] = {"sheaf_oversize_total", COUNTER, "Results and dead letters the topic did not take whole."},
     [REFUSED] = {"sheaf_refused_total", COUNTER, "Records that the broker refused, each time one did."},
+    [REPLY_LOST] =
+        {"sheaf_reply_topics_absent_total", COUNTER,
+         "Results whose reply topic does not exist: dead letters, with an error on the results topic."},
     [PRODUCERS] = {"sheaf_producers_replaced_total", COUNTER, "Producers that could not go on."},
     [THROTTLED] = {"sheaf_throttled_seconds_total", COUNTER,
                    "Time for which brokers told this worker to wait: throttled by the broker, for a quota."},
@@ -441,6 +445,7 @@ static void add_kafka(const struct kafka_figures *kafka, struct buffer *out)
     add_one(out, DROPPED, (double)kafka->n_dropped);
     add_one(out, OVERSIZE, (double)kafka->records.n_oversize);
     add_one(out, REFUSED, (double)kafka->records.n_refused);
+    add_one(out, REPLY_LOST, (double)kafka->records.n_reply_lost);
     add_one(out, PRODUCERS, (double)kafka->n_producers);
     add_one(out, THROTTLED, (double)kafka->throttled_ms / 1000);
     add_one(out, REJOINS, (double)kafka->n_rejoins);

@@ -1,6 +1,6 @@
 #include "consumer/observe/spans.h"
 
-#include "batching/queue.h"
+#include "batching/lists/queue.h"
 #include "consumer/observe/log.h"
 #include "consumer/queue/headers.h"
 #include "consumer/queue/http_post.h"

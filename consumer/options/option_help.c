@@ -15,11 +15,11 @@ static const struct {
     [GROUP_COMMON] = {" model output dataset store brokers config help help-all ", " "},
     [GROUP_INPUT] =
         {" prompt system messages parameters questions schema choice votes json-schema regex "
-         "grammar type tokens against context generate batch embed products sample delimiter skip-bad-rows table sql special pooling column activation top-n rerank classify ",
+         "grammar type tokens against context generate batch settings alone embed products sample delimiter skip-bad-rows table sql special pooling column activation top-n rerank classify ",
          " encoding skip-lines no-header no-quotes skip-empty input-format seed "
          "truncate-prompt reorder same-draws cases spaces bos eos now dimensions prompt-name max-length truncate vector-type answers instruct normalize no-normalize plain-text add-special-tokens "},
     [GROUP_OUTPUT] =
-        {" errors json watch force overwrite into probabilities evaluate gold by differences statistics cascade guarantee confidence figures thoughts estimate partial price-in price-out split certificate ",
+        {" errors json watch force overwrite into probabilities evaluate gold by differences statistics cascade guarantee gold-column confidence figures thoughts estimate partial price-in price-out split certificate ",
          " prefix output-format repeat "},
     [GROUP_QUEUE] =
         {" exit-when-idle retry-failed force-new retain listen token no-work ",
@@ -30,7 +30,7 @@ static const struct {
          " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
         {" backend threads gpu gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
-         "quantize ",
+         "quantize lora ",
          " placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma tiles gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test task "},

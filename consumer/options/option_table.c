@@ -112,7 +112,7 @@ static const struct command commands[] = {
     {"quantize", QUANTIZE, 2, 2, 0, "IN OUT.gguf [--type q8_0|q6_k|q5_k|q4_k|q4_0|bf16|f16|f32]",
      "Writes a model as GGUF with its matrices in another type. IN: a GGUF file or a Hugging Face folder."},
     {"bench", BENCH, 0, 1, 0,
-     "MODEL [--prompt 128 --generate 32 --batch 1,8,32 | --embed] [--json] | --products",
+     "MODEL [--prompt 128 --generate 32 --batch 1,8,32 | --settings LIST | --embed] [--json] | --products",
      "Prefill and decode tokens per second by batch size."},
 };
 
@@ -227,7 +227,7 @@ static const struct option options[] = {
      "the GPU to use, by its index among the visible ones (0); one worker a GPU"},
     {"placement", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.placement), 1, 0, "HOW",
      "computed by the GPU: auto, device (everything), layers[:N] (the last N), "
-     "attention-cpu[:N] (without attention)"},
+     "attention-cpu[:N] (without attention), experts[:N] (without the experts of all but the last N layers)"},
     {"check-cpu", 0, INTEGER, WORK | RUN | ANNOTATE | BENCH, AT(engine.check_cpu), 1, 1 << 30, "N",
      "compute every Nth step again on the CPU and log the difference of the logits"},
     {"cached-tokens", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.cached_tokens), 0, 0, NULL,
@@ -242,8 +242,8 @@ static const struct option options[] = {
     {"no-wgmma", 0, FLAG, ENGINE, AT(engine.gpu.no_wgmma), 0, 0, NULL,
      "on a GPU of compute capability 9.0, multiply as older ones do, to the same bytes: for comparisons"},
     {"tiles", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.tiles), 1, 0, "HOW",
-     "on a GPU of compute capability 9.0, tiles of matrix products: measured (when a step first needs them), or by-rows for comparisons, to "
-     "the same bytes (measured)"},
+     "on a GPU of compute capability 9.0, tiles of matrix products: measured (when a step first needs them), FILE, which keeps what was "
+     "measured, or by-rows for comparisons, to the same bytes (measured)"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
     {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE | VERIFY, AT(engine.no_ahead), 0, 0, NULL,
@@ -305,6 +305,9 @@ static const struct option options[] = {
      "encode control tokens in the text of messages, as transformers and vLLM do"},
     {"pre", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | TOKENIZE | EMBED | CLASSIFY | RERANK | INSPECT | VERIFY,
      AT(model.pre), 0, 0, "NAME", "the tokenizer's split pattern instead of the model's"},
+    {"lora", 0, TEXT_LIST, ENGINE, AT(model.adapters), 0, 0, "PATH[=SCALE]",
+     "a LoRA adapter of the model, on a CPU: PEFT's folder or a GGUF file, its scale multiplied by SCALE (1); may be "
+     "repeated: their sum"},
     {"model-name", 0, TEXT_LIST, WORK | RUN | ANNOTATE, AT(model.names), 0, 0, "NAME",
      "the model's name in results; may be repeated: all are names in requests that are the model's"},
     {"require-model", 0, FLAG, WORK | RUN, AT(model.is_required), 0, 0, NULL,
@@ -438,6 +441,10 @@ static const struct option options[] = {
     {"products", 0, FLAG, BENCH, AT(bench.products), 0, 0, NULL,
      "matrix products instead, without a model: their share of this machine's peaks, by weight type and rows"},
     {"batch", 0, TEXT_VALUE, BENCH, AT(bench.batch), 0, 0, "LIST", "batch sizes (1,8,32)"},
+    {"settings", 0, TEXT_VALUE, BENCH, AT(bench.settings), 1, 0, "LIST",
+     "prompts, answers and batches of several kinds in place of the three: PROMPT+GENERATE@BATCH/BATCH,..."},
+    {"alone", 0, FLAG, BENCH, AT(bench.alone), 0, 0, NULL,
+     "afterwards compute three sequences of each batch alone: fails unless tokens and logprobs are the same"},
     {"repeat", 'r', INTEGER, BENCH, AT(bench.repeat), 1, 1000, "N",
      "runs per size; the median is reported (3)"},
     {"prompt", 'p', TEXT_VALUE, ANNOTATE | EMBED, AT(annotate.prompt.file), 1, ONCE, "FILE.jinja",
@@ -517,10 +524,11 @@ static const struct option options[] = {
      "compare with the gold labels of a column, of some rows or all: accuracy, precision, recall, F1, kappa, confusion "
      "matrix, errors of numbers, and shares or means of all rows, with 95 % intervals; of a schema the property "
      "named, else the one of the column's name, else the first; may be repeated"},
-    {"gold", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.gold), 0, 0, "FILE|COLUMN",
+    {"gold", 0, TEXT_LIST, ANNOTATE, AT(annotate.evaluation.gold), 0, 0, "FILE",
      "gold labels of some rows for --evaluate, by row number, in place of the table's: a corrected file of "
-     "--differences, or a table with a column row and columns of --evaluate's names; of several files the last counts. With "
-     "--cascade: a column with gold labels of a random sample of the rows, for --guarantee"},
+     "--differences, or a table with a column row and columns of --evaluate's names; of several files the last counts"},
+    {"gold-column", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.gold), 1, ONCE, "COLUMN",
+     "with --cascade: the column with gold labels of a random sample of the rows, for --guarantee"},
     {"by", 0, TEXT_VALUE, ANNOTATE, AT(annotate.evaluation.group), 1, ONCE, "COLUMN[=VALUE]",
      "with --evaluate: shares or means of the groups of rows with equal values in a column, and their differences "
      "from the group VALUE (the largest)"},
@@ -528,11 +536,11 @@ static const struct option options[] = {
      "with --evaluate: write the rows whose answer is not the gold label, as CSV, TSV, JSON lines or Parquet by the "
      "name; corrected in the column sheaf_gold it is a file for --gold"},
     {"statistics", 0, TEXT_VALUE, ANNOTATE | REPORT, AT(annotate.evaluation.statistics), 1, ONCE, "FILE",
-     "all figures of --evaluate with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
+     "all figures of --evaluate and --cascade with their intervals, a line each: written as CSV or JSON lines by annotate, shown on "
      "the page by report"},
     {"cascade", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.models), 1, ONCE, "SMALL,LARGE",
      "with --choice: two models, instead of MODEL; the small one labels all rows, and the large one those where its "
-     "label would break --guarantee; column label_model has the model. SMALL alone, with --gold: those stay open"},
+     "label would break --guarantee; column label_model has the model. SMALL alone, with --gold-column: those stay open"},
     {"guarantee", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.guarantee), 1, ONCE, "accuracy=X",
      "of --cascade: at least the share X of the table's labels equal the large model's, or the gold ones"},
     {"confidence", 0, TEXT_VALUE, ANNOTATE, AT(annotate.cascade.confidence), 1, ONCE, "X",

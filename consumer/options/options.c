@@ -1,5 +1,6 @@
 #include "consumer/options/options.h"
 
+#include "consumer/options/option_rules.h"
 #include "consumer/options/option_table.h"
 #include "schemas/base/file.h"
 #include "schemas/base/nearest.h"
@@ -545,6 +546,8 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
             place_model(settings, command,
                         given[option_table_find(command, "model", 5) - option_table_options(NULL)], error);
     move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
+    if (status == STATUS_OK)
+        status = option_rules_check(settings, command, given, error);
     if (status == STATUS_OK)
         status =
             check_output_name("-o", settings->output.file, (command->mask & (ANNOTATE | EMBED)) != 0, error);

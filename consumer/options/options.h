@@ -58,6 +58,7 @@ struct model_options {
     char *path;
     char **names;     // that the worker answers to, NULL-terminated; the first is in results
     bool is_required; // jobs that name another model are refused
+    char **adapters;  // LoRA: PATH or PATH=SCALE, NULL-terminated
     char *quantize;   // tensor type while loading
     char *chat_template, *tool_format, *pre;
     bool special_in_content;
@@ -79,6 +80,7 @@ struct engine_options {
         uint64_t memory_bytes;
         char *placement, *tiles;
         bool no_graphs, no_overlap, no_carveout, no_wgmma, sync;
+        const char *option; // the name of one that is on the command line; NULL: none
     } gpu;
 };
 
@@ -124,8 +126,8 @@ struct grammar_options {
 struct bench_options {
     int64_t prompt, generate; // tokens
     int64_t repeat;
-    char *batch;
-    bool embed, products;
+    char *batch, *settings;
+    bool embed, products, alone;
 };
 
 // Options of sheaf template.
@@ -186,11 +188,12 @@ struct annotate_options {
     } scores;
     struct {
         char *models; // SMALL,LARGE or SMALL; NULL: no cascade
-        char *guarantee, *confidence;
+        char *guarantee, *confidence, *gold;
     } cascade;
     struct {
         char **columns; // GOLD or GOLD=PROPERTY, NULL-terminated; NULL: no evaluation
-        char **gold;    // files, or with a cascade a column; NULL-terminated; NULL: none
+        char *
+            *gold; // files, NULL-terminated; NULL: none. With a cascade one may be its column of gold labels
         char *group, *differences, *statistics;
     } evaluation;
     char *schema, *questions;

@@ -16,8 +16,8 @@ static const char *split(const char *value, struct text *name)
     return equals ? equals + 1 : value;
 }
 
-static enum status add(struct dataset_shares *shares, struct text name, struct dataset_share **share,
-                       struct error *error)
+static enum status add_dataset(struct dataset_shares *shares, struct text name, struct dataset_share **share,
+                               struct error *error)
 {
     *share = dataset_shares_add(shares, name);
     return *share
@@ -35,7 +35,7 @@ static enum status read_weight(struct dataset_shares *shares, const char *value,
     double weight = strtod(number, &end);
     if (!name.data || end == number || *end || !(weight >= SHARE_WEIGHT_LEAST && weight <= SHARE_WEIGHT_MOST))
         return refuse(error, "dataset-weight", value, "NAME=WEIGHT, a number from 0.01 to 100");
-    enum status status = add(shares, name, &share, error);
+    enum status status = add_dataset(shares, name, &share, error);
     if (status == STATUS_OK)
         share->weight = weight;
     return status;
@@ -48,23 +48,40 @@ static enum status read_limit(struct dataset_shares *shares, const char *value, 
     char *end;
     const char *number = split(value, &name);
     long long limit = strtoll(number, &end, 10);
-    if (end == number || *end || limit < 0 || limit > SHARE_LIMIT_MOST)
-        return refuse(error, "dataset-limit", value, "N or NAME=N, from 1 to 16384; 0: no limit");
+    if (end == number || *end || limit < 1 || limit > SHARE_LIMIT_MOST)
+        return refuse(error, "dataset-limit", value, "N or NAME=N, from 1 to 16384");
     if (!name.data) {
         shares->n_in_flight_max = limit;
         return STATUS_OK;
     }
-    enum status status = add(shares, name, &share, error);
+    enum status status = add_dataset(shares, name, &share, error);
     if (status == STATUS_OK)
         share->n_in_flight_max = limit;
     return status;
+}
+
+// A name has one value. The empty name means jobs without a dataset; a value without a name applies to all others.
+static enum status refuse_repeated(char *const *values, const char *option, struct error *error)
+{
+    for (char *const *value = values; value && *value; value++) {
+        struct text name, other;
+        (void)split(*value, &name);
+        for (char *const *earlier = values; earlier < value; earlier++) {
+            (void)split(*earlier, &other);
+            if (!name.data == !other.data && text_equal(name, other))
+                return refuse(error, option, *value, "one value for each dataset, got a second one");
+        }
+    }
+    return STATUS_OK;
 }
 
 enum status share_settings_read(struct dataset_shares *shares, const struct worker_options *options,
                                 struct error *error)
 {
     *shares = (struct dataset_shares){0};
-    enum status status = STATUS_OK;
+    enum status status = refuse_repeated(options->dataset_weights, "dataset-weight", error);
+    if (status == STATUS_OK)
+        status = refuse_repeated(options->dataset_limits, "dataset-limit", error);
     for (char **value = options->dataset_weights; status == STATUS_OK && value && *value; value++)
         status = read_weight(shares, *value, error);
     for (char **value = options->dataset_limits; status == STATUS_OK && value && *value; value++)

@@ -82,6 +82,7 @@ struct kafka_record_figures {
     int64_t n_tombstones; // records without a value
     int64_t n_deleted;    // records deleted before they were read
     int64_t n_refused;    // records that the broker refused
+    int64_t n_reply_lost; // results whose reply topic does not exist
     int64_t n_oversize;   // results and dead letters that exceed the topic's limit
 };
 

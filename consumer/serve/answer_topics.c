@@ -4,6 +4,7 @@
 #include "consumer/options/kafka_settings.h"
 #include "consumer/queue/headers.h"
 #include "consumer/queue/kafka/client/kafka_follow.h"
+#include "consumer/serve/gone_jobs.h"
 #include "schemas/base/clock.h"
 
 #include <poll.h>
@@ -30,6 +31,8 @@ struct answer_topics {
 
     pthread_mutex_t sending;
     struct kafka_producer *producer; // NULL: to be opened
+
+    struct gone_jobs *gone;
 
     pthread_mutex_t lock;
     struct topic_answer *waiting;
@@ -77,6 +80,8 @@ static enum status take_result(void *context, const struct record *record, struc
         is_complete = --answer->n_left == 0;
     }
     pthread_mutex_unlock(&answers->lock);
+    if (!answer)
+        gone_jobs_answered(answers->gone, id);
     if (is_complete)
         store_watch_announce(&answers->serve->watch);
     return STATUS_OK;
@@ -125,6 +130,7 @@ static enum status follow_results(struct answer_topics *answers, struct kafka_fo
         if (answers->producer)
             (void)!kafka_producer_flush(answers->producer, 0, &ignored);
         pthread_mutex_unlock(&answers->sending);
+        gone_jobs_turn(answers->gone);
     }
     return status;
 }
@@ -210,6 +216,14 @@ static struct topic_answer *create_answer(const char *id, size_t n)
     return answer;
 }
 
+enum { JOB_NAME_BYTES = SERVE_ID_BYTES + 24 };
+
+static struct text name_job(const struct topic_answer *answer, size_t i, char name[JOB_NAME_BYTES])
+{
+    snprintf(name, JOB_NAME_BYTES, answer->n > 1 ? "%s-%zu" : "%s", answer->id, i);
+    return text_from_string(name);
+}
+
 enum status answer_topics_send(struct answer_topics *answers, struct topic_answer **answer, const char *id,
                                const struct text *records, size_t n, struct error *error)
 {
@@ -223,9 +237,9 @@ enum status answer_topics_send(struct answer_topics *answers, struct topic_answe
     enum status status = STATUS_OK;
     pthread_mutex_lock(&answers->sending);
     for (size_t i = 0; i < n && status == STATUS_OK; i++) {
-        char name[SERVE_ID_BYTES + 24];
-        snprintf(name, sizeof name, n > 1 ? "%s-%zu" : "%s", id, i);
-        status = send_record(answers, text_from_string(name), records[i], (int64_t)i, error);
+        char name[JOB_NAME_BYTES];
+        status = send_record(answers, name_job(*answer, i, name), records[i], (int64_t)i, error);
+        (*answer)->n_sent += status == STATUS_OK;
     }
     pthread_mutex_unlock(&answers->sending);
     return status;
@@ -250,11 +264,24 @@ enum status answer_topics_take(struct answer_topics *answers, struct topic_answe
     return STATUS_OK;
 }
 
-void answer_topics_forget(struct answer_topics *answers, struct topic_answer *answer)
+// A stopping server has no time to see its cancellations through.
+static void cancel_jobs(struct answer_topics *answers, const struct topic_answer *answer, int64_t until_ms)
+{
+    if (atomic_load(&answers->serve->is_closing))
+        return;
+    for (size_t i = 0; i < answer->n_sent; i++) {
+        char name[JOB_NAME_BYTES];
+        if (answer->results[i].size == 0)
+            gone_jobs_add(answers->gone, name_job(answer, i, name), until_ms);
+    }
+}
+
+void answer_topics_forget(struct answer_topics *answers, struct topic_answer *answer, int64_t until_ms)
 {
     if (!answer)
         return;
     pthread_mutex_lock(&answers->lock);
+    cancel_jobs(answers, answer, until_ms); // before a result can come that belongs to nobody
     for (struct topic_answer **at = &answers->waiting; *at; at = &(*at)->next)
         if (*at == answer) {
             *at = answer->next;
@@ -286,10 +313,13 @@ enum status answer_topics_open(struct answer_topics **answers, struct serve *ser
     pthread_mutex_init(&a->sending, NULL);
     pthread_mutex_init(&a->lock, NULL);
     snprintf(a->dataset, sizeof a->dataset, "requests-%s", serve->name);
+    a->gone = gone_jobs_create(&a->settings.config, a->dataset);
     enum status status = kafka_settings_init(&a->settings, &settings->kafka, NULL, error);
     a->settings.config.is_stopping = is_stopping;
     a->settings.config.stop_context = serve;
     a->creates_topics = settings->kafka.topics.create;
+    if (status == STATUS_OK && !a->gone)
+        status = error_memory(error, STATUS_REFUSE, "sheaf serve");
     if (status == STATUS_OK) {
         a->has_thread = pthread_create(&a->thread, NULL, run, a) == 0;
         if (a->has_thread)
@@ -319,6 +349,7 @@ void answer_topics_close(struct answer_topics *answers)
         kafka_producer_close(answers->producer);
     if (answers->stop_fd >= 0)
         close(answers->stop_fd);
+    gone_jobs_destroy(answers->gone);
     kafka_settings_finish(&answers->settings);
     pthread_mutex_destroy(&answers->sending);
     pthread_mutex_destroy(&answers->lock);

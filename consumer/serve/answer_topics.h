@@ -5,7 +5,8 @@
 //   connection  --- kafka_producer_send, under `sending` --->  jobs topic
 //   connection  <-- topic_answer, under `lock` --- sheaf-answers  <---  results topic
 //
-// No request is stored, and only the mirror's figures of its result: a request whose server or client has gone is computed for nobody, until its deadline at most.
+// No request is stored, and only the mirror's figures of its result. A request whose client has gone is cancelled
+// (gone_jobs.h); one whose server has gone is computed for nobody, until its deadline at most.
 #pragma once
 
 #include "consumer/serve/answer_merge.h"
@@ -22,7 +23,8 @@ struct topic_answer {
     char id[SERVE_ID_BYTES];
     struct buffer *results; // [n], empty: not yet
     size_t n, n_left;
-    bool is_lost; // the results topic could not be followed meanwhile
+    size_t n_sent; // jobs on the jobs topic
+    bool is_lost;  // the results topic could not be followed meanwhile
 };
 
 // STATUS_REFUSE: an option of Kafka is invalid. The brokers need not answer yet.
@@ -40,5 +42,6 @@ enum status answer_topics_send(struct answer_topics *answers, struct topic_answe
 enum status answer_topics_take(struct answer_topics *answers, struct topic_answer *answer,
                                struct answer_merge *merge, bool *is_answered,
                                struct error *error) WARN_UNUSED;
-// Destroys it; NULL is fine.
-void answer_topics_forget(struct answer_topics *answers, struct topic_answer *answer);
+// Destroys it, and cancels its jobs without a result; NULL is fine. until_ms: on the monotonic clock, when workers
+// give the jobs up by themselves.
+void answer_topics_forget(struct answer_topics *answers, struct topic_answer *answer, int64_t until_ms);

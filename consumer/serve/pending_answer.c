@@ -144,7 +144,7 @@ void pending_answer_finish(struct pending_answer *pending)
         request_removal_add(pending->serve, pending->dataset);
     pending->is_submitted = false;
     if (pending->asked)
-        answer_topics_forget(pending->serve->answers, pending->asked);
+        answer_topics_forget(pending->serve->answers, pending->asked, pending->until_ms);
     pending->asked = NULL;
     answer_feed_close(pending->feed);
     pending->feed = NULL;

@@ -73,6 +73,55 @@ static enum status add_names(struct parquet_inputs *inputs, DIR *folder, const c
     return status;
 }
 
+static bool has_parquet(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    bool is_found = false;
+    while (folder && !is_found && (entry = readdir(folder)) != NULL)
+        is_found = is_wanted(entry->d_name);
+    if (folder)
+        closedir(folder);
+    return is_found;
+}
+
+// Whether an inner folder may have rows of the table: a partition (NAME=VALUE), or Parquet files.
+static bool is_part(const char *path, const char *name)
+{
+    return name[0] != '.' && name[0] != '_' && is_folder(path) && (strchr(name, '=') || has_parquet(path));
+}
+
+// A folder that is read incompletely, or with rows that were deleted, is refused: a data set in folders, or one
+// whose files are named by a log.
+static enum status check_folders(const char *path, struct error *error)
+{
+    static const char log[] = "_delta_log";
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    struct buffer name = {0};
+    enum status status = STATUS_OK;
+    while (folder && status == STATUS_OK && (entry = readdir(folder)) != NULL) {
+        buffer_clear(&name);
+        buffer_add_format(&name, "%s/%s", path, entry->d_name);
+        if (name.failed)
+            status = refuse_memory(path, error);
+        else if (strcmp(entry->d_name, log) == 0 && is_folder(name.data))
+            status =
+                error_set(error, STATUS_REFUSE, ERROR_FILE,
+                          "%s: a Delta table, whose log says which files count: export it as Parquet", path);
+        else if (is_part(name.data, entry->d_name))
+            status =
+                error_set(error, STATUS_REFUSE, ERROR_FILE,
+                          "%s: the folder %s in it is not read: name the folders or files one by one, or "
+                          "'%s%s*.parquet' without it",
+                          path, entry->d_name, path, path[strlen(path) - 1] == '/' ? "" : "/");
+    }
+    if (folder)
+        closedir(folder);
+    buffer_finish(&name);
+    return status;
+}
+
 static enum status list_folder(struct parquet_inputs *inputs, const char *path, const char **names, size_t *n,
                                struct error *error)
 {
@@ -98,8 +147,10 @@ static enum status find_names(struct parquet_inputs *inputs, const char *path, c
     const char *folder = size ? arena_copy(&inputs->arena, path, size) : path;
     if (!folder)
         return refuse_memory(path, error);
-    if (size || is_folder(path))
-        return list_folder(inputs, folder, names, n, error);
+    if (size || is_folder(path)) {
+        enum status status = size ? STATUS_OK : check_folders(path, error);
+        return status == STATUS_OK ? list_folder(inputs, folder, names, n, error) : status;
+    }
     if (*n == PARQUET_INPUTS_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "more than %d Parquet files",
                          PARQUET_INPUTS_MAX);

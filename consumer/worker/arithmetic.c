@@ -1,8 +1,10 @@
 #include "consumer/worker/arithmetic.h"
 
 #include "engine/file/interrupt.h"
+#include "engine/model/adapter.h"
 #include "schemas/base/file.h"
 #include "schemas/base/hash.h"
+#include "schemas/value.h"
 
 #include <stdio.h>
 
@@ -32,10 +34,28 @@ static void add_placement(const struct runtime *runtime, struct buffer *name)
 {
     const struct placement *placement = &runtime->plan.placement;
     if (limits_is_hybrid(&runtime->plan))
-        buffer_add_format(name, " placement=%s:%d", placement->host_attention ? "attention-cpu" : "layers",
-                          runtime->model->shape.n_layers - placement->n_host_layers);
+        buffer_add_format(name, " placement=%s:%d",
+                          placement->n_host_experts   ? "experts"
+                          : placement->host_attention ? "attention-cpu"
+                                                      : "layers",
+                          runtime->model->shape.n_layers - placement->n_host_layers -
+                              placement->n_host_experts);
     else if (runtime->device.on_gpu)
         buffer_add_string(name, " placement=device");
+}
+
+static void add_adapters(const struct runtime *runtime, const struct interrupt *interrupt,
+                         struct buffer *name)
+{
+    for (int i = 0; i < model_n_adapters(runtime->model); i++) {
+        uint64_t fingerprint = model_adapter_fingerprint(runtime->model, i, runtime->device.pool, interrupt);
+        double scale = model_adapter_scale(runtime->model, i);
+        buffer_add_format(name, "%s%016llx", i ? "," : " lora=", (unsigned long long)fingerprint);
+        if (scale != 1.0) {
+            buffer_add_string(name, "*");
+            json_encode_number(scale, name);
+        }
+    }
 }
 
 static enum status add_template(const struct model_options *options, struct buffer *name, struct error *error)
@@ -60,6 +80,11 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
     buffer_add_format(&name, "sheaf=%d model=%016llx", ARITHMETIC_VERSION, (unsigned long long)fingerprint);
     add_backend(runtime, &settings->engine, &name);
     add_placement(runtime, &name);
+    add_adapters(runtime, interrupt, &name);
+    if (interrupt_requested(interrupt)) {
+        buffer_finish(&name);
+        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "stopped while reading the adapters");
+    }
     add_text(&name, "quantize", settings->model.quantize);
     add_text(&name, "pre", settings->model.pre);
     enum status status = add_template(&settings->model, &name, error);

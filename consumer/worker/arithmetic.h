@@ -9,8 +9,9 @@
 //   model     hash of the model's content (model_fingerprint), which `sheaf inspect` prints
 //   backend   cpu, or cuda with the GPU's compute capability; engine-test
 //   kv-type   type of the KV pages (--kv-type)
+//   lora      hashes of the adapters (--lora) in their order, separated by commas, each with *SCALE if it is not 1
 //   activation-bits  16 if --activation-bits is
-//   placement on a GPU: device (all of it), layers:N, attention-cpu:N (--placement)
+//   placement on a GPU: device (all of it), layers:N, attention-cpu:N, experts:N (--placement)
 //   others    options that change answers and are not at their default
 //
 // Threads, memory, batch, window and the CPU's kernels do not change answers and are not included, nor is

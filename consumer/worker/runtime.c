@@ -152,7 +152,9 @@ enum status runtime_open_weights(struct runtime *runtime, const struct settings 
         status = quantize_model(runtime, settings, &gguf, error);
     if (status == STATUS_OK)
         status = say_what_is_not_used(gguf, error);
-    return status == STATUS_OK ? model_open_taking(&runtime->model, gguf, error) : status;
+    if (status == STATUS_OK)
+        status = model_open_taking(&runtime->model, gguf, error);
+    return status == STATUS_OK ? runtime_add_adapters(runtime, &settings->model, error) : status;
 }
 
 // A longer name could not be read back from results. A file's own name is shorter (engine/model/model.h).
@@ -213,6 +215,7 @@ enum status runtime_open_templates(struct runtime *runtime, const struct setting
 {
     struct settings unchanged = *settings;
     unchanged.model.quantize = NULL;
+    unchanged.model.adapters = NULL;
     enum status status = runtime_open_weights(runtime, &unchanged, path, error);
     if (status == STATUS_OK)
         status = open_template(runtime, &settings->model, error);
@@ -227,23 +230,25 @@ static enum status parse_placement(const char *text, struct limits_wanted *wante
     static const char *const names[] = {[PLACING_AUTO] = "auto",
                                         [PLACING_DEVICE] = "device",
                                         [PLACING_LAYERS] = "layers",
-                                        [PLACING_ATTENTION] = "attention-cpu"};
+                                        [PLACING_ATTENTION] = "attention-cpu",
+                                        [PLACING_EXPERTS] = "experts"};
     size_t length = strcspn(text, ":");
-    for (int placing = 0; placing <= PLACING_ATTENTION; placing++) {
+    for (int placing = 0; placing <= PLACING_EXPERTS; placing++) {
         if (strlen(names[placing]) != length || memcmp(names[placing], text, length) != 0)
             continue;
         wanted->placing = (enum placing)placing;
         char *end = (char *)text + length;
         long n = *end && placing >= PLACING_LAYERS ? strtol(text + length + 1, &end, 10) : 0;
-        if (*end || (text[length] && (n < 1 || n > MODEL_LAYERS_MAX)))
+        long least = placing == PLACING_EXPERTS ? 0 : 1;
+        if (*end || (text[length] && (n < least || n > MODEL_LAYERS_MAX || end == text + length + 1)))
             break;
-        wanted->n_device_layers = (int32_t)n;
+        wanted->n_device_layers = text[length] && n == 0 ? LIMITS_NO_LAYERS : (int32_t)n;
         return STATUS_OK;
     }
     return error_set(
         error, STATUS_REFUSE, ERROR_USAGE,
-        "--placement: expected auto, device, layers or attention-cpu, the last two also with a number of "
-        "layers from 1 to %d as layers:20, got \"%s\"",
+        "--placement: expected auto, device, layers, attention-cpu or experts, the last three also with a number "
+        "of layers from 1 (experts: 0) to %d as layers:20, got \"%s\"",
         MODEL_LAYERS_MAX, text);
 }
 
@@ -259,12 +264,12 @@ static enum status place_model(struct runtime *runtime, struct error *error)
     }
     struct backend *hybrid;
     enum status status = hybrid_backend_create(&hybrid, runtime->device.backend, runtime->device.host,
-                                               &plan->placement, error);
+                                               runtime->model, &plan->placement, error);
     if (status != STATUS_OK)
         return status;
     runtime->device.backend = hybrid;
     runtime->device.host = NULL;
-    char text[256];
+    char text[320];
     limits_describe_placement(plan, runtime->model, text, sizeof text);
     log_write(LOG_INFO, "placement: %s", text);
     return STATUS_OK;
@@ -285,12 +290,12 @@ enum status runtime_plan(struct runtime *runtime, const struct engine_options *o
         return status;
     runtime->device.host_available_bytes = machine_available_bytes();
     bool bytes = wanted->kv_type && *wanted->kv_type == KV_Q8_0;
-    if (bytes && wanted->placing >= PLACING_LAYERS)
+    if (bytes && (wanted->placing == PLACING_LAYERS || wanted->placing == PLACING_ATTENTION))
         return error_set(
             error, STATUS_REFUSE, ERROR_USAGE,
             "--placement %s with --kv-type q8_0: expected f16, pages on two devices have 16 bits",
             options->gpu.placement);
-    if (runtime->device.host && !bytes) {
+    if (runtime->device.host && (!bytes || wanted->placing == PLACING_EXPERTS)) {
         wanted->host = runtime->device.host;
         wanted->host_available_bytes = runtime->device.host_available_bytes;
     }
@@ -340,6 +345,9 @@ static enum status parse_speculate(const struct engine_options *options, bool on
             error, STATUS_REFUSE, ERROR_USAGE,
             "--speculate: expected auto, off or a number of draft tokens from 1 to %d, got \"%s\"",
             DRAFT_TOKENS_MAX, text);
+    if (n && on_gpu)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--speculate %s: expected a CPU, on a GPU no tokens are drafted", text);
     bool drafts_any = !is_off && !on_gpu && !(is_auto && options->test);
     *drafts = (struct draft_numbers){drafts_any ? LIMITS_DRAFTS : 0, (int32_t)n};
     return STATUS_OK;
@@ -355,6 +363,8 @@ enum status runtime_check(const struct settings *settings, struct error *error)
         return error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: opening the model: %s", path,
                          strerror(errno));
     enum status status = runtime_check_backend(&settings->engine, error);
+    if (status == STATUS_OK)
+        status = runtime_check_adapters(&settings->model, error);
     if (status == STATUS_OK && settings->model.quantize)
         status = parse_quantize(&settings->model, &type, error);
     if (status == STATUS_OK)

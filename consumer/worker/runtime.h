@@ -72,6 +72,11 @@ enum status runtime_open_generation(struct runtime *runtime, const struct settin
 // runtime_backend.c
 // Checks the options of the backend alone. Errors: ERROR_USAGE.
 enum status runtime_check_backend(const struct engine_options *options, struct error *error) WARN_UNUSED;
+// The adapters of --lora: paths and scales alone; adds them to the open model. Errors: model_add_adapter's; ERROR_USAGE,
+// ERROR_FILE.
+enum status runtime_check_adapters(const struct model_options *options, struct error *error) WARN_UNUSED;
+enum status runtime_add_adapters(struct runtime *runtime, const struct model_options *options,
+                                 struct error *error) WARN_UNUSED;
 // The pool, unless it is open.
 enum status runtime_open_pool(struct runtime *runtime, const struct engine_options *options,
                               struct error *error) WARN_UNUSED;

@@ -1,11 +1,18 @@
-// Pool, CPU and GPU of a worker, as its options choose them (consumer/worker/runtime.h).
+// Pool, CPU, GPU and adapters of a worker, as its options choose them (consumer/worker/runtime.h).
 #include "consumer/worker/runtime.h"
 
 #include "consumer/observe/log.h"
 #include "engine/cpu/backend.h"
+#include "engine/model/adapter.h"
 #include "gpu/backend.h"
 
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { ADAPTER_PATH_BYTES_MAX = 4096 };
 
 // "cpu:NAME" limits the kernels to that instruction set.
 static bool parse_level(const char *name, enum cpu_level *level)
@@ -16,15 +23,19 @@ static bool parse_level(const char *name, enum cpu_level *level)
     return strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0 || strcmp(name, "cpu") == 0;
 }
 
-static enum status parse_tiles(const char *text, enum gpu_tiles *tiles, struct error *error)
+// A file's name has a dot or a slash, so that a misspelled word is no file.
+static enum status parse_tiles(const char *text, struct gpu_options *options, struct error *error)
 {
-    *tiles = GPU_TILES_AUTO;
-    if (text && strcmp(text, "measured") != 0 && strcmp(text, "by-rows") != 0)
-        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--tiles: expected measured or by-rows, got \"%s\"", text);
-    if (text)
-        *tiles = strcmp(text, "measured") == 0 ? GPU_TILES_MEASURED : GPU_TILES_BY_ROWS;
-    return STATUS_OK;
+    options->tiles = GPU_TILES_AUTO;
+    options->tiles_path = text && strpbrk(text, "./") ? text : NULL;
+    if (!text)
+        return STATUS_OK;
+    options->tiles = strcmp(text, "by-rows") == 0 ? GPU_TILES_BY_ROWS : GPU_TILES_MEASURED;
+    if (options->tiles_path || strcmp(text, "measured") == 0 || strcmp(text, "by-rows") == 0)
+        return STATUS_OK;
+    return error_set(
+        error, STATUS_REFUSE, ERROR_USAGE,
+        "--tiles: expected measured, by-rows or a file with a dot or a slash in its name, got \"%s\"", text);
 }
 
 static void say_tiles(const char *text)
@@ -43,7 +54,7 @@ static enum status open_gpu(struct runtime *runtime, const struct settings *sett
                                   .no_wgmma = settings->engine.gpu.no_wgmma,
                                   .say = say_tiles,
                                   .pool = runtime->device.pool};
-    enum status status = parse_tiles(settings->engine.gpu.tiles, &options.tiles, error);
+    enum status status = parse_tiles(settings->engine.gpu.tiles, &options, error);
     if (status != STATUS_OK)
         return status;
     status = gpu_backend_create(&runtime->device.backend, &options, error);
@@ -84,6 +95,15 @@ static enum status check_activation_bits(const struct engine_options *options, b
     return STATUS_OK;
 }
 
+static enum status check_gpu_options(const struct settings *settings, struct error *error)
+{
+    enum status status = check_activation_bits(&settings->engine, true, error);
+    if (status == STATUS_OK && settings->model.adapters)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--lora: expected a CPU (--backend cpu); a GPU does not compute adapters");
+    return status;
+}
+
 static enum status parse_backend(const struct engine_options *options, enum cpu_level *level,
                                  struct error *error)
 {
@@ -110,10 +130,10 @@ static enum status open_cpu(struct runtime *runtime, enum cpu_level level, struc
 enum status runtime_check_backend(const struct engine_options *options, struct error *error)
 {
     enum cpu_level level;
-    enum gpu_tiles tiles;
+    struct gpu_options gpu;
     enum status status = parse_backend(options, &level, error);
     if (status == STATUS_OK)
-        status = parse_tiles(options->gpu.tiles, &tiles, error);
+        status = parse_tiles(options->gpu.tiles, &gpu, error);
     return status == STATUS_OK ? check_activation_bits(options, false, error) : status;
 }
 
@@ -138,16 +158,77 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
     if (status == STATUS_OK && (wanted || strcmp(name, "auto") == 0)) {
         struct error absent = {0};
         if (open_gpu(runtime, settings, &absent) == STATUS_OK)
-            return check_activation_bits(&settings->engine, true, error);
+            return check_gpu_options(settings, error);
         if (wanted || runtime->device.on_gpu) {
             *error = absent;
             return error_prefix(error, "--backend cuda");
         }
+        if (settings->engine.gpu.option)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s: expected a GPU: %s",
+                             settings->engine.gpu.option, absent.text);
         log_write(LOG_INFO, "computing on the CPU: %s", absent.text);
     }
     if (status == STATUS_OK)
         status = open_cpu(runtime, level, error);
     if (status == STATUS_OK)
         cpu_backend_set_activation_bits(runtime->device.backend, activation_bits(&settings->engine));
+    return status;
+}
+
+// ---- adapters ----
+
+// "PATH=0.5" is a path and a scale, unless the whole is a path.
+static enum status parse_adapter(const char *given, char path[ADAPTER_PATH_BYTES_MAX + 1], double *scale,
+                                 struct error *error)
+{
+    const char *equals = strrchr(given, '=');
+    size_t size = strlen(given);
+    *scale = 1.0;
+    if (equals && access(given, F_OK) != 0) {
+        char *end;
+        *scale = strtod(equals + 1, &end);
+        size = (size_t)(equals - given);
+        if (!equals[1] || *end || !isfinite(*scale))
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "--lora: expected a number after the last =, as PATH=0.5, got \"%s\"", given);
+    }
+    if (size == 0 || size > ADAPTER_PATH_BYTES_MAX)
+        return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                         "--lora: expected a path of 1 to %d bytes, got \"%s\"", ADAPTER_PATH_BYTES_MAX,
+                         given);
+    memcpy(path, given, size);
+    path[size] = 0;
+    return STATUS_OK;
+}
+
+enum status runtime_check_adapters(const struct model_options *options, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (char *const *given = options->adapters; given && *given && status == STATUS_OK; given++) {
+        char path[ADAPTER_PATH_BYTES_MAX + 1];
+        double scale;
+        status = parse_adapter(*given, path, &scale, error);
+        if (status == STATUS_OK && access(path, R_OK) != 0)
+            status = error_set(error, STATUS_REFUSE, ERROR_FILE, "--lora %s: %s", path, strerror(errno));
+    }
+    return status;
+}
+
+enum status runtime_add_adapters(struct runtime *runtime, const struct model_options *options,
+                                 struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (char *const *given = options->adapters; given && *given && status == STATUS_OK; given++) {
+        char path[ADAPTER_PATH_BYTES_MAX + 1];
+        double scale;
+        struct buffer unknown = {0};
+        status = parse_adapter(*given, path, &scale, error);
+        if (status == STATUS_OK)
+            status = model_add_adapter(runtime->model, path, scale, &unknown, error);
+        if (status == STATUS_OK && unknown.size)
+            log_write(LOG_WARNING, "%s: settings of the adapter that are not known here, and not read: %.*s",
+                      path, (int)unknown.size, unknown.data);
+        buffer_finish(&unknown);
+    }
     return status;
 }

@@ -10,6 +10,7 @@
 #include "consumer/worker/task_runtime.h"
 #include "engine/file/gguf.h"
 #include "engine/file/interrupt.h"
+#include "engine/model/adapter.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -45,7 +46,8 @@ static enum status start_worker(const struct service *service, const struct sett
 static enum status check_model_file(void *context, struct error *error)
 {
     const struct runtime *runtime = context;
-    return gguf_check_files(runtime->model->gguf, error);
+    enum status status = gguf_check_files(runtime->model->gguf, error);
+    return status == STATUS_OK ? model_check_adapters(runtime->model, error) : status;
 }
 
 // Handles signals while the model loads and the transport opens; afterwards the worker handles them.
@@ -230,82 +232,118 @@ static enum status open_spans(struct spans **spans, const struct kafka_settings 
     return status;
 }
 
+// One run of a worker. Its parts are opened in this order, and closed in the reverse one.
+struct run {
+    const struct service *service;
+    const struct settings *settings;
+    struct start_watch watch;
+    struct exporter *exporter;
+    struct task_runtime tasks;
+    struct kafka_settings kafka;
+    struct transport *transport; // NULL: a signal ended the start
+    struct spans *spans;
+    struct closing closing;
+};
+
+// The exporter is opened first, so that a wrong address does not cost loading the model.
+static enum status open_exporter(struct run *run, struct error *error)
+{
+    const struct service *service = run->service;
+    const struct worker_options *options = &run->settings->worker;
+    enum status status = exporter_open(&run->exporter, options->metrics, options->metrics_token, error);
+    run->watch.exporter = run->exporter;
+    if (status == STATUS_OK && service->attach) {
+        exporter_share(run->exporter);
+        service->attach(service->attach_context, run->exporter);
+    }
+    return status;
+}
+
+static enum status open_run(struct run *run, struct error *error)
+{
+    const struct settings *settings = run->settings;
+    struct runtime *runtime = &run->tasks.runtime;
+    struct interrupt interrupt = {stop_is_asked, &run->watch.stop};
+    enum status status = open_exporter(run, error);
+    if (status == STATUS_OK) {
+        exporter_announce_start(run->exporter, "loading the model");
+        status = task_runtime_open(&run->tasks, settings, settings->model.path, &interrupt, error);
+    }
+    if (status == STATUS_OK)
+        status = start_worker(run->service, settings, runtime, error);
+    if (status == STATUS_OK)
+        status = open_transport(&run->transport, &run->kafka, run->service, &settings->kafka,
+                                &runtime->shares, &run->watch, error);
+    status = end_start(&run->watch, status, error);
+    if (status == STATUS_OK && run->transport)
+        status = open_spans(&run->spans, &run->kafka, run->transport, error);
+    return status;
+}
+
+static enum status run_worker(struct run *run, struct worker_progress *progress, struct error *error)
+{
+    const struct service *service = run->service;
+    struct runtime *runtime = &run->tasks.runtime;
+    attach_exporter(run->exporter, run->transport, service, &run->kafka, runtime, run->settings);
+    struct store_finder finder = {service->late, run->exporter};
+    struct worker_config config = configure_worker(service, run->settings, &run->tasks);
+    config.transport = run->transport;
+    config.records.context = &finder;
+    config.stop.fd = run->watch.stop.fd;
+    config.model_check.context = runtime;
+    config.metrics = &run->exporter->metrics;
+    config.spans = run->spans;
+    config.exporter.publish = publish_figures;
+    config.exporter.context = run->exporter;
+    config.exporter.fd = exporter_fd(run->exporter);
+    config.closing = &run->closing;
+    if (service->line) {
+        service->line->counts_prompts = run->tasks.task != TASK_GENERATE;
+        service->line->n_batch = runtime->plan.batch.n_sequences_max;
+    }
+    enum status status = worker_run(&config, progress, error);
+    closing_at(&run->closing, "the store");
+    struct error stopping = {0};
+    if (stop_worker(service, &stopping) != STATUS_OK && service->late)
+        log_write(LOG_WARNING, "%s; the last figures are lost", stopping.text);
+    else if (stopping.status != STATUS_OK && status == STATUS_OK)
+        *error = stopping, status = stopping.status;
+    return status;
+}
+
+static void close_run(struct run *run)
+{
+    const struct service *service = run->service;
+    if (run->transport)
+        run->transport->impl->close(run->transport);
+    if (service->store)
+        store_set_shares(service->store, NULL);
+    kafka_settings_finish(&run->kafka);
+    closing_at(&run->closing, "the last spans");
+    spans_close(run->spans);
+    closing_at(&run->closing, "the model and its memory");
+    task_runtime_close(&run->tasks);
+    closing_end(&run->closing);
+    if (service->attach)
+        service->attach(service->attach_context, NULL);
+    exporter_close(run->exporter);
+    if (run->watch.stop.fd >= 0)
+        close(run->watch.stop.fd);
+}
+
 enum status service_run(const struct service *service, const struct settings *settings,
                         struct worker_progress *progress, struct error *error)
 {
-    struct task_runtime tasks = {0};
-    struct runtime *runtime = &tasks.runtime;
-    struct kafka_settings kafka = {0};
-    struct transport *transport = NULL;
-    struct exporter *exporter = NULL;
-    struct spans *spans = NULL;
-    struct closing closing = {0};
-    struct start_watch watch = {.stop.fd = stop_fd_open()}; // before any thread
-    struct interrupt interrupt = {stop_is_asked, &watch.stop};
-    // first, so that a wrong address does not cost loading the model
-    enum status status =
-        exporter_open(&exporter, settings->worker.metrics, settings->worker.metrics_token, error);
-    watch.exporter = exporter;
-    if (status == STATUS_OK && service->attach) {
-        exporter_share(exporter);
-        service->attach(service->attach_context, exporter);
-    }
-    if (status == STATUS_OK) {
-        exporter_announce_start(exporter, "loading the model");
-        status = task_runtime_open(&tasks, settings, settings->model.path, &interrupt, error);
-    }
-    if (status == STATUS_OK)
-        status = start_worker(service, settings, runtime, error);
-    if (status == STATUS_OK)
-        status =
-            open_transport(&transport, &kafka, service, &settings->kafka, &runtime->shares, &watch, error);
-    status = end_start(&watch, status, error);
-    progress->was_stopped = !transport;
-    if (status == STATUS_OK && transport)
-        status = open_spans(&spans, &kafka, transport, error);
-    if (status == STATUS_OK && transport) {
-        attach_exporter(exporter, transport, service, &kafka, runtime, settings);
-        struct store_finder finder = {service->late, exporter};
-        struct worker_config config = configure_worker(service, settings, &tasks);
-        config.transport = transport;
-        config.records.context = &finder;
-        config.stop.fd = watch.stop.fd;
-        config.model_check.context = runtime;
-        config.metrics = &exporter->metrics;
-        config.spans = spans;
-        config.exporter.publish = publish_figures;
-        config.exporter.context = exporter;
-        config.exporter.fd = exporter_fd(exporter);
-        config.closing = &closing;
-        if (service->line)
-            service->line->counts_prompts = tasks.task != TASK_GENERATE;
-        if (service->line)
-            service->line->n_batch = runtime->plan.batch.n_sequences_max;
-        status = worker_run(&config, progress, error);
-        closing_at(&closing, "the store");
-        struct error stopping = {0};
-        if (stop_worker(service, &stopping) != STATUS_OK && service->late)
-            log_write(LOG_WARNING, "%s; the last figures are lost", stopping.text);
-        else if (stopping.status != STATUS_OK && status == STATUS_OK)
-            *error = stopping, status = stopping.status;
-    }
+    struct run run = {.service = service,
+                      .settings = settings,
+                      .watch.stop.fd = stop_fd_open()}; // before any thread
+    enum status status = open_run(&run, error);
+    progress->was_stopped = !run.transport;
+    if (status == STATUS_OK && run.transport)
+        status = run_worker(&run, progress, error);
     if (service->line)
         progress_line_clear(service->line);
-    begin_close(&closing, exporter, closing_reason(status, error, progress->was_stopped));
-    if (transport)
-        transport->impl->close(transport);
-    if (service->store)
-        store_set_shares(service->store, NULL);
-    kafka_settings_finish(&kafka);
-    closing_at(&closing, "the last spans");
-    spans_close(spans);
-    closing_at(&closing, "the model and its memory");
-    task_runtime_close(&tasks);
-    closing_end(&closing);
-    if (service->attach)
-        service->attach(service->attach_context, NULL);
-    exporter_close(exporter);
-    if (watch.stop.fd >= 0)
-        close(watch.stop.fd);
+    begin_close(&run.closing, run.exporter, closing_reason(status, error, progress->was_stopped));
+    close_run(&run);
     return status;
 }

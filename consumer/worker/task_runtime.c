@@ -86,7 +86,8 @@ static enum status create_input_batcher(struct task_runtime *tasks, struct error
                                               .pool = tasks->runtime.device.pool,
                                               .n_jobs_max = batch->n_jobs_max,
                                               .n_tokens_max = batch->n_tokens_max,
-                                              .n_texts_max = batch->n_sequences_max};
+                                              .n_texts_max = batch->n_sequences_max,
+                                              .shares = &tasks->runtime.shares};
     enum status status = embedding_batcher_create(&tasks->embedding_batcher, &config, error);
     if (status != STATUS_OK)
         return status;

@@ -94,6 +94,9 @@ struct row_kernels {
     void (*activate[ACTIVATION_COUNT])(float *out, const float *gate, const float *up, int32_t n);
     void (*xielu)(float *x, int32_t n, const struct xielu *parameters);
     void (*add_scaled)(float *x, const float *y, float scale, int32_t n); // x += scale * y, fused
+    // x[i] += sum over k < rank of low[k] * up[k * stride + i], summed in order of k with fused multiply-adds, then added
+    void (*add_low_rank)(float *x, const float *up, int64_t stride, const float *low, int32_t rank,
+                         int32_t n);
     void (*scale_cap)(float *x, int32_t n, float scale,
                       float cap);                           // x *= scale; cap: x = cap * tanh(x / cap)
     void (*scale_sigmoid)(float *x, int32_t n, float gate); // x *= 1 / (1 + exp(-gate))

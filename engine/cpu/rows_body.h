@@ -232,6 +232,30 @@ static void add_scaled(float *x, const float *y, float scale, int32_t n)
                           n - i);
 }
 
+static void add_low_rank(float *x, const float *up, int64_t stride, const float *low, int32_t rank, int32_t n)
+{
+    int32_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES) { // four sums hide the latency of an addition
+        struct lanes sums[4] = {lanes_set(0.0f), lanes_set(0.0f), lanes_set(0.0f), lanes_set(0.0f)};
+        for (int32_t k = 0; k < rank; k++) {
+            const struct lanes factor = lanes_set(low[k]);
+            const float *row = up + k * stride + i;
+            for (int j = 0; j < 4; j++)
+                sums[j] = lanes_fma(lanes_load(row + (ptrdiff_t)j * LANES), factor, sums[j]);
+        }
+        for (int j = 0; j < 4; j++)
+            lanes_store(x + i + (ptrdiff_t)j * LANES,
+                        lanes_add(lanes_load(x + i + (ptrdiff_t)j * LANES), sums[j]));
+    }
+    for (; i < n; i += LANES) {
+        int count = n - i < LANES ? n - i : LANES;
+        struct lanes sum = lanes_set(0.0f);
+        for (int32_t k = 0; k < rank; k++)
+            sum = lanes_fma(load_some(up + k * stride + i, count), lanes_set(low[k]), sum);
+        store_some(x + i, lanes_add(load_some(x + i, count), sum), count);
+    }
+}
+
 static void scale_cap(float *x, int32_t n, float scale, float cap)
 {
     const struct lanes scales = lanes_set(scale), caps = lanes_set(cap);
@@ -511,6 +535,7 @@ void ROW_KERNELS(struct row_kernels *kernels)
                      [ACTIVATION_SIGMOID] = activate_sigmoid},
         .xielu = xielu,
         .add_scaled = add_scaled,
+        .add_low_rank = add_low_rank,
         .scale_cap = scale_cap,
         .scale_sigmoid = scale_sigmoid,
         .softmax = softmax_row,

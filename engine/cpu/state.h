@@ -185,6 +185,9 @@ void cpu_scan(struct backend *base, struct matrix *out, const struct matrix *x, 
 void cpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                     struct matrix *beta, const struct delta_parameters *parameters);
 
+// low_rank.c
+void cpu_add_low_rank(struct backend *base, const struct low_rank_sum *sums, int n, int32_t n_rows);
+
 // output_product.c
 enum { OUTPUT_GATHERED_MAX = 128 }; // with at most this many allowed tokens only their logits are computed
 void cpu_output_product(struct backend *base, const struct product *product, struct matrix *x);

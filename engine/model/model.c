@@ -1,5 +1,6 @@
 #include "engine/model/model.h"
 
+#include "engine/model/adapter.h"
 #include "engine/model/family.h"
 #include "engine/model/model_folder.h"
 #include "engine/model/model_parts.h"
@@ -92,6 +93,7 @@ void model_close(struct model *model)
     free(model->layers);
     free(model->heads);
     free(model->ones);
+    adapters_destroy(model->adapters);
     gguf_close(model->gguf);
     free(model);
 }
@@ -108,7 +110,7 @@ const char *model_family_name(const struct model *model)
 
 uint64_t model_weight_bytes(const struct model *model)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes = model_adapter_bytes(model);
     for (size_t i = 0; i < gguf_n_tensors(model->gguf); i++)
         bytes += gguf_tensor_at(model->gguf, i)->size_bytes;
     return bytes;

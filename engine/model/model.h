@@ -13,6 +13,7 @@ struct gguf;
 struct interrupt;
 struct pool;
 struct family;
+struct adapters;
 
 enum norm_kind { NORM_RMS, NORM_LAYER };
 enum activation_kind {
@@ -308,6 +309,7 @@ struct model {
     struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
     struct rope rope[2];        // [table]; unused: empty
     struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others
+    struct adapters *adapters;  // engine/model/adapter.h; NULL: none
     char name[128];             // general.name, else the file's name
 };
 
@@ -348,7 +350,8 @@ static inline struct layer_heads model_layer_heads(const struct model *model, in
     return heads;
 }
 const char *model_family_name(const struct model *model);
-uint64_t model_weight_bytes(const struct model *model); // of all tensors, as the file holds them
+uint64_t
+model_weight_bytes(const struct model *model); // of all tensors, as the file holds them, and adapters
 // The bytes of the table of the layers' inputs if it is read in the file's mapping, row by row: such a table
 // needs no memory. 0: none is.
 uint64_t model_mapped_bytes(const struct model *model);

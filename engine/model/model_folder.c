@@ -782,6 +782,8 @@ static enum status open_folder(struct gguf **gguf, const char *path, struct erro
         status = folder_put_name(folder->path, folder->config.language_part, &folder->arena, &keys, error);
     if (status == STATUS_OK)
         put_quantization(folder, &keys);
+    if (status == STATUS_OK) // after the hash
+        gguf_writer_text(&keys, MODEL_FOLDER_MODEL_TYPE, text_from_string(folder->config.family->model_type));
     if (status == STATUS_OK && folder->unknown.size) // after the hash, which must not depend on them
         gguf_writer_text(&keys, MODEL_FOLDER_UNKNOWN,
                          (struct text){folder->unknown.data, folder->unknown.size});

@@ -42,6 +42,8 @@ enum { MODEL_FOLDER_JSON_BYTES_MAX = 64 << 20 };
 #define MODEL_FOLDER_PROMPTS "huggingface.embedding_prompts"
 // A setting of a sentence-transformers' CrossEncoder that is not supported.
 #define MODEL_FOLDER_NO_SCORES "huggingface.scores_refused"
+// The model_type whose names the folder's tensors have. Not part of the content hash.
+#define MODEL_FOLDER_MODEL_TYPE "huggingface.model_type"
 // A decoder saved without its output matrix, as embedding models are: it has no logits.
 #define MODEL_FOLDER_NO_OUTPUT "huggingface.no_output"
 

@@ -386,9 +386,8 @@ static bool has_rope_base(const struct config *config)
     return !base || base->kind != VALUE_NULL;
 }
 
-static void refuse_unknown(struct config *config)
+static void refuse_truths(struct config *config)
 {
-    char name[128];
     static const struct {
         const char *model_type, *name;
         bool neutral;
@@ -427,11 +426,15 @@ static void refuse_unknown(struct config *config)
         {"falcon_h1", "mamba_proj_bias", false},
         {"falcon_h1", "projectors_bias", false},
     };
-    const char *activation = "hidden_activation hidden_act mlp_hidden_act activation_function activation";
     for (size_t i = 0; i < sizeof truths / sizeof *truths; i++)
         if (is_model_type(config, truths[i].model_type) &&
             read_truth(config, truths[i].name, truths[i].neutral) != truths[i].neutral)
             refuse_setting(config, ERROR_MODEL_FILE, truths[i].name, find_setting(config, truths[i].name));
+}
+
+static void read_positions(struct config *config)
+{
+    char name[128];
     const char *positions = "position_embedding_type";
     if (is_text(find_setting(config, positions), "alibi") && !is_model_type(config, "jina_bert_v2"))
         refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
@@ -444,14 +447,20 @@ static void refuse_unknown(struct config *config)
                          is_text(find_setting(config, positions), "rope"));
     else if (is_text(find_setting(config, positions), "nope"))
         refuse_setting(config, ERROR_MODEL_FILE, positions, find_setting(config, positions));
+}
+
+static void read_weight_types(struct config *config)
+{
     // gpt-oss's MXFP4 needs no setting: its tensors of blocks and scales have names of their own.
     const struct value *method = find_setting(config, "quantization_config");
     bool own = is_model_type(config, "gpt_oss") && method && method->kind == VALUE_OBJECT &&
                is_text(find_in(method, "quant_method"), "mxfp4");
     if (!own)
         read_quantization(config, method);
-    if (find_setting(config, "clip_qkv"))
-        refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
+}
+
+static void refuse_routing(struct config *config)
+{
     // Ling 1's experts are selected in another way.
     if (is_model_type(config, "bailing_moe") && !is_text(find_setting(config, "score_function"), "sigmoid"))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "score_function", find_setting(config, "score_function"));
@@ -465,19 +474,19 @@ static void refuse_unknown(struct config *config)
     bool listed = frequency && frequency->kind == VALUE_ARRAY && is_model_type(config, "mimo_v2_flash");
     if (!listed && read_integer(config, "moe_layer_freq", 1) != 1)
         refuse_setting(config, ERROR_MODEL_FILE, "moe_layer_freq", find_setting(config, "moe_layer_freq"));
+}
+
+static void read_activation(struct config *config)
+{
+    char name[128], padded[80], list[160];
     if (read_number(config, "swiglu_limit", 7.0) != 7.0)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_limit", find_setting(config, "swiglu_limit"));
     if (fabs(read_number(config, "swiglu_alpha", 1.702) - 1.702) > 1e-6)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_alpha", find_setting(config, "swiglu_alpha"));
-    if (is_model_type(config, "smollm3") || is_model_type(config, "llama4_text"))
-        check_unrotated(config);
-    check_sparse_layers(config);
-    if (!is_empty(find_setting(config, "mlp_only_layers")))
-        refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
-    const struct value *named = find_setting(config, activation);
+    const struct value *named =
+        find_setting(config, "hidden_activation hidden_act mlp_hidden_act activation_function activation");
     if (!named)
         return;
-    char padded[80], list[160];
     snprintf(padded, sizeof padded, " %.*s ", named->kind == VALUE_STRING ? (int)(named->text.size % 64) : 1,
              named->kind == VALUE_STRING ? named->text.data : "?");
     snprintf(list, sizeof list, " %s ", config->out->family->activations);
@@ -488,6 +497,22 @@ static void refuse_unknown(struct config *config)
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
     else if (config->out->encoder && !is_text(named, "swiglu"))
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
+}
+
+static void refuse_unknown(struct config *config)
+{
+    refuse_truths(config);
+    read_positions(config);
+    read_weight_types(config);
+    if (find_setting(config, "clip_qkv"))
+        refuse_setting(config, ERROR_MODEL_FILE, "clip_qkv", find_setting(config, "clip_qkv"));
+    refuse_routing(config);
+    if (is_model_type(config, "smollm3") || is_model_type(config, "llama4_text"))
+        check_unrotated(config);
+    check_sparse_layers(config);
+    if (!is_empty(find_setting(config, "mlp_only_layers")))
+        refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
+    read_activation(config);
 }
 
 // Attention in both directions in a family that also has causal models, whose windows have no such form.

@@ -105,8 +105,8 @@ enum status folder_refuse_adapter(const struct folder_files *files, struct error
         struct text of = base && base->kind == VALUE_STRING ? base->text : TEXT("another model");
         return error_set(
             error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-            "%s: a LoRA adapter of %.*s is not built: merge it into the weights, or move it out of "
-            "the folder to compute without it",
+            "%s: a LoRA adapter of %.*s beside the weights: give the model without it, and the adapter's folder as "
+            "--lora",
             path, of.size < 128 ? (int)of.size : 128, of.data);
     }
     return STATUS_OK;

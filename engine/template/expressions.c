@@ -71,6 +71,7 @@ static struct expression *parse_condition(struct parser *parser)
         parser->scope->n_branches++;
         condition->condition.yes = value;
         condition->condition.test = parse_logical(parser, EXPRESSION_OR);
+        scope_note_truth(condition->condition.test);
         if (parser_skip_name(parser, "else"))
             condition->condition.no = expression_parse_whole(parser);
         parser->scope->n_branches--;
@@ -208,6 +209,7 @@ static struct expression *parse_comparison(struct parser *parser)
         }
         operand.operand = parse_sum(parser);
         expression_cover(parser, comparison, operand.operand);
+        scope_note_comparison(first, operand.operator, operand.operand);
         struct comparison_operand *operands = comparison->comparison.operands;
         size_t n = comparison->comparison.n_operands++;
         operands = parser_grow(parser, operands, n, &capacity, sizeof *operands);

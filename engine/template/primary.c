@@ -226,6 +226,8 @@ static struct expression *create_subscript(struct parser *parser, uint32_t line,
     if (owner->kind == EXPRESSION_NAME && index->kind == EXPRESSION_LITERAL &&
         index->literal.kind == OBJECT_STRING)
         note_member(owner, index->literal.text);
+    else
+        scope_note_items(owner);
     return expression;
 }
 
@@ -386,6 +388,7 @@ static struct expression *create_filter(struct parser *parser, enum expression_k
     if (!filter->filter.function && !parser->scope->n_branches && !parser->unknown)
         parser->unknown = filter;
     refusal_check_filter(parser, filter);
+    scope_note_filter(filter);
     return filter;
 }
 

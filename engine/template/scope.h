@@ -43,3 +43,10 @@ void scope_mention(struct parser *parser, struct expression *name, enum mention_
 void scope_mention_target(struct parser *parser, struct expression *target, enum mention_kind kind);
 // Fills in the scopes, procedures and places of all drafts, beginning at the root.
 void scope_resolve(struct parser *parser, struct scope_draft *root);
+
+// Mark in the mentions of template_mentions what a value is read for.
+void scope_note_truth(const struct expression *test);  // its value is a condition
+void scope_note_items(const struct expression *value); // iterated, counted, indexed
+void scope_note_comparison(const struct expression *left, enum operator operator,
+                           const struct expression * right);
+void scope_note_filter(const struct expression *filter); // also for tests

@@ -175,6 +175,7 @@ static void parse_loop_test(struct parser *parser, struct statement *statement)
     scope_open(parser, &statement->loop.test_scope, NULL);
     scope_mention_target(parser, statement->loop.test_target, MENTION_DECLARED);
     statement->loop.test = expression_parse_whole(parser);
+    scope_note_truth(statement->loop.test);
     scope_close(parser);
 }
 
@@ -202,6 +203,7 @@ static void parse_for(struct parser *parser, struct statement *statement)
     statement->loop.target = expression_parse_target(parser, TUPLE_UNTIL_IN);
     parser_expect_name(parser, "in");
     statement->loop.iterable = expression_parse_tuple(parser, TUPLE_NO_CONDITION);
+    scope_note_items(statement->loop.iterable);
     bool has_test = parser_skip_name(parser, "if");
     struct scope_draft *around = scope_open(parser, &statement->loop.around, NULL);
     parser->n_loops++;
@@ -230,6 +232,7 @@ static void parse_if(struct parser *parser, struct statement *statement)
             is_end = true;
         } else {
             branch.test = expression_parse_tuple(parser, TUPLE_NO_CONDITION);
+            scope_note_truth(branch.test);
             branch.body = parse_body(parser, &ends);
             is_else = parser_is_name(parser, "else");
             is_end = parser_is_name(parser, "endif");

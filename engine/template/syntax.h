@@ -244,6 +244,7 @@ struct outside_mention {
     struct outside_mention *next;
     uint32_t name, line;
     struct text member, printed;
+    bool is_condition, reads_items;
 };
 
 struct template

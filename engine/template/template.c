@@ -82,7 +82,8 @@ void template_mentions(const struct template *template,
         struct text name = template->names[mention->name];
         if (!template->is_outside[mention->name] || functions_find(&globals_table, name))
             continue;
-        struct template_mention found = {name, mention->member, mention->printed, mention->line};
+        struct template_mention found = {name,          mention->member,       mention->printed,
+                                         mention->line, mention->is_condition, mention->reads_items};
         receive(context, &found);
     }
 }

@@ -72,6 +72,8 @@ struct template_mention {
     struct text member;  // data NULL: the variable itself
     struct text printed; // {{ }} prints the attribute of that name, as it is; data NULL: something else
     uint32_t line;
+    bool is_condition; // its truth is tested: {% if x %}, not x, x and y, x == true, x is true
+    bool reads_items;  // of a list: {% for item in x %}, item in x, x[0], x|join, x|length
 };
 // True if text has a method of that name. It can be called but not printed.
 bool template_is_text_method(struct text name);

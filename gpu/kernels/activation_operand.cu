@@ -1,6 +1,8 @@
 // Converts rows to the activation operand of GEMMs (gpu/kernels/kernels.h): one block per row.
 #include "gpu/kernels/operand_rows.h"
 
+#include <assert.h>
+
 // A thread holds up to PIECES_HELD pieces in registers, which suffices for rows of up to 16,384 inputs.
 enum { THREADS = 256, WARPS = THREADS / 32, PIECES_HELD = 8 };
 
@@ -17,7 +19,7 @@ static __device__ uint32_t block_max(uint32_t value)
     return value;
 }
 
-template <bool swizzled>
+template <bool swizzled, bool weighed>
 static __global__ void __launch_bounds__(THREADS) make_operand(struct activation_operand_launch launch)
 {
     launch_next();
@@ -29,7 +31,9 @@ static __global__ void __launch_bounds__(THREADS) make_operand(struct activation
                                          : (int32_t)blockIdx.x;
     const float *row = launch.x + row_index * launch.x_stride + (int64_t)head * launch.x_head_step;
     convert_row<stored_items, swizzled, PIECES_HELD>(out, (int32_t)blockIdx.x, row, (int32_t)threadIdx.x,
-                                                     THREADS, block_max);
+                                                     THREADS, block_max,
+                                                     weighed ? launch.weights[launch.rows[blockIdx.x]]
+                                                             : 1.0f);
 }
 
 void launch_activation_operand(void *stream, const struct activation_operand_launch *operand)
@@ -37,8 +41,11 @@ void launch_activation_operand(void *stream, const struct activation_operand_lau
     if (operand->out.n_rows == 0)
         return;
     struct launch_shape shape = {(unsigned)operand->out.n_rows, 1, 1, THREADS, 0};
-    if (operand->out.swizzled)
-        launch_overlapped<make_operand<true>>(shape, stream, *operand);
+    assert(!operand->weights || (operand->rows && !operand->out.swizzled));
+    if (operand->weights) // of experts, whose GEMMs read operands that are not swizzled
+        launch_overlapped<make_operand<false, true>>(shape, stream, *operand);
+    else if (operand->out.swizzled)
+        launch_overlapped<make_operand<true, false>>(shape, stream, *operand);
     else
-        launch_overlapped<make_operand<false>>(shape, stream, *operand);
+        launch_overlapped<make_operand<false, false>>(shape, stream, *operand);
 }

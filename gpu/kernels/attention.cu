@@ -121,7 +121,8 @@ static void launch_small(void *stream, struct attention_arguments arguments)
     struct tile_choice choice = choose_small(&call.pages, call.n_heads, call.device.shared_bytes_max);
     int32_t n_segments = (call.extent.n_positions_most + SEGMENT - 1) / SEGMENT;
     bool fits = attention_parts_fit(&call.pages, call.n_heads, &call.extent, call.partials.size_bytes);
-    arguments.assigned = choice.ring && call.assigned.runs && call.scoring.window == 0;
+    arguments.assigned =
+        choice.ring && call.assigned.runs && call.scoring.window == 0 && call.scoring.chunk == 0;
     arguments.split_kv = !arguments.assigned && fits && n_segments > 1 &&
                          n_segments <= LAUNCH_BLOCKS_YZ_MAX &&
                          (int64_t)call.extent.n_sequences * call.pages.n_kv_heads * arguments.n_strips_small <

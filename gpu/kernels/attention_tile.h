@@ -118,8 +118,11 @@ static __device__ __forceinline__ int32_t query_head(const tile_place &place, in
     return place.kv_head * place.group + index - divide_by(index, place.group_magic) * place.group;
 }
 
+// The first position that a query at `position` sees.
 static __device__ __forceinline__ int32_t first_seen(const struct attention_launch &call, int32_t position)
 {
+    if (call.scoring.chunk > 0)
+        return position - position % call.scoring.chunk;
     return call.scoring.window > 0 && position >= call.scoring.window ? position - call.scoring.window + 1
                                                                       : 0;
 }

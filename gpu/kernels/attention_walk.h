@@ -212,7 +212,8 @@ static __device__ __forceinline__ bool is_shared(const struct attention_launch &
                                                  const struct attention_sequence &sequence,
                                                  int32_t position_most, int32_t segment)
 {
-    return segment < sequence.n_shared && first_seen(call, position_most) <= segment * SEGMENT;
+    return call.shared.n_tiles > 0 && segment < sequence.n_shared &&
+           first_seen(call, position_most) <= segment * SEGMENT;
 }
 
 template <class shape>

@@ -55,6 +55,22 @@ static __device__ __forceinline__ float device_normal_tail(float x)
     return device_exp(x * -0.5f * x) * p;
 }
 
+// Same as softplus in engine/cpu/rows_body.h: max(x, 0) + log(1 + exp(-|x|)), within bounds. A NaN stays a NaN.
+static __device__ inline float device_softplus(float x, float least, float most)
+{
+    float e = device_exp(x < 0.0f ? x : -x), u = e / (2.0f + e), square = u * u;
+    float p = fmaf(2.0f / 15.0f, square, 2.0f / 13.0f);
+    p = fmaf(p, square, 2.0f / 11.0f);
+    p = fmaf(p, square, 2.0f / 9.0f);
+    p = fmaf(p, square, 2.0f / 7.0f);
+    p = fmaf(p, square, 2.0f / 5.0f);
+    p = fmaf(p, square, 2.0f / 3.0f);
+    p = fmaf(p, square, 2.0f);
+    float y = (x < 0.0f ? 0.0f : x) + u * p;
+    y = y < least ? least : y;
+    return most < y ? most : y;
+}
+
 // Same as elementary_exp_negative.
 static __device__ inline float device_exp_negative(float x)
 {

@@ -90,6 +90,7 @@ struct activation_operand_launch {
     // sorted by expert. NULL: row i.
     const int32_t *rows;
     int32_t rows_divisor;
+    const float *weights; // by number of the pair, rows[i]: multiply its row; NULL: none
     // For one GEMM per head; otherwise 0. Row h * head_rows + r of the operand is read x_head_step * h floats
     // after row r of x.
     int32_t head_rows, x_head_step;
@@ -162,6 +163,7 @@ struct product_floats {
     int64_t stride;
     const int32_t *rows;
     int32_t rows_divisor;
+    const float *weights;
 };
 
 // Memory for the sums of the two blocks that compute one wgmma tile (gpu/kernels/gemm_wgmma.h).

@@ -112,7 +112,7 @@ struct attention_run {
 };
 
 // Runs of segments of small sequences, each for one block per tile (gpu/attention_assign.h). Not used for
-// layers with a window: windows are short, and each such layer would need its own runs.
+// layers with a window or a chunk: both are short, and each such layer would need its own runs.
 struct attention_assigned {
     const struct attention_run *runs; // [n_runs + 1]; NULL: a block computes one sequence
     int32_t n_runs;
@@ -131,6 +131,7 @@ struct attention_extent {
 struct attention_masking {
     float scale, softcap; // 0: none
     int32_t window;       // 0: all
+    int32_t chunk;        // positions from the last multiple of it on are seen; 0: all
     float alibi_bias_max; // 0: none
     const float *sinks;   // [n_heads] or NULL
     // Added to the score of a query and a key: item [head][center + distance], the distance being the key's position

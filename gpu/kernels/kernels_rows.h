@@ -22,12 +22,14 @@ struct device_matrix {
 struct device_table {
     const unsigned char *rows;
     int64_t row_bytes;
+    int64_t n_rows;
     int32_t type; // enum tensor_type; launch_embed_knows(type) is true
 };
 
 bool launch_embed_knows(int32_t type);
 
-// out[r] = scale * table[tokens[r]], plus the rows of the tables that have rows. `types` NULL: all types are 0.
+// out[r] = scale * table[tokens[r]], plus the rows of the tables that have rows. `types` NULL: all types are 0. A token
+// beyond the table's rows gets row 0.
 struct embed_launch {
     struct device_matrix out;
     int32_t n_rows, n_cols;
@@ -101,12 +103,13 @@ struct route_launch {
     float scale;
     const float *pick_bias; // NULL: none
     int32_t n_groups, n_groups_used;
+    bool weighs_inputs; // the weights multiply the inputs of the products, and expert_sum uses none
     int32_t *experts, *order, *first;
     float *weights;
 };
 
 void launch_route(void *stream, const struct route_launch *route);
-// out[r] = sum over ranks of weights[pair] * y[pair]
+// out[r] = sum over ranks of weights[pair] * y[pair]; weights NULL: all are 1
 void launch_expert_sum(void *stream, struct device_matrix out, struct device_matrix y, const float *weights,
                        int32_t n_rows, int32_t n_used, int32_t n_cols);
 

@@ -128,13 +128,20 @@ static __device__ __forceinline__ void put_piece(const struct activation_operand
     *at = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Converts a row with n_threads threads. `thread` is the index of the calling thread. Each thread holds its
+static __device__ __forceinline__ void multiply_piece(float items[PIECE], float factor)
+{
+#pragma unroll
+    for (int i = 0; i < PIECE; i++)
+        items[i] *= factor;
+}
+
+// Converts a row, times `factor`, with n_threads threads. `thread` is the index of the calling thread. Each thread holds its
 // first n_held pieces in registers, so that they are loaded once, with all loads in flight at once.
 // `largest_of` returns the maximum over the row's threads.
 template <class Memory, bool swizzled, int n_held, class Largest>
 static __device__ __forceinline__ void convert_row(const struct activation_operand &out, int32_t row,
                                                    const float *x, int32_t thread, int32_t n_threads,
-                                                   const Largest &largest_of)
+                                                   const Largest &largest_of, float factor = 1.0f)
 {
     int32_t n = out.n_inputs, n_pieces = operand_width(out) / PIECE;
     uint32_t largest = 0;
@@ -145,10 +152,13 @@ static __device__ __forceinline__ void convert_row(const struct activation_opera
             load_piece<Memory, swizzled>(held[j], x, thread + j * n_threads, n);
 #pragma unroll
     for (int j = 0; j < n_held; j++)
-        if (thread + j * n_threads < n_pieces)
+        if (thread + j * n_threads < n_pieces) {
+            multiply_piece(held[j], factor);
             largest = piece_max(held[j], largest);
+        }
     for (int32_t piece = thread + n_held * n_threads; piece < n_pieces; piece += n_threads) {
         load_piece<Memory, swizzled>(items, x, piece, n);
+        multiply_piece(items, factor);
         largest = piece_max(items, largest);
     }
     operand_scale scale = find_scale(out.form, largest_of(largest));
@@ -160,6 +170,7 @@ static __device__ __forceinline__ void convert_row(const struct activation_opera
             put_piece<swizzled>(out, row, held[j], thread + j * n_threads, scale);
     for (int32_t piece = thread + n_held * n_threads; piece < n_pieces; piece += n_threads) {
         load_piece<Memory, swizzled>(items, x, piece, n);
+        multiply_piece(items, factor);
         put_piece<swizzled>(out, row, items, piece, scale);
     }
 }

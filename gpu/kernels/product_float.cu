@@ -14,6 +14,11 @@ static __device__ float4 load_4(const float *row, int32_t k, int32_t n)
                        k + 3 < n ? row[k + 3] : 0.0f);
 }
 
+static __device__ float4 multiply_4(float4 items, float factor)
+{
+    return make_float4(items.x * factor, items.y * factor, items.z * factor, items.w * factor);
+}
+
 static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct product_plan plan)
 {
     launch_next();
@@ -29,7 +34,7 @@ static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct 
     int32_t stride = (n_inputs + 3) / 4 * 4;
     const float *weight = (const float *)place.tiles + (int64_t)output * stride;
     const float *x[ROWS];
-    float sums[ROWS] = {};
+    float sums[ROWS] = {}, weights[ROWS];
     for (int i = 0; i < ROWS; i++) {
         int32_t row = rows.first + (i < rows.n ? i : 0);
         int64_t index = call.heads.n_rows  ? row - place.first_row
@@ -37,6 +42,7 @@ static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct 
                                            : row;
         x[i] = call.floats.items + index * call.floats.stride +
                (int64_t)(call.heads.n_rows ? rows.expert : 0) * call.heads.x_step;
+        weights[i] = call.floats.weights ? call.floats.weights[call.floats.rows[row]] : 1.0f;
     }
     for (int32_t k = lane * 4; k < n_inputs; k += 128) {
         float4 w = *(const float4 *)(weight + k);
@@ -44,7 +50,7 @@ static __global__ void __launch_bounds__(32 * WARPS) product_float(const struct 
         for (int i = 0; i < ROWS; i++) {
             if (i >= rows.n)
                 continue;
-            float4 item = load_4(x[i], k, n_inputs);
+            float4 item = multiply_4(load_4(x[i], k, n_inputs), weights[i]);
             sums[i] = fmaf(w.w, item.w, fmaf(w.z, item.z, fmaf(w.y, item.y, fmaf(w.x, item.x, sums[i]))));
         }
     }

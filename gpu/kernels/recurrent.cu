@@ -22,22 +22,6 @@ static __device__ __forceinline__ float sigmoid(float x)
     return 1.0f / (1.0f + device_exp(-x));
 }
 
-// Same as softplus in engine/cpu/rows_body.h: max(x, 0) + log(1 + exp(-|x|)), within bounds. A NaN stays a NaN.
-static __device__ float softplus(float x, float least, float most)
-{
-    float e = device_exp(x < 0.0f ? x : -x), u = e / (2.0f + e), square = u * u;
-    float p = fmaf(2.0f / 15.0f, square, 2.0f / 13.0f);
-    p = fmaf(p, square, 2.0f / 11.0f);
-    p = fmaf(p, square, 2.0f / 9.0f);
-    p = fmaf(p, square, 2.0f / 7.0f);
-    p = fmaf(p, square, 2.0f / 5.0f);
-    p = fmaf(p, square, 2.0f / 3.0f);
-    p = fmaf(p, square, 2.0f);
-    float y = (x < 0.0f ? 0.0f : x) + u * p;
-    y = y < least ? least : y;
-    return most < y ? most : y;
-}
-
 static __device__ __forceinline__ float sum_lanes(float x)
 {
     for (int offset = WARP / 2; offset > 0; offset /= 2)
@@ -155,7 +139,7 @@ static __global__ void __launch_bounds__(THREADS) prepare_delta(const delta_laun
         normalize_length(qk + (int64_t)i * a.key_dim, a.key_dim, i < a.n_key_heads ? query_scale : 1.0f);
     int32_t each = a.by_channel ? a.key_dim : 1;
     for (int32_t i = (int32_t)threadIdx.x; i < a.n_heads * each; i += THREADS)
-        alpha[i] = device_exp(a.decay[i / each] * softplus(alpha[i] + a.step_bias[i], 0.0f, INFINITY));
+        alpha[i] = device_exp(a.decay[i / each] * device_softplus(alpha[i] + a.step_bias[i], 0.0f, INFINITY));
     for (int32_t i = (int32_t)threadIdx.x; i < a.n_heads; i += THREADS)
         beta[i] = (a.doubles_beta ? 2.0f : 1.0f) * sigmoid(beta[i]);
 }
@@ -320,7 +304,7 @@ struct scan_rule {
                                                 const row_inputs<n_held> &x, matrix_columns<n_held> &columns,
                                                 float result[VALUES])
     {
-        float time = softplus(x.weight + a.step_bias[place.head], a.step_min, a.step_max),
+        float time = device_softplus(x.weight + a.step_bias[place.head], a.step_min, a.step_max),
               decay = device_exp(a.decay[place.head] * time), direct = a.direct[place.head];
 #pragma unroll
         for (int value = 0; value < VALUES; value++) {
@@ -406,7 +390,8 @@ template <int n_keys> static __global__ void __launch_bounds__(THREADS) scan_sel
     for (int key = 0; key < n_keys; key++)
         state[key] = sequence.position > 0 && key < a.key_dim ? from[(int64_t)key * a.value_dim] : 0.0f;
     for (int64_t row = sequence.first_row, end = row + sequence.n_rows; row < end; row++) {
-        float time = softplus(a.step.items[row * a.step.stride + value] + bias, a.step_min, a.step_max),
+        float time =
+                  device_softplus(a.step.items[row * a.step.stride + value] + bias, a.step_min, a.step_max),
               x = a.x.items[row * a.x.stride + value], added = time * x, sum = 0.0f;
         const float *b = a.b.items + row * a.b.stride, *c = a.c.items + row * a.c.stride;
 #pragma unroll

@@ -112,9 +112,10 @@ static __global__ void embed_rows(const struct embed_launch call)
 {
     launch_next();
     launch_wait();
-    int64_t row = (int)blockIdx.x;
+    int64_t row = (int)blockIdx.x, token = call.tokens[row];
+    token = token < call.table.n_rows ? token : 0;
     for (int col = first_col(); col < call.n_cols; col += col_step()) {
-        float item = read_item(call.table, call.tokens[row], col) * call.scale;
+        float item = read_item(call.table, token, col) * call.scale;
         if (call.positions_table.rows)
             item += read_item(call.positions_table, call.positions[row], col);
         if (call.types_table.rows)
@@ -514,7 +515,7 @@ static __global__ void expert_sum(struct device_matrix out, struct device_matrix
         float sum = 0.0f;
         for (int place = 0; place < n_used; place++) {
             int64_t pair = row * n_used + place;
-            sum = fmaf(y.items[pair * y.stride + col], weights[pair], sum);
+            sum = fmaf(y.items[pair * y.stride + col], weights ? weights[pair] : 1.0f, sum);
         }
         out.items[row * out.stride + col] = sum;
     }

@@ -1,5 +1,7 @@
 #include "gpu/kernels/tiles.h"
 
+#include "gpu/kernels/tensor_matrix.h"
+
 #include "engine/file/dequantize.h"
 
 #include <assert.h>
@@ -84,22 +86,40 @@ static enum tensor_type type_of_equal_items(enum tensor_type type)
     }
 }
 
-static float matrix_scale(const struct tensor *tensor, uint64_t item)
+static bool fits_half(const struct tensor *matrix, const struct tensor_traits *traits, uint64_t n_blocks)
 {
-    return tensor->scales ? tensor_scale(tensor, item / (tensor->dims[0] * tensor->dims[1])) : 1.0f;
-}
-
-static bool fits_half(const struct tensor *tensor, const struct tensor_traits *traits)
-{
-    float items[TILE_INPUTS_MAX];
-    uint64_t n_blocks = tensor->size_bytes / traits->block_bytes;
-    const uint8_t *block = tensor->data;
+    float items[TILE_INPUTS_MAX], scale = tensor_scale(matrix, 0);
+    const uint8_t *block = matrix->data;
     for (uint64_t i = 0; i < n_blocks; i++, block += traits->block_bytes) {
         traits->dequantize(block, items, traits->block_items);
-        float scale = matrix_scale(tensor, i * traits->block_items);
         for (uint32_t j = 0; j < traits->block_items; j++)
             if (!(fabsf(items[j] * scale) <= HALF_LARGEST))
                 return false;
+    }
+    return true;
+}
+
+static bool blocks_fit_half(const struct tensor *matrix, const struct tensor_traits *traits,
+                            uint64_t n_blocks)
+{
+    const uint8_t *block = matrix->data;
+    for (uint64_t i = 0; i < n_blocks; i++, block += traits->block_bytes)
+        if (!(block_bound(matrix->type, block) <= HALF_LARGEST))
+            return false;
+    return true;
+}
+
+// Whether all matrices fit, by `fits`. A tensor without data (size 0) does.
+static bool all_fit(const struct tensor *tensor, const struct tensor_traits *traits,
+                    bool (*fits)(const struct tensor *matrix, const struct tensor_traits *traits,
+                                 uint64_t n_blocks))
+{
+    uint64_t n_matrices = tensor->dims[2] * tensor->dims[3],
+             n_blocks = tensor->size_bytes / traits->block_bytes / n_matrices;
+    for (uint64_t i = 0; i < n_matrices && n_blocks > 0; i++) {
+        const struct tensor matrix = tensor_matrix(tensor, i);
+        if (!fits(&matrix, traits, n_blocks))
+            return false;
     }
     return true;
 }
@@ -110,18 +130,13 @@ enum tensor_type tiles_type(const struct tensor *tensor)
     if (!traits->name || !traits->dequantize)
         return TENSOR_TYPE_COUNT;
     if (tensor->scales) // the items are multiplied by them
-        return fits_half(tensor, traits) ? TENSOR_F16 : TENSOR_BF16;
+        return all_fit(tensor, traits, fits_half) ? TENSOR_F16 : TENSOR_BF16;
     enum tensor_type type = type_of_equal_items(tensor->type);
     if (type == TENSOR_F32 || tensor->type == TENSOR_F16 || type == TENSOR_BF16)
         return type;
     if (type == TENSOR_F16)
-        return fits_half(tensor, traits) ? TENSOR_F16 : TENSOR_BF16;
-    uint64_t n_blocks = tensor->size_bytes / traits->block_bytes;
-    const uint8_t *block = tensor->data;
-    for (uint64_t i = 0; i < n_blocks; i++, block += traits->block_bytes)
-        if (!(block_bound(tensor->type, block) <= HALF_LARGEST))
-            return TENSOR_BF16; // other types fit: items of MXFP4 do always
-    return type;
+        return all_fit(tensor, traits, fits_half) ? TENSOR_F16 : TENSOR_BF16;
+    return all_fit(tensor, traits, blocks_fit_half) ? type : TENSOR_BF16; // items of MXFP4 always fit
 }
 
 int64_t tiles_panels(int64_t n_outputs)
@@ -279,7 +294,7 @@ static void take_row(struct row_piece *piece, enum tensor_type type, const struc
                         (uint64_t)first / traits->block_items * traits->block_bytes;
     if (type == TENSOR_F16 || type == TENSOR_BF16)
         take_items(piece, type, tensor, at, (int)(first % traits->block_items), n,
-                   matrix_scale(tensor, row * tensor->dims[0]));
+                   tensor_scale(tensor, row / tensor->dims[1]));
     else if (tensor->type == TENSOR_Q4_K || tensor->type == TENSOR_Q5_K)
         take_q4_k_or_q5_k(piece, tensor->type == TENSOR_Q5_K, at);
     else if (tensor->type == TENSOR_Q6_K)

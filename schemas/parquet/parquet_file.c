@@ -86,10 +86,10 @@ enum status parquet_file_choose(struct parquet_file *file, const bool *is_chosen
     for (size_t i = 0; i < file->schema->n_columns; i++) {
         const struct parquet_column *column = &file->schema->columns[i];
         if (is_chosen[i] && column->leaf.meaning == MEANING_NONE)
-            return error_set(error, STATUS_REFUSE, ERROR_FILE,
-                             "%s: column \"%.*s\" is %s, which is not read: leave it out of the prompt",
-                             file->parts.items[0].input.name, (int)column->name.size, column->name.data,
-                             column->other);
+            return error_set(
+                error, STATUS_REFUSE, ERROR_FILE,
+                "%s: column \"%.*s\" is %s, which is not read: leave it out of the prompt and of --evaluate",
+                file->parts.items[0].input.name, (int)column->name.size, column->name.data, column->other);
         file->is_chosen[i] = is_chosen[i];
     }
     parquet_file_rewind(file);

@@ -1,6 +1,7 @@
 #include "schemas/parquet/parquet_output.h"
 
 #include "schemas/base/file.h"
+#include "schemas/parquet/arrow_schema.h"
 #include "schemas/parquet/parquet_builder.h"
 #include "schemas/parquet/parquet_rewrite.h"
 #include "schemas/parquet/thrift.h"
@@ -18,7 +19,8 @@ struct parquet_output {
     const char *name;
     int64_t offset; // bytes written
     struct arena arena;
-    struct parquet_builder *builders; // [n_columns]
+    struct parquet_builder *builders;   // [n_columns]
+    struct parquet_new_column *columns; // [n_columns]
     size_t n_columns;
     struct parquet_spool spool;
     struct text created_by;
@@ -102,9 +104,11 @@ static enum status copy_columns(struct parquet_output *output, const struct parq
     const char *created_by = target->created_by ? target->created_by : "";
     output->created_by = text_from_string(arena_copy(&output->arena, created_by, strlen(created_by)));
     output->builders = arena_allocate_array(&output->arena, target->n_columns + 1, sizeof *output->builders);
+    output->columns = arena_allocate_array(&output->arena, target->n_columns + 1, sizeof *output->columns);
     output->copied = arena_allocate(&output->arena, COPY_BYTES);
     output->name = arena_copy(&output->arena, target->name, strlen(target->name));
-    if (!output->builders || !output->copied || !output->name || !output->created_by.data) {
+    if (!output->builders || !output->columns || !output->copied || !output->name ||
+        !output->created_by.data) {
         output->name = target->name;
         return refuse_memory(output, error);
     }
@@ -114,6 +118,7 @@ static enum status copy_columns(struct parquet_output *output, const struct parq
         output->builders[i].name = (struct text){arena_copy(&output->arena, name.data, name.size), name.size};
         if (!output->builders[i].name.data)
             return refuse_memory(output, error);
+        output->columns[i] = (struct parquet_new_column){output->builders[i].name, output->builders[i].type};
         output->n_columns++;
     }
     return STATUS_OK;
@@ -321,21 +326,40 @@ static void write_own_footer(const struct parquet_output *output, const struct p
     thrift_write_stop(&writer);
 }
 
+// Adds the Arrow schema that all inputs have, with the new columns; nothing if they differ in it.
+static void add_arrow_schema(const struct parquet_output *output, struct buffer *out)
+{
+    struct text schema = {0};
+    for (size_t i = 0; i < output->n_inputs; i++) {
+        const struct parquet_footer *footer = &output->parts.items[i].footer;
+        struct text other = parquet_rewrite_metadata(footer, "ARROW:schema");
+        if (!other.size || (i && !text_equal(other, schema)))
+            return;
+        schema = other;
+    }
+    if (output->n_inputs)
+        arrow_schema_extend(schema, output->parts.items[0].footer.schema.n_columns, output->columns,
+                            output->n_columns, out);
+}
+
 static enum status write_footer(struct parquet_output *output, struct error *error)
 {
-    struct buffer footer = {0}, elements = {0};
+    struct buffer footer = {0}, elements = {0}, arrow_schema = {0};
+    add_arrow_schema(output, &arrow_schema);
     for (size_t i = 0; i < output->n_columns; i++)
         parquet_builder_write_element(&output->builders[i], &elements);
     struct parquet_added added = {.n_columns = output->n_columns,
                                   .elements = {elements.data, elements.size},
                                   .n_groups = output->parts.n_groups,
-                                  .n_rows = output->parts.n_rows};
+                                  .n_rows = output->parts.n_rows,
+                                  .arrow_schema = {arrow_schema.data, arrow_schema.size}};
     struct text groups = {output->groups.data, output->groups.size};
     if (output->n_inputs)
         parquet_rewrite_footer(&output->parts.items[0].footer, &added, groups, &footer);
     else
         write_own_footer(output, &added, &footer);
-    enum status status = footer.failed || elements.failed ? refuse_memory(output, error) : STATUS_OK;
+    bool has_failed = footer.failed || elements.failed || arrow_schema.failed;
+    enum status status = has_failed ? refuse_memory(output, error) : STATUS_OK;
     if (status == STATUS_OK && footer.size > PARQUET_FOOTER_BYTES_MAX)
         status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: its footer has more than 1 GiB",
                            output->name);
@@ -347,6 +371,7 @@ static enum status write_footer(struct parquet_output *output, struct error *err
                                : write_bytes(output, footer.data, footer.size, error);
     buffer_finish(&footer);
     buffer_finish(&elements);
+    buffer_finish(&arrow_schema);
     return status;
 }
 

@@ -3,8 +3,9 @@
 // in the encoding PLAIN and compressed with Snappy. Thread: any, one at a time.
 //
 // The new footer keeps the input's fields, but: offsets move; page indexes and Bloom filters, which are not
-// copied, are left out; so are copies of the schema that other programs keep as text (ARROW:schema), because
-// readers would take them for the file's.
+// copied, are left out; the Arrow schema gets the new columns, and is left out if several inputs differ in it
+// (arrow_schema.h); so are the copies of the schema that Spark and Avro keep, because readers would take them
+// for the file's.
 #pragma once
 
 #include "schemas/parquet/parquet_parts.h"

@@ -101,9 +101,11 @@ static void write_schema(const struct parquet_footer *footer, const struct parqu
     buffer_add_text(writer->out, added->elements);
 }
 
+static const char arrow_key[] = "ARROW:schema";
+
 static bool is_schema_copy(struct text key)
 {
-    static const char *const keys[] = {"ARROW:schema", "org.apache.spark.sql.parquet.row.metadata",
+    static const char *const keys[] = {arrow_key, "org.apache.spark.sql.parquet.row.metadata",
                                        "parquet.avro.schema", "avro.schema", "iceberg.schema"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (text_equals_string(key, keys[i]))
@@ -111,17 +113,23 @@ static bool is_schema_copy(struct text key)
     return false;
 }
 
-static bool describes_schema(struct text pair)
+struct key_value {
+    struct text key, value;
+};
+
+static struct key_value read_pair(struct text bytes)
 {
-    struct thrift_reader reader = thrift_read_text(pair);
+    struct thrift_reader reader = thrift_read_text(bytes);
     struct thrift_field field = {0};
-    struct text key = {0};
+    struct key_value pair = {0};
     while (thrift_next_field(&reader, &field))
         if (field.id == 1 && field.type == THRIFT_BINARY)
-            key = thrift_read_binary(&reader);
+            pair.key = thrift_read_binary(&reader);
+        else if (field.id == 2 && field.type == THRIFT_BINARY)
+            pair.value = thrift_read_binary(&reader);
         else
             (void)thrift_skip(&reader, field.type);
-    return is_schema_copy(key);
+    return pair;
 }
 
 // Whether a list of structs follows. The reader of the file has not checked the lists that it does not need.
@@ -132,19 +140,49 @@ static bool begins_structs(const struct thrift_reader *reader, const struct thri
     return !ahead.failed;
 }
 
-// The list of KeyValue without copies of the schema.
-static void write_pairs(struct thrift_reader *reader, const struct thrift_field *field,
-                        struct thrift_writer *writer)
+static struct text find_value(struct thrift_reader *reader, const struct thrift_field *field, const char *key)
 {
-    size_t n = thrift_read_structs(reader, field), n_kept = 0;
+    size_t n = thrift_read_structs(reader, field);
+    struct text found = {0};
+    for (size_t i = 0; i < n; i++) {
+        struct key_value pair = read_pair(thrift_skip(reader, THRIFT_STRUCT));
+        if (text_equals_string(pair.key, key))
+            found = pair.value;
+    }
+    return found;
+}
+
+struct text parquet_rewrite_metadata(const struct parquet_footer *footer, const char *key)
+{
+    struct thrift_reader reader = {footer->bytes.data, footer->bytes.data + footer->bytes.size, false};
+    struct thrift_field field = {0};
+    while (thrift_next_field(&reader, &field)) {
+        if (field.id == 5 && begins_structs(&reader, &field))
+            return find_value(&reader, &field, key);
+        (void)thrift_skip(&reader, field.type);
+    }
+    return (struct text){0};
+}
+
+// The list of KeyValue without copies of the schema, but with the Arrow schema of the file.
+static void write_pairs(struct thrift_reader *reader, const struct thrift_field *field,
+                        struct text arrow_schema, struct thrift_writer *writer)
+{
+    size_t n = thrift_read_structs(reader, field), n_kept = arrow_schema.size != 0;
     struct thrift_reader first = *reader;
     for (size_t i = 0; i < n; i++)
-        n_kept += !describes_schema(thrift_skip(&first, THRIFT_STRUCT));
+        n_kept += !is_schema_copy(read_pair(thrift_skip(&first, THRIFT_STRUCT)).key);
     thrift_write_list(writer, field->id, THRIFT_STRUCT, n_kept);
     for (size_t i = 0; i < n; i++) {
         struct text pair = thrift_skip(reader, THRIFT_STRUCT);
-        if (!describes_schema(pair))
+        if (!is_schema_copy(read_pair(pair).key))
             buffer_add_text(writer->out, pair);
+    }
+    if (arrow_schema.size) {
+        struct thrift_writer added = {writer->out, 0};
+        thrift_write_binary(&added, 1, text_from_string(arrow_key));
+        thrift_write_binary(&added, 2, arrow_schema);
+        thrift_write_stop(&added);
     }
 }
 
@@ -182,7 +220,7 @@ void parquet_rewrite_footer(const struct parquet_footer *footer, const struct pa
             thrift_write_list(&writer, 4, THRIFT_STRUCT, added->n_groups);
             buffer_add_text(out, groups);
         } else if (field.id == 5 && begins_structs(&reader, &field)) {
-            write_pairs(&reader, &field, &writer);
+            write_pairs(&reader, &field, added->arrow_schema, &writer);
         } else if (field.id == 7 && begins_structs(&reader, &field)) {
             write_orders(&reader, &field, added->n_columns, &writer);
         } else if (field.id == 5 || field.id == 7) {

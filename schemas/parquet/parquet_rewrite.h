@@ -16,7 +16,11 @@ struct parquet_added {
     int64_t plain_bytes, packed_bytes; // bytes of the new columns in the row group
     size_t n_groups;                   // row groups of the file
     int64_t n_rows;                    // rows of the file
+    struct text arrow_schema;          // metadata ARROW:schema of the file; empty: none
 };
+
+// The value of metadata with this key; empty: there is none. It points into the footer.
+struct text parquet_rewrite_metadata(const struct parquet_footer *footer, const char *key);
 
 // Adds a RowGroup.
 void parquet_rewrite_group(const struct parquet_group *group, const struct parquet_added *added,

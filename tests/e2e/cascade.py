@@ -1,6 +1,8 @@
 """sheaf annotate --cascade: a small model labels all rows, a large one those where the small one's label would break a guarantee. The
 large model of these tests is the usual random one, the small one a copy with noise on its output matrix: its labels agree the more
 often, the more probable they are."""
+import csv
+import io
 import json
 import random
 import signal
@@ -177,7 +179,7 @@ def with_gold(test, n, share, seed=3, wrong=0.0):
 def gold_labels_choose_the_threshold_and_both_models_are_held_to_them(test):
     small_model(test)
     gold = with_gold(test, 1500, 0.3)
-    done = cascade(test, "--gold", "truth", table="gold.csv")
+    done = cascade(test, "--gold-column", "truth", table="gold.csv")
     out = columns(test)
     n_small, n_right = sum(row["label_model"] == "small.gguf" for row in out), sum(row["label"] == gold[i] for i, row in enumerate(out))
     assert n_small > 200 and n_right >= 0.95 * 1500, (n_small, n_right)
@@ -187,14 +189,56 @@ def gold_labels_choose_the_threshold_and_both_models_are_held_to_them(test):
     n_gold = sum(row["truth"] != "" for row in out)
     assert f"{differ} of {n_gold} gold labels differ" in done.out, (differ, n_gold, done.out)
     whole = test.read("out.csv")
-    assert cascade(test, "--gold", "truth", table="gold.csv").out == done.out and test.read("out.csv") == whole
+    assert cascade(test, "--gold-column", "truth", table="gold.csv").out == done.out and test.read("out.csv") == whole
+
+
+@case
+def files_of_gold_labels_are_for_the_evaluation_and_a_column_for_the_guarantee(test):
+    small_model(test)
+    gold = with_gold(test, 1500, 0.3)
+    done = cascade(test, "--gold", "truth", table="gold.csv")  # the older name of --gold-column
+    assert cascade(test, "--gold-column", "truth", table="gold.csv").out == done.out
+    write_csv(test, "some.csv", [["row", "truth"]] + [[str(i + 1), gold[i]] for i in range(0, 1500, 7)])
+    evaluated = cascade(test, "--gold-column", "truth", "--evaluate", "truth", "--gold", "some.csv", table="gold.csv")
+    out = columns(test)
+    rows = [i for i, row in enumerate(out) if i % 7 == 0 or row["truth"]]
+    assert len(rows) > sum(row["truth"] != "" for row in out) > 100, len(rows)
+    accuracy = sum(out[i]["label"] == gold[i] for i in rows) / len(rows)
+    assert f"rows with a gold label: {len(rows)}\naccuracy: {accuracy:.4f}" in evaluated.out and done.out.strip() in evaluated.out, evaluated
+
+
+@case
+def statistics_and_the_page_have_the_guarantee(test):
+    small_model(test)
+    with_gold(test, 600, 0.5)
+    for name in ("s.csv", "s.jsonl"):
+        done = cascade(test, "--statistics", name, table="gold.csv")
+        out = columns(test)
+        n_small = sum(row["label_model"] == "small.gguf" for row in out)
+        if name == "s.csv":
+            found = list(csv.DictReader(io.StringIO(test.read(name).decode())))
+        else:
+            found = [json.loads(line) for line in test.read(name).splitlines()]
+        figures = {(row["figure"], row["label"]): row["value"] for row in found}
+        assert {row["gold"] for row in found} == {"tiny.gguf"} and {int(row["rows"]) for row in found} == {600}, found
+        assert float(figures["cascade_share", "small.gguf"]) == n_small / 600 and float(figures["cascade_share", "tiny.gguf"]) == (600 - n_small) / 600, figures
+        assert float(figures["cascade_guarantee", ""]) == 0.95 == float(figures["cascade_confidence", ""]), figures
+        assert f"of at least {float(figures['cascade_threshold', 'small.gguf']):.4g}\n" in done.out, (figures, done.out)
+        assert f"accuracy {float(figures['cascade_accuracy', '']):.4g}, " in done.out, (figures, done.out)
+    test.run("report", "--dataset", "annotate", "--store", "out.csv.db", "--statistics", "s.csv", "-o", "page.html")
+    page = test.read("page.html").decode()
+    assert "tiny.gguf \u2013 label" in page and "cascade_guarantee" in page and f"{n_small / 600:.4g}" in page, page[-3000:]
+    done = cascade(test, "--gold-column", "truth", "--evaluate", "truth", "--statistics", "g.csv", models=test.path("small.gguf"), table="gold.csv", status=None)
+    found = list(csv.DictReader(io.StringIO(test.read("g.csv").decode())))
+    assert found[0]["figure"] == "accuracy" and found[-1]["figure"] == "cascade_accuracy" and found[-1]["gold"] == "truth", found
+    assert any(row["figure"] == "cascade_share_open" for row in found), found
 
 
 @case
 def without_a_large_model_rows_below_the_threshold_stay_open(test):
     small_model(test)
     gold = with_gold(test, 1500, 0.4)
-    done = cascade(test, "--gold", "truth", models=test.path("small.gguf"), table="gold.csv")
+    done = cascade(test, "--gold-column", "truth", models=test.path("small.gguf"), table="gold.csv")
     out = columns(test)
     kept = [i for i, row in enumerate(out) if row["label"]]
     assert 100 < len(kept) < 1500 and sum(out[i]["label"] == gold[i] for i in kept) >= 0.95 * len(kept), len(kept)
@@ -209,14 +253,14 @@ def without_a_large_model_rows_below_the_threshold_stay_open(test):
 def a_guarantee_that_gold_labels_do_not_show_is_refused_before_the_large_model_labels_the_rest(test):
     small_model(test)
     with_gold(test, 400, 0.1)
-    done = cascade(test, "--gold", "truth", table="gold.csv", status=1)
+    done = cascade(test, "--gold-column", "truth", table="gold.csv", status=1)
     n_gold = sum(row[2] != "" for row in read_csv(test, "gold.csv")[1:])
     assert f"can't be shown with {n_gold} gold labels: at least 59 are needed" in done.err, done.err
     with_gold(test, 400, 0.5, wrong=0.2)
-    done = cascade(test, "--gold", "truth", table="gold.csv", status=1)
+    done = cascade(test, "--gold-column", "truth", table="gold.csv", status=1)
     assert "is not shown even if tiny.gguf labels all rows" in done.err and not test.exists("out.csv"), done.err
     assert test.query("SELECT count(*) FROM jobs WHERE dataset = 'annotate-large'", "out.csv.db")[0][0] < 300
-    done = cascade(test, "--gold", "truth", models=test.path("small.gguf"), table="gold.csv", status=1)
+    done = cascade(test, "--gold-column", "truth", models=test.path("small.gguf"), table="gold.csv", status=1)
     assert "of its most probable ones" in done.err, done.err
 
 
@@ -264,7 +308,7 @@ def what_does_not_fit_is_refused_by_name(test):
             ((*choice, "--cascade", both, "--guarantee", "recall=0.9"), "--guarantee: expected accuracy=X"),
             ((*choice, "--cascade", both, "--guarantee", "accuracy=1"), "--guarantee: expected accuracy=X"),
             ((*choice, "--cascade", both, *guarantee, "--confidence", "95"), "--confidence: expected a number above 0 and below 1"),
-            ((*choice, "--cascade", test.model, *guarantee), "SMALL alone needs --gold COLUMN"),
+            ((*choice, "--cascade", test.model, *guarantee), "SMALL alone needs --gold-column COLUMN"),
             ((*choice, "--cascade", f"{both},{test.model}", *guarantee), "expected two models, SMALL,LARGE"),
             ((*choice, "--cascade", f"{test.model},{test.model}", *guarantee), "SMALL and LARGE are one model"),
             ((*choice, "--cascade", both, *guarantee, "--model", test.model), "--cascade names the models"),
@@ -276,10 +320,14 @@ def what_does_not_fit_is_refused_by_name(test):
             ((*choice, "--cascade", both, *guarantee, "--brokers", "127.0.0.1:1"), "not with --brokers"),
             (("--cascade", both, *guarantee), "--cascade needs --choice"),
             (("--cascade", both, *guarantee, "--questions", "q.json"), "not --questions"),
-            ((*choice, "--cascade", both, *guarantee, "--gold", "title", "--gold", "text"), "--gold is one column"),
-            ((*choice, "--cascade", both, *guarantee, "--gold", "titel"), "--gold: there is no column \"titel\"; the nearest is title"),
+            ((*choice, "--cascade", both, *guarantee, "--gold", "title", "--gold", "text"), "--gold is a file for --evaluate: name the column of --cascade by --gold-column"),
+            ((*choice, "--cascade", both, *guarantee, "--gold-column", "titel"), "--gold-column: there is no column \"titel\"; the nearest is title"),
+            ((*choice, "--cascade", both, *guarantee, "--gold", "g.csv"), "--gold needs --evaluate COLUMN"),
+            ((*choice, "--gold-column", "title", "--model", test.model), "--gold-column: expected --cascade SMALL,LARGE with it"),
+            ((*choice, "--evaluate", "title", "--gold", "title", "--model", test.model), "a column of the table is named by --evaluate"),
+            ((*choice, "--cascade", both, *guarantee, "--gold", "titel"), "--gold-column: there is no column \"titel\"; the nearest is title"),
             ((*choice, "--cascade", both, *guarantee, "--dataset", 123 * "d"), "a name has at most 122 bytes"),
-            ((*choice, *guarantee, "--model", test.model), "need --cascade SMALL,LARGE"),
+            ((*choice, *guarantee, "--model", test.model), "--guarantee: expected --cascade SMALL,LARGE"),
             ((*choice, "--cascade", f"{test.path('small.gguf')},none.gguf", *guarantee), "none.gguf")):
         done = test.run("annotate", "in.csv", "--prompt", "p.jinja", *options, "-o", "out.csv", status=None)
         assert done.status in (1, 2) and words in done.err and not test.exists("out.csv"), (options, done)

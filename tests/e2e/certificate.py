@@ -417,8 +417,21 @@ def an_empty_table_and_several_files(test):
     write_csv(test, "b.csv", ROWS[:1] + ROWS[20:])
     test.run("annotate", "a.csv", "b.csv", "--model", test.model, *PROMPT, "-o", "both", "--split", "--certificate", "both.json")
     done = test.run("verify", "both/a.csv", "both/b.csv", "--certificate", "both.json", "--model", test.model)
-    assert "40 of 40 rows" in done.out, done.out
-    test.run("verify", "both/b.csv", "both/a.csv", "--certificate", "both.json", status=1)
+    assert "40 of 40 rows" in done.out and "both/a.csv, both/b.csv: their 40 rows are the certificate's" in done.out, done.out
+    done = test.run("verify", "both/b.csv", "both/a.csv", "--certificate", "both.json", status=1)
+    assert "both/b.csv, both/a.csv: another table" in done.err and "the first is row 1 (in both/b.csv)" in done.err, done
+    rows = read_csv(test, "both/b.csv")
+    write_csv(test, "both/b.csv", [*rows[:-1], [rows[-1][0] + "!", *rows[-1][1:]]])
+    done = test.run("verify", "both/a.csv", "both/b.csv", "--certificate", "both.json", status=1)
+    assert "changed: 1 of 40 rows differ from the certificate, the first is row 40 (in both/b.csv)" in done.err, done
+    for i in range(5):
+        write_csv(test, f"{i}.csv", [*ROWS[:1], ROWS[i + 1]])
+    files = [f"{i}.csv" for i in range(5)]
+    test.run("annotate", *files, "--model", test.model, *PROMPT, "-o", "five.csv", "--certificate", "five.json")
+    test.run("annotate", *files, "--model", test.model, *PROMPT, "-o", "five", "--store", "five.db", "--split", "--certificate", "split.json")
+    done = test.run("verify", *[f"five/{name}" for name in files], "--certificate", "split.json")
+    assert "five/0.csv, five/1.csv, five/2.csv and 2 others: their 5 rows" in done.out, done.out
+    assert "five.csv: its 5 rows" in test.run("verify", "five.csv", "--certificate", "five.json").out
 
 
 # ---- runs ----

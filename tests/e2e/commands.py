@@ -804,7 +804,7 @@ def options_of_the_model_can_be_seen_before_work(test):
     assert len(test.read("logits.f32")) == 3 * printed["vocabulary"] * 4
     sizes = json.loads(test.run("bench", "tiny.gguf", "--prompt", "8", "--generate", "4", "--batch", "1,2", "--repeat", "1",
                                 "--json").out)
-    assert sizes, sizes
+    assert [(line["batch"], line["prompt"], line["generate"]) for line in sizes] == [(1, 8, 4), (2, 8, 4)], sizes
     lengths = json.loads(test.run("bench", "tiny.gguf", "--embed", "--repeat", "1", "--json").out)
     assert [line["length"] for line in lengths] == [8, 32, 128, 256] and all(line["texts_per_second"] > 0 for line in lengths), lengths
 
@@ -834,6 +834,18 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
     assert memory["mapped"] == 0 and "mapped" not in lines, (memory, lines)
     assert lines["fingerprint"] == printed["fingerprint"] and lines["template"] == "yes", lines
     assert "experts" not in lines, lines
+
+
+@case
+def bench_measures_several_settings_with_one_model_and_computes_sequences_alone(test):
+    found = test.run("bench", "tiny.gguf", "--settings", "8+4@1/2,12+1@3", "--max-rows", "7", "--alone", "--repeat", "1")
+    assert re.findall(r"prompt (\d+), generate (\d+), median", found.out) == [("8", "4"), ("12", "1")], found
+    assert [line.split()[0] for line in found.out.splitlines() if line.split()[0] != "batch"] == ["1", "2", "3"], found
+    assert re.findall(r"batch (\d+): (\d) sequences alone have the same tokens and logprobs", found.err) == [("1", "1"), ("2", "2"), ("3", "3")], found
+    for wrong in ("8+4", "8+4@", "8+4@0", "8+4@1,", "+4@1", "8@1", "8+4@1;", "8+4@4097", "8+4@" + "/".join(["1"] * 17), "-8+4@1"):
+        assert "--settings: expected up to 16 batches" in test.run("bench", "tiny.gguf", "--settings", wrong, status=2).err, wrong
+    long = test.run("bench", "tiny.gguf", "--settings", "8+4@1,1048576+1@1", status=1)
+    assert "--settings asks for 1048577" in long.err, long
 
 
 @case

@@ -214,7 +214,7 @@ def a_quantized_folder_keeps_a_tokenizer_that_does_not_fall_back_to_bytes(test):
 @case
 def an_adapter_beside_the_weights_is_named(test):
     folder = write(test, "adapter", adapter_config_json={"peft_type": "LORA", "base_model_name_or_path": "maker/model"})
-    assert "adapter_config.json: a LoRA adapter of maker/model is not built: merge it" in test.run("inspect", folder, status=1).err
+    assert "adapter_config.json: a LoRA adapter of maker/model beside the weights: give the model without it" in test.run("inspect", folder, status=1).err
 
 
 @case

@@ -89,7 +89,39 @@ def products_without_wgmma_give_the_same_bytes(test):
 @case
 def measured_tiles_of_products_give_the_same_bytes(test):
     same_as_reference(test, "--tiles", "measured")
-    assert "--tiles: expected measured or by-rows" in test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "wide", status=2).err
+    refused = test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "wide", status=2)
+    assert "--tiles: expected measured, by-rows or a file with a dot or a slash in its name" in refused.err, refused
+
+
+@case
+def tiles_in_a_file_are_measured_once_and_give_the_same_bytes(test):
+    """A second run measures nothing; what the file has for another device, or that a product cannot use, is measured again."""
+    test.write("in.jsonl", [dict(job, max_tokens=2) for job in jobs()[:4]])
+    on_gpu(test, "in.jsonl", "expected.jsonl", "--tiles", "by-rows")
+
+    def run():
+        output = f"{len(os.listdir(test.folder))}.jsonl"
+        finished = on_gpu(test, "in.jsonl", output, "--tiles", "kept.tiles")
+        assert test.comparable(output) == test.comparable("expected.jsonl")
+        return finished.err, len(re.findall(r"tiles: \w+ \d+ x \d+ (?:plain|gated), up to", finished.err)), test.read("kept.tiles").decode()
+
+    _, n_measured, kept = run()
+    lines = kept.splitlines()
+    if lines[0] != "sheaf tiles 1" or n_measured == 0:
+        raise Skip("the device has no tiles to choose")
+    assert lines[1].startswith("device ") and len(lines) == 2 + n_measured, kept
+    err, n_again, same = run()
+    assert n_again == 0 and same == kept and f"tiles: {n_measured} choices from kept.tiles" in err, err
+    test.write("kept.tiles", [lines[0], "device old " + lines[1], *lines[2:]])
+    err, n_again, _ = run()
+    assert n_again == n_measured and "kept.tiles is of another device or driver, this is " in err, err
+    unusable = [re.sub(r"rows: [0-9x]+(?: divided)?,", "rows: 192x128 divided,", line) for line in lines[2:]]
+    test.write("kept.tiles", lines[:2] + unusable)
+    _, n_again, _ = run()
+    assert n_again == n_measured
+    test.write("kept.tiles", [{}])
+    assert "expected a file of tiles" in test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "kept.tiles", status=1).err
+    assert test.read("kept.tiles") == b"{}\n"
 
 
 @case
@@ -130,16 +162,32 @@ def a_job_alone_gives_the_bytes_it_gives_among_all_the_others(test):
 @case
 def recurrent_states_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
     """Branches of a prefix tree at any token, in full batches, planned ahead or not, with sequences preempted."""
+    check_recurrent(test, recurrent.write(test), {"alone": ["--max-batch", "1"], "together": ["--max-batch", "8"],
+                                                   "not ahead": ["--max-batch", "5", "--max-rows", "19", "--no-ahead", "--no-graphs"],
+                                                   "few pages": ["--max-batch", "8", "--kv-memory", "100K"]})
+
+
+@case
+def states_of_device_and_cpu_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
+    """Each placement is its own reference. Of four layers the last has attention, the others a state."""
     folder = recurrent.write(test)
+    for placement in ("layers:2", "attention-cpu:3", "experts:1") if is_wide() else ("layers:2", "experts:1"):
+        err = check_recurrent(test, folder, {name: ["--placement", placement, *options] for name, options in (
+            ("alone", ["--max-batch", "1"]), ("together", ["--max-batch", "8"]),
+            ("few pages", ["--max-batch", "8", "--max-rows", "19", "--kv-memory", "100K"]))}, placement[:2])
+        assert re.search(rf"placement: .* \(--placement {placement}\)", err), err
+        assert placement == "experts:1" or re.search("of 4 layers on the GPU with .* MB of recurrent states ", err), err
+
+
+def check_recurrent(test, folder, ways, outputs=""):
+    """Some jobs alone and all of them in each other way: the same answers. What the last run said."""
     jobs = [{**job, "max_tokens": 6 if is_wide() else 3} for job in recurrent.tree_of_jobs()[0][:10 if is_wide() else 6]]
     answers = {}
-    for name, chosen, options in (("alone", jobs[1::3], ["--max-batch", "1"]), ("together", jobs, ["--max-batch", "8"]),
-                                  ("not ahead", jobs, ["--max-batch", "5", "--max-rows", "19", "--no-ahead", "--no-graphs"]),
-                                  ("few pages", jobs, ["--max-batch", "8", "--kv-memory", "100K"])):
+    for name, options in ways.items():
         answers[name] = {}
-        for batch in ([[job] for job in chosen] if name == "alone" else [chosen]):
+        for batch in ([[job] for job in jobs[1::3]] if name == "alone" else [jobs]):
             test.write("in.jsonl", batch)
-            output = f"{name}-{len(answers[name])}.jsonl"
+            output = f"{outputs}{name}-{len(answers[name])}.jsonl"
             finished = test.run("run", "in.jsonl", "-o", output, "--model", folder, "--backend", "cuda", *options, status=None)
             if "built without CUDA" in finished.err or "looking for devices" in finished.err:
                 raise Skip("there is no GPU")
@@ -148,8 +196,9 @@ def recurrent_states_and_their_snapshots_give_the_bytes_of_each_job_alone(test):
                 answers[name][answer["custom_id"]] = answer["response"]["body"]["choices"]
     together = answers.pop("together")
     assert all(other[key] == together[key] for other in answers.values() for key in other), answers
-    prefill, saved = test.query("SELECT sum(prefill_tokens), sum(tokens_saved) FROM workers", "together-0.jsonl.db")[0]
+    prefill, saved = test.query("SELECT sum(prefill_tokens), sum(tokens_saved) FROM workers", f"{outputs}together-0.jsonl.db")[0]
     assert saved > prefill, (prefill, saved)
+    return finished.err
 
 
 @case
@@ -223,6 +272,23 @@ def a_result_names_the_capability_and_the_placement_that_it_was_computed_with(te
 
 
 @case
+def experts_on_the_cpu_are_named_and_their_pages_may_have_bytes(test):
+    folder = recurrent.write(test)
+    test.write("in.jsonl", [{"prompt": "the", "max_tokens": 2}])
+    finished = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", folder, "--backend", "cuda", "--placement", "experts:0",
+                        "--kv-type", "q8_0", status=None)
+    if "built without CUDA" in finished.err or "looking for devices" in finished.err:
+        raise Skip("there is no GPU")
+    assert "the experts of 4 of 4 layers on the CPU with" in finished.err, finished
+    name = test.answers("out.jsonl")[0]["response"]["body"]["system_fingerprint"]
+    assert name.endswith("kv-type=q8_0 placement=experts:0"), name
+    for placement, expected in (("experts", "--placement experts: family llama has no experts"), ("experts:-1", "--placement: expected auto"),
+                                ("experts:", "--placement: expected auto"), ("layers:0", "--placement: expected auto")):
+        refused = test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--placement", placement, status=2)
+        assert expected in refused.err, refused
+
+
+@case
 def a_trace_tells_each_step_s_times_and_changes_no_byte(test):
     expected = reference(test)
     on_gpu(test, "in.jsonl", "out.jsonl", "--trace-steps", "trace.jsonl")
@@ -262,14 +328,16 @@ def bench_measures_on_the_gpu(test):
     measured = json.loads(finished.out)
     assert [one["batch"] for one in measured] == [1, 4]
     assert all(one["prefill_tokens_per_second"] > 0 and one["decode_tokens_per_second"] > 0 for one in measured)
+    several = test.run("bench", test.model, "--backend", "cuda", "--settings", "20+3@1/4,9+5@6", "--max-rows", "16", "--alone", "--repeat", "1", "--json")
+    assert [(one["prompt"], one["generate"], one["batch"]) for one in json.loads(several.out)] == [(20, 3, 1), (20, 3, 4), (9, 5, 6)]
+    assert re.findall(r"batch (\d+): (\d) sequences alone have the same tokens and logprobs", several.err) == [("1", "1"), ("4", "3"), ("6", "3")], several
 
 
 @case
 def the_script_for_a_day_with_a_gpu_measures_every_goal(test):
     """Its second half with small sizes: the goals' lines are there, each with what was measured."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    environment = dict(test.environment, SHEAF=test.sheaf, BATCH="4", STEPS="12", DECODE="--prompt 8 --generate 2 --batch 1,4 --repeat 1",
-                       LARGE="7", PREFILL="--prompt 16 --generate 1 --batch 8 --repeat 1", SATURATED="--prompt 4 --generate 4 --batch 4 --repeat 1")
+    environment = dict(test.environment, SHEAF=test.sheaf, BATCH="4", STEPS="12", LARGE="7", SETTINGS="--settings 8+2@1/4,16+1@8,4+4@4 --repeat 1")
     finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu", "gpu_device.sh"), "measure", test.path("out"), test.model],
                               env=environment, capture_output=True, text=True, timeout=400)
     if "built without CUDA" in finished.stdout or "looking for devices" in finished.stdout:
@@ -283,8 +351,9 @@ def the_script_for_a_day_with_a_gpu_measures_every_goal(test):
     # 64 rows were not requested, and the script says so.
     assert goals["decode tokens/s, batch 64"]["measured"] == "" and finished.returncode == 1, finished.stdout
     with open(test.path("out/stages.csv"), encoding="utf-8") as file:
-        assert [line.split(",")[:2] for line in file] == [[stage, "passed"] for stage in ("decode", "prefill", "saturated", "trace", "among",
-                                                                                                     "alone", "beside-cpu")]
+        assert [line.split(",")[:2] for line in file] == [[stage, "passed"] for stage in ("settings", "trace", "among", "alone", "beside-cpu")]
+    log = test.read("out/log.txt").decode()
+    assert log.count("alone have the same tokens and logprobs") == 4, log
     assert sorted(os.listdir(test.path("out"))) == ["goals.csv", "log.txt", "phases.csv", "stages.csv", "trace.jsonl"]
 
 
@@ -327,7 +396,8 @@ def the_script_for_a_day_with_a_gpu_abandons_what_hangs_and_ends_with_the_faults
 
 
 FAKE_SHEAF = """case "$1" in
-bench) echo '{"batch": 64, "decode_tokens_per_second": 5, "prefill_tokens_per_second": 7}'; [[ $* != *"--batch 1,64"* ]] || sleep 1000 ;;
+bench) echo '{"batch": 64, "prompt": 480, "generate": 64, "decode_tokens_per_second": 5, "prefill_tokens_per_second": 7}'
+    [[ $* != *--settings* || ! $ENDLESS ]] || sleep 1000 ;;
 run) while [[ $1 != *.jsonl ]]; do shift; done
     while read -r line; do printf '{"response": {"body": {"choices": [%s]}}}\\n' "$line"; done <"$1" >"$3" ;;
 esac
@@ -340,16 +410,17 @@ def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.makedirs(test.path("build/tests/gpu"))
     products = ["products", "product_tiles", "product_gates", "product_experts", "pages"]
-    for name in ("probe", "golden", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward", "bench", "faults"):
+    for name in ("probe", "golden", "streams", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward", "bench", "faults"):
         write_program(test.path(f"build/tests/gpu/gpu_{name}"), "echo $1\n")
     write_program(test.path("sheaf"), FAKE_SHEAF)
     test.write("model", "")
-    environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_decode="1", BATCH="4", STEPS="12", LARGE="7")
+    environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_settings="1", ENDLESS="1", BATCH="4", STEPS="12",
+                       LARGE="7")
     expected = {
-        "first": (["facts", "golden", "sample", "rows", "recurrent", *products, "attention", "probe-memory", "probe-cache", "probe-products",
-                   "probe-graph", "probe-graph-no-overlap", "bench", "decode", "prefill", "saturated", "trace", "alone"],
-                  {"decode": "more than 1 s"}),
-        "second": (["hybrid", "forward", "bench", "trace", "among", "bf16", "decode-no-wgmma", "decode-no-overlap", "decode-no-carveout", "decode-by-rows",
+        "first": (["facts", "golden", "streams", "sample", "rows", "recurrent", *products, "attention", "probe-memory", "probe-cache", "probe-products",
+                   "probe-graph", "probe-graph-no-overlap", "probe-carveout", "probe-no-carveout", "probe-upload", "bench", "settings", "decode", "prefill",
+                   "saturated", "trace"], {"settings": "more than 1 s"}),
+        "second": (["hybrid", "forward", "bench", "trace", "alone", "among", "bf16", "decode-no-wgmma", "decode-no-overlap", "decode-no-carveout", "decode-by-rows",
                     "beside-cpu", "faults"], {}),
     }
     for part, (stages, endings) in expected.items():
@@ -361,13 +432,37 @@ def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most
                 ended = [line.split(",")[:2] for line in file]
             wanted = {stage: "no time left" if late else endings.get(stage, "passed") for stage in stages}
             assert dict(ended) == wanted and len(ended) == len(stages), (ended, finished)
-            together = {"golden", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward"} | {stage for stage in stages if stage.startswith("probe")}
+            together = {"golden", "streams", "sample", "rows", "recurrent", *products, "attention", "hybrid", "forward"} | {stage for stage in stages if stage.startswith("probe")}
             assert [stage for stage, _ in ended if stage not in together] == [stage for stage in stages if stage not in together], ended
             assert finished.returncode == (1 if late or endings else 0), finished
             with open(test.path(f"{out}/goals.csv"), encoding="utf-8", newline="") as file:
                 goals = {row["what"]: row["measured"] for row in csv.DictReader(file)}
             assert goals["decode tokens/s, batch 64"] == ("5.0" if part == "first" and not late else ""), goals
             assert len(os.listdir(test.path(out))) <= 8
+
+
+@case
+def the_script_for_a_day_with_a_gpu_marks_times_of_a_shared_device(test):
+    """A program hangs and is abandoned: what is measured after it says so, until the program has ended."""
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    os.makedirs(test.path("build/tests/gpu"))
+    write_program(test.path("build/tests/gpu/gpu_golden"), "true\n")
+    write_program(test.path("build/tests/gpu/gpu_probe"), "echo $1\n")
+    write_program(test.path("build/tests/gpu/gpu_bench"), 'rmdir "$HANGS"; until [[ -e $work/golden.status ]]; do sleep 0.1; done\n')
+    write_program(test.path("sheaf"), FAKE_SHEAF)
+    os.makedirs(test.path("hangs"))
+    os.makedirs(test.path("bin"))
+    # As a program that hangs in the driver: nobody sees it die.
+    write_program(test.path("bin/timeout"), 'case "$*" in *golden*) trap "" TERM; while [[ -d $HANGS ]]; do sleep 0.1; done ;; *) exec /usr/bin/timeout "$@" ;; esac\n')
+    test.write("model", "")
+    environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_golden="1", ENDLESS="", HANGS=test.path("hangs"),
+                       PATH=test.path("bin") + ":" + os.environ["PATH"], ONLY="facts golden probe-memory bench settings")
+    finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu", "gpu_device.sh"), "first", test.path("out"), test.path("model")],
+                              env=environment, capture_output=True, text=True, timeout=400)
+    with open(test.path("out/stages.csv"), encoding="utf-8", newline="") as file:
+        stages = {row[0]: row[1:2] + row[3:] for row in csv.reader(file)}
+    assert stages == {"facts": ["passed"], "golden": ["abandoned after 1 s"], "probe-memory": ["passed", "shared with golden"],
+                      "bench": ["passed"], "settings": ["passed"]}, (stages, finished)
 
 
 # Answers are equal on every path through the engine; a placement that changes the arithmetic has its own reference.

@@ -1,5 +1,6 @@
 """sheaf annotate over Parquet: values as texts, chunks of columns that are copied, and what is refused before a job is queued. The files are
 those of other writers in tests/fuzz/corpus/parquet: twelve rows each, made by pyarrow, DuckDB and fastparquet."""
+import base64
 import csv
 import datetime
 import io
@@ -8,6 +9,7 @@ import os
 import random
 import re
 import sqlite3
+import struct
 
 from annotate import BESIDE, annotate, computed, read_csv, write, write_csv
 from session import case
@@ -123,6 +125,74 @@ def columns_are_copied_byte_for_byte_and_answers_follow_in_each_row_group(test):
         assert [{name: row[name] for name in first[0]} for row in second] == first, (name, first[0], second[0])
 
 
+def read_field(data, table, index):
+    """The place of a table's field in a FlatBuffer, or None."""
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    size = struct.unpack_from("<H", data, vtable)[0]
+    offset = struct.unpack_from("<H", data, vtable + 4 + 2 * index)[0] if 4 + 2 * index < size else 0
+    return table + offset if offset else None
+
+
+def follow(data, at):
+    return at + struct.unpack_from("<I", data, at)[0]
+
+
+def vector(data, at):
+    return [follow(data, at + 4 + 4 * i) for i in range(struct.unpack_from("<I", data, at)[0])]
+
+
+def text_at(data, at):
+    return data[at + 4:at + 4 + struct.unpack_from("<I", data, at)[0]].decode()
+
+
+def arrow_fields(content):
+    """(name, type's number, the first member of the type) of each field of a file's ARROW:schema; None: it has none."""
+    at = content.rfind(b"ARROW:schema")
+    if at < 0:
+        return None
+    encoded = re.search(rb"[A-Za-z0-9+/]{60,}=*", content[at + 12:]).group()
+    encoded = encoded[encoded.index(b"/////"):]  # the length before it may be of the same characters
+    data = base64.b64decode(encoded)
+    assert data[:4] == b"\xff" * 4 and struct.unpack_from("<I", data, 4)[0] == len(data) - 8, data[:16]
+    data = data[8:]
+    message = follow(data, 0)
+    assert data[read_field(data, message, 1)] == 1, data[:80]
+    schema = follow(data, read_field(data, message, 2))
+    fields = []
+    for field in vector(data, follow(data, read_field(data, schema, 1))):
+        kind = follow(data, read_field(data, field, 3))
+        member = read_field(data, kind, 0)
+        fields.append((text_at(data, follow(data, read_field(data, field, 0))), data[read_field(data, field, 2)],
+                       member and struct.unpack_from("<H", data, member)[0]))
+    return fields
+
+
+@case
+def the_arrow_schema_has_the_new_columns_after_its_own(test):
+    write(test, "p.jinja", "{{ title }}")
+    write(test, "schema.json", json.dumps({"type": "object", "properties": {"count": {"type": "integer"}, "share": {"type": "number"},
+                                                                              "is_good": {"type": "boolean"}, "word": {"enum": ["a", "b"]}}}))
+    before = arrow_fields(test.read(take(test, "pyarrow_1_snappy")))
+    assert len(before) > 5, before
+    annotate(test, "in.parquet", "--schema", "schema.json", out="out.parquet")
+    # 2: an integer of 64 bits, 3: a floating-point number of precision 2, 6: a boolean, 5: a text
+    added = [("count", 2, 64), ("share", 3, 2), ("is_good", 6, None), ("word", 5, None), ("sheaf_finish_reason", 5, None),
+             ("sheaf_error", 5, None)]
+    assert arrow_fields(test.read("out.parquet")) == before + added
+    take(test, "pyarrow_2_zstd", "none.parquet")
+    annotate(test, "none.parquet", out="none.out.parquet")
+    assert arrow_fields(test.read("none.out.parquet")) is None
+    os.mkdir(test.path("data"))
+    for name in ("data/a.parquet", "data/b.parquet"):
+        take(test, "pyarrow_1_snappy", name)
+    annotate(test, "data", out="out.parquet")
+    assert len(arrow_fields(test.read("out.parquet"))) == len(before) + 3
+    content = test.read("data/b.parquet")
+    write(test, "data/b.parquet", content.replace(b"ARROW:schema", b"ARROW:schemb"))
+    annotate(test, "data", out="out.parquet")
+    assert arrow_fields(test.read("out.parquet")) is None
+
+
 @case
 def properties_have_the_types_of_their_schema(test):
     write(test, "p.jinja", "{{ title }}")
@@ -204,7 +274,7 @@ def a_folder_is_one_table_in_the_order_of_its_names(test):
     assert 'data/b.parquet: column "title": page at byte 4: ' in done.err, done
     take(test, "pyarrow_1_lz4", "data/b.parquet")
     done = annotate(test, "data", out="other.csv", status=1)
-    assert "data/b.parquet: its columns or their types are not the columns of data/a.parquet" in done.err, done
+    assert "data/b.parquet: its columns or their types are not the columns of data/a.parquet: " in done.err, done
     os.mkdir(test.path("many"))
     for i in range(501):
         write(test, f"many/{i}.parquet", "")
@@ -213,6 +283,27 @@ def a_folder_is_one_table_in_the_order_of_its_names(test):
     assert "many/0.parquet: a damaged Parquet file: it is too short" in annotate(test, "many", status=1).err
     os.mkdir(test.path("empty"))
     assert "empty: expected a file, or a folder with files *.parquet" in annotate(test, "empty", status=1).err
+
+
+@case
+def a_folder_with_rows_in_folders_is_refused(test):
+    write(test, "p.jinja", "{{ title }}")
+    os.makedirs(test.path("data/_temporary"))
+    for name in ("data/a.parquet", "data/_temporary/b.parquet"):
+        take(test, "pyarrow_1_snappy", name)
+    os.mkdir(test.path("data/notes"))
+    assert annotate(test, "data", out="out.csv").err.count("12 rows in out.csv") == 1
+    take(test, "pyarrow_1_snappy", "data/notes/c.parquet")
+    refusal = "data: the folder notes in it is not read: name the folders or files one by one, or 'data/*.parquet' without it"
+    assert refusal in annotate(test, "data", out="out.csv", status=1).err
+    assert "12 rows in out.csv" in annotate(test, "data/*.parquet", out="out.csv").err
+    assert "24 rows in both.csv" in annotate(test, "data/*.parquet", "data/notes", out="both.csv").err
+    os.makedirs(test.path("hive/year=2024/month=1"))
+    take(test, "pyarrow_1_snappy", "hive/year=2024/month=1/a.parquet")
+    assert "hive: the folder year=2024 in it is not read: " in annotate(test, "hive", out="out.csv", status=1).err
+    os.makedirs(test.path("delta/_delta_log"))
+    take(test, "pyarrow_1_snappy", "delta/a.parquet")
+    assert "delta: a Delta table, whose log says which files count" in annotate(test, "delta", out="out.csv", status=1).err
 
 
 @case
@@ -293,6 +384,25 @@ def a_column_that_is_not_read_is_refused_only_where_a_prompt_reads_it(test):
     assert "is not read" not in annotate(test, "in.parquet", out="out.parquet").err  # its bytes are copied
     done = annotate(test, "in.parquet")
     assert 'column "iv" is an interval, which is not read: it is empty in the output' in done.err, done
+
+
+@case
+def a_prompt_that_takes_a_text_for_a_boolean_or_a_list_is_refused(test):
+    take(test, "pyarrow_1_snappy")
+    boolean, items = 'column "ok" is a boolean, which a prompt reads as the text true or false', 'column "tags" is a list, which a prompt reads as a text'
+    for template, refusal in (("{% if ok %}a{% endif %}", boolean), ("{{ 'a' if not row.ok else 'b' }}", boolean), ("{% if ok == true %}a{% endif %}", boolean),
+                              ("{% if row['ok'] is true %}a{% endif %}", boolean), ("{% for tag in tags or [] %}{{ tag }}{% endfor %}", items),
+                              ("{% for tag in tags %}{{ tag }}{% endfor %}", items), ("{{ tags|join(', ') }}", items), ("{{ tags[0] }}", items),
+                              ("{% if 'a' in tags %}a{% endif %}", items), ("{% if tags %}a{% endif %}", items),
+                              ("{% if ok == 'true' %}a{% endif %}{{ tags }}", None), ("{% if ok is none or tags is none %}a{% endif %}", None)):
+        write(test, "p.jinja", template + " {{ title }}")
+        done = annotate(test, "in.parquet", status=1 if refusal else 0)
+        assert not refusal or refusal in done.err, (template, done)
+    # texts of CSV and values of JSON lines are what they are
+    for name, content in (("in.csv", "title,ok,tags\na,false,[]\n"), ("in.jsonl", '{"title": "a", "ok": false, "tags": []}\n')):
+        write(test, name, content)
+        write(test, "p.jinja", "{% if ok %}a{% endif %}{{ tags|length }}")
+        annotate(test, name)
 
 
 @case

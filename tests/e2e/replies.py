@@ -7,6 +7,7 @@ import signal
 import time
 
 import kafka
+import metrics
 from kafka import finish, headers_of  # noqa: F401  (finish stops the suite's broker)
 from session import case, is_wide
 
@@ -80,7 +81,7 @@ def a_topic_that_does_not_exist_costs_its_own_jobs_alone_also_when_it_is_deleted
     topics = make_topics(test, "replies")
     ask(topics, [job("absent")], "reply-topic", topics.prefix + "nowhere")
     ask(topics, [job("a")], "reply-topic", topics.prefix + "replies")
-    worker = topics.work("--engine-test", "instant", "--reply-topics", f"{topics.prefix}*")
+    worker = topics.work("--engine-test", "instant", "--reply-topics", f"{topics.prefix}*", "--metrics", "0")
     test.wait_until("both", lambda: names_of(topics, "replies") == ["a"] and names_of(topics, "results") == ["absent"])
     (dead,) = topics.read("dead")
     headers = headers_of(dead)
@@ -90,6 +91,10 @@ def a_topic_that_does_not_exist_costs_its_own_jobs_alone_also_when_it_is_deleted
     topics.produce([job("other")])
     test.wait_until("the others", lambda: names_of(topics, "results") == ["absent", "late", "other"])
     assert len(topics.read("dead")) == 2
+    address = metrics.served_at(test, worker)
+    assert metrics.samples(metrics.get(address, "/metrics")[2])["sheaf_reply_topics_absent_total"] == 2
+    said = test.stderr_of(worker)
+    assert all(f"reply topic {topics.prefix}{name} does not exist" in said for name in ("nowhere", "replies")), said
     worker.send_signal(signal.SIGTERM)
     assert test.wait(worker).status == 0
 

@@ -140,6 +140,51 @@ def without_a_worker_a_completion_over_kafka_ends_at_its_deadline_and_one_of_a_g
 
 
 @case
+def a_gone_clients_jobs_are_cancelled_over_kafka_and_the_cancellations_withdrawn(test):
+    server, topics = start(test)
+    server.ready()
+    of_topic = {option[2:]: topics[topics.index(option) + 1] for option in ("--jobs", "--results", "--control")}
+
+    def read(name):
+        lines = kafka.kcat("-C", "-t", of_topic[name], "-o", "beginning", "-e", "-q", "-J", "-X", "isolation.level=read_committed")
+        return [json.loads(line) for line in lines.splitlines()]
+
+    def cancellations():
+        """{key: whether it is in force}"""
+        return {record["key"]: record["payload"] is not None for record in read("control") if record["key"].startswith('["cancel"')}
+
+    # 200 steps of 2 s: only a cancellation ends the answers within the test's time
+    worker = test.start("work", "--model", test.model, "--store", "worker.db", "--engine-test", "fixed:2000", *topics)
+    body = json.dumps({"model": "tiny", "prompt": ["the", "the winter"], "max_tokens": 200, "ignore_eos": True}).encode()
+    with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S)) as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        test.wait_until("its jobs", lambda: len(read("jobs")) == 2)
+    test.wait_until("their results", lambda: len(read("results")) == 2)
+    assert all('"cancelled"' in record["payload"] for record in read("results")), read("results")
+    test.wait_until("the withdrawals", lambda: cancellations() and not any(cancellations().values()))
+    assert server.post("/v1/chat/completions", chat(3, max_tokens=1)["body"])["choices"] and len(cancellations()) == 2
+    stop(test, worker)
+    assert server.stop().status == 0
+
+
+@case
+def without_a_control_topic_a_gone_clients_job_is_not_cancelled_and_others_are_answered(test):
+    server, topics = start(test)
+    server.ready()
+    kafka.delete_topics(test, topics[topics.index("--control") + 1])
+    body = json.dumps(chat(1)["body"]).encode()
+    for _ in range(2):
+        with contextlib.closing(socket.create_connection(("127.0.0.1", server.port), timeout=DEADLINE_S)) as client:
+            client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            jobs = topics[topics.index("--jobs") + 1]
+            test.wait_until("its job", lambda: kafka.kcat("-C", "-t", jobs, "-o", "beginning", "-e", "-q", "-f", "%o\\n"))
+    test.wait_until("the warning", lambda: "jobs of gone clients are not cancelled" in test.stderr_of(server.process))
+    status, error = server.ask("POST", "/v1/chat/completions", {**chat(2)["body"], "deadline": int(time.time()) + 1})
+    assert status == 504, error
+    assert server.stop().status == 0
+
+
+@case
 def a_broker_that_restarts_costs_at_most_the_completions_that_waited(test):
     kafka.need_own_broker()
     server, topics = start(test)

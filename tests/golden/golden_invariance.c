@@ -2,10 +2,12 @@
 // by token, with draft tokens or without, by one thread or two, by plain C or any faster kernels.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
+#include "engine/model/adapter.h"
 #include "schemas/base/elementary.h"
 #include "tests/support/cases.h"
 #include "tests/support/forward_steps.h"
 #include "tests/support/gguf_writer.h"
+#include "tests/support/make_adapter.h"
 #include "tests/support/make_model.h"
 #include "tests/support/wide.h"
 
@@ -30,6 +32,7 @@ struct batch_subject {
     int length; // of the first sequence
     bool is_type;
     int activation_bits; // 0: 8
+    const char *adapted; // names of matrices that an adapter has (tests/support/make_adapter.h); NULL: none
 };
 
 static void compute_logits(const struct model *model, const struct batch_subject *subject,
@@ -112,6 +115,15 @@ static struct model *open_made(const struct batch_subject *subject, char directo
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &subject->recipe);
     assert_ok(model_open(&model, path, &error), &error);
+    if (subject->adapted) {
+        struct made_adapter made;
+        struct buffer unknown = {0};
+        snprintf(path, sizeof path, "%s/adapter.gguf", directory);
+        make_adapter(&made, model->gguf, subject->adapted, 41, 5, 4.0f);
+        write_adapter(&made, path, model_family_name(model), TENSOR_F32);
+        assert_ok(model_add_adapter(model, path, 1.0, &unknown, &error), &error);
+        finish_adapter(&made);
+    }
     return model;
 }
 
@@ -278,6 +290,21 @@ static struct batch_subject subjects[] = {
      KV_F16,
      70,
      .activation_bits = 16},
+    {"an adapter of all matrices",
+     {.type = TENSOR_Q8_0, .seed = 38},
+     KV_F16,
+     70,
+     .adapted = "attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down output"},
+    {"an adapter of fused matrices of F32, widths that fill no vector",
+     {.family = "phi3", .seed = 39, .n_embd = 52, .n_heads = 2, .n_ff = 37},
+     KV_F32,
+     70,
+     .adapted = "attn_qkv ffn_up ffn_down"},
+    {"an adapter beside experts",
+     {.family = "qwen2moe", .type = TENSOR_Q4_K, .seed = 40, .n_embd = 256, .n_ff = 512},
+     KV_F16,
+     70,
+     .adapted = "attn_q attn_v ffn_gate_inp ffn_up_shexp"},
     {"two norms of falcon", {.family = "falcon", .seed = 26, .larger = true}, KV_F16, 70},
     {"head norms of stablelm", {.family = "stablelm", .seed = 27, .larger = true}, KV_F16, 70},
     {"longer than a segment of attention", {.seed = 23, .n_layers = 3}, KV_F32, LENGTH_MAX},

@@ -1,12 +1,18 @@
+#!/usr/bin/env python3
 """Machine code of CUDA kernels: the kernels of a cubin, their instructions by class, and the path of each loop with products.
+
+  cubin.py PROGRAM...    prints the hash of each program's kernels, which a build from the same sources has too
 
 A cubin is an ELF file with a section `.text.NAME` for each kernel. Instructions of compute capability 7.0 and later have 16 bytes: the
 low 9 bits name the operation, bits 9 to 11 the form of its operands, bits 12 to 15 the predicate. The table below has what is counted;
 it, and the targets of branches, are compared with nvdisasm where there is one (disassembly_differences): no part of what counting needs.
 """
+import hashlib
+import os
 import re
 import struct
 import subprocess
+import sys
 from collections import Counter
 
 INSTRUCTION_BYTES = 16
@@ -305,3 +311,15 @@ def short_name(mangled):
 ENUMS = {("tensor_type", number): name for number, name in
          {"1": "f16", "2": "q4_0", "8": "q8_0", "12": "q4_k", "13": "q5_k", "14": "q6_k", "30": "bf16"}.items()}
 ENUMS |= {("kv_type", "2"): "f16", ("kv_type", "3"): "q8_0"}
+
+
+def embedded_hash(path):
+    """Of the kernels that nvcc embeds in a program; None: it has none."""
+    with open(path, "rb") as file:
+        code = dict(sections(file.read())).get(".nv_fatbin")
+    return hashlib.sha256(code).hexdigest()[:16] if code else None
+
+
+if __name__ == "__main__":
+    for program in sys.argv[1:]:
+        print(f"kernels of {os.path.basename(program)}: {embedded_hash(program) or 'none'}")

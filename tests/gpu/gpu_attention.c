@@ -21,6 +21,7 @@ struct device_setting {
     float softcap, alibi;
     bool sinks;
     enum kv_type type;
+    int32_t chunk;
 };
 
 static const struct device_setting settings[] = {
@@ -37,6 +38,8 @@ static const struct device_setting settings[] = {
     {"latents: 576 and 512 dimensions", 6, 1, 576, 512, 16, 0, 0, 0, false},
     {"bytes, 128 dimensions", 4, 1, 128, 128, 32, 0, 0, 0, false, KV_Q8_0},
     {"bytes, odd dimensions, window", 6, 2, 41, 21, 16, 300, 0, 0, true, KV_Q8_0},
+    {"chunks shorter than a segment", 4, 1, 32, 32, 16, 0, 0, 0, false, .chunk = 100},
+    {"chunks longer than a segment, sinks", 4, 2, 64, 64, 32, 0, 0, 0, true, .chunk = 300},
 };
 
 // Positions of each sequence, and how many of the last are computed: within one segment, over two, over
@@ -417,6 +420,7 @@ static void compute_parts(const struct device_problem *problem, const struct par
         .scoring.scale = 1.0f / sqrtf((float)setting->key_dim),
         .scoring.softcap = setting->softcap,
         .scoring.window = setting->window,
+        .scoring.chunk = setting->chunk,
         .scoring.alibi_bias_max = setting->alibi,
         .scoring.sinks = setting->sinks ? problem->device_sinks : NULL,
         .shared.tiles =
@@ -543,6 +547,8 @@ static void reference_row(const struct device_problem *problem, int s, int32_t p
     int32_t kv_head = head / (setting->n_heads / setting->n_kv_heads);
     const float *q = problem->queries[s] + ((int64_t)position * setting->n_heads + head) * setting->key_dim;
     int32_t begin = setting->window > 0 && position >= setting->window ? position - setting->window + 1 : 0;
+    if (setting->chunk > 0)
+        begin = position / setting->chunk * setting->chunk;
     double scores[800], largest = setting->sinks ? (double)problem->sinks[head] : -INFINITY;
     for (int32_t j = begin; j <= position; j++) {
         const float *key = problem->keys[s] + (int64_t)j * key_floats(setting) + kv_head * setting->key_dim;

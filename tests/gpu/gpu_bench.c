@@ -1,5 +1,6 @@
 // Times of the kernels on a device beside what bounds them: products of each weight type x five shapes of a
-// Llama-3-8B x nine row counts, attention by batch x context. One CSV line each, written when it is known:
+// Llama-3-8B x nine row counts, gate and up in one launch, attention by batch x context, norms that write an
+// operand. One CSV line each, written when it is known:
 //
 //   gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [--once] [TYPE...]
 //   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash,tile
@@ -17,6 +18,7 @@
 #include "gpu/device.h"
 #include "gpu/kernels/kernels.h"
 #include "gpu/kernels/kernels_attention.h"
+#include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/tiles.h"
 #include "schemas/base/hash.h"
 #include "tests/support/random.h"
@@ -149,8 +151,13 @@ struct products {
 static void launch_once_product(void *context, int i)
 {
     struct products *products = context;
-    products->call.parts[0].tiles =
+    const unsigned char *tiles =
         products->weights + (uint64_t)(i % products->n_copies) * products->copy_bytes;
+    for (int32_t part = 0; part < products->call.n_parts; part++) {
+        products->call.parts[part].tiles = tiles;
+        tiles +=
+            tiles_bytes(products->call.type, products->call.parts[part].n_outputs, products->call.x.n_inputs);
+    }
     launch_product(device_stream(device), &products->call);
 }
 
@@ -198,9 +205,10 @@ static const char *const tile_names[WGMMA_TILE_COUNT] = {"",       "64x32",  "25
 static void bench_tiling(struct products *products, uint64_t *first_row)
 {
     const struct product_launch *call = &products->call;
-    int32_t n_inputs = call->x.n_inputs, n_outputs = call->parts[0].n_outputs, n_rows = call->x.n_rows;
-    double bytes = (double)products->copy_bytes + (double)n_rows * (2.0 * n_inputs + 4.0 * n_outputs);
-    print_times("product", type_names[call->type], n_inputs, n_outputs, n_rows,
+    int32_t n_inputs = call->x.n_inputs, n_stored = call->parts[0].n_outputs, n_rows = call->x.n_rows,
+            n_outputs = n_stored * call->n_parts;
+    double bytes = (double)products->copy_bytes + (double)n_rows * (2.0 * n_inputs + 4.0 * n_stored);
+    print_times(call->gated ? "gated" : "product", type_names[call->type], n_inputs, n_outputs, n_rows,
                 time_of(launch_once_product, products), bytes, 2.0 * n_inputs * n_outputs * n_rows,
                 call->x.swizzled ? wgmma_flop : mma_flop);
     struct product_hashes hashes = hash_product(products);
@@ -225,7 +233,9 @@ static void bench_rows(struct products *products, uint64_t *first_row)
     }
 }
 
-static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_outputs, const int32_t *n_rows)
+// gated: two parts with half of the outputs each, whose result is silu(first) * second.
+static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_outputs, bool gated,
+                          const int32_t *n_rows)
 {
     struct products products = {.copy_bytes = tiles_bytes(type, n_outputs, n_inputs)};
     struct product_partials partials = {0};
@@ -245,10 +255,14 @@ static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_out
                                                         device_facts(device)->shared_bytes_max, *n_rows, 0)};
         float *floats = filled_floats((size_t)*n_rows * (size_t)n_inputs),
               *y = device_allocate(device, (size_t)*n_rows * (size_t)n_outputs * sizeof(float));
+        int32_t n_each = gated ? n_outputs / 2 : n_outputs;
         products.call =
             (struct product_launch){.type = type,
-                                    .n_parts = 1,
-                                    .parts = {{NULL, NULL, y, n_outputs, n_outputs}},
+                                    .n_parts = gated ? 2 : 1,
+                                    .parts = {{NULL, NULL, y, n_each, n_each},
+                                              {NULL, NULL, y, n_each, n_each}},
+                                    .gated = gated,
+                                    .activation = ACTIVATION_SILU,
                                     .x = x,
                                     .floats.items = floats,
                                     .floats.stride = n_inputs,
@@ -280,7 +294,7 @@ static void bench_products(void)
                                         {4096, 28672},
                                         {14336, 4096},
                                         {4096, 128256}},
-                         rows[] = {1, 8, 16, 32, 64, 96, 128, 256, 8192, 0}, once_rows[] = {1, 64, 8192, 0},
+                         rows[] = {1, 8, 16, 32, 64, 96, 128, 256, 8192, 0}, few_rows[] = {1, 64, 8192, 0},
                          tiny_rows[] = {1, 3, 8, 9, 16, 17, 24, 33, 40, 0};
     for (size_t t = 0; t < sizeof types / sizeof *types; t++)
         for (size_t s = 0; wanted[types[t]] && s < sizeof shapes / sizeof *shapes; s++) {
@@ -288,9 +302,12 @@ static void bench_products(void)
                 continue;
             if (tiny)
                 bench_product(types[t], shapes[s][0] / 32 / 128 * 128, shapes[s][1] / 2048 / 16 * 16 + 16,
-                              once ? tiny_rows + 7 : tiny_rows);
+                              false, once ? tiny_rows + 7 : tiny_rows);
             else
-                bench_product(types[t], shapes[s][0], shapes[s][1], once ? once_rows : rows);
+                bench_product(types[t], shapes[s][0], shapes[s][1], false, once ? few_rows : rows);
+            if (shapes[s][1] == 28672 && types[t] != TENSOR_F32)
+                bench_product(types[t], tiny ? 128 : shapes[s][0], tiny ? 32 : shapes[s][1], true,
+                              tiny ? tiny_rows + 7 : few_rows);
         }
 }
 
@@ -487,6 +504,55 @@ static void bench_attentions(void)
     }
 }
 
+// --- Norms ---
+
+static void launch_once_norm(void *context, int i)
+{
+    launch_norm(device_stream(device), context);
+}
+
+// As in a layer: the residual sum before it and the operand after it in one launch.
+static void bench_norm(int32_t n_rows, int32_t n)
+{
+    size_t size = (size_t)n_rows * (size_t)n * sizeof(float);
+    float *in = filled_floats((size_t)n_rows * (size_t)n),
+          *addend = filled_floats((size_t)n_rows * (size_t)n), *weight = filled_floats((size_t)n),
+          *out = device_allocate(device, size);
+    struct activation_operand operand = {
+        .form = OPERAND_HALF,
+        .n_rows = n_rows,
+        .n_inputs = n,
+        .items = device_allocate(device, activation_operand_bytes(n_rows, n)),
+        .scales = device_allocate(device, (size_t)n_rows * sizeof(float)),
+        .swizzled = product_is_wgmma(device_facts(device)->has_wgmma, device_facts(device)->shared_bytes_max,
+                                     n_rows, 0)};
+    struct norm_launch norm = {.out = {out, n},
+                               .in = {in, n},
+                               .n_rows = n_rows,
+                               .n_groups = 1,
+                               .n = n,
+                               .rms = true,
+                               .weight = weight,
+                               .epsilon = 1e-5f,
+                               .addend = {addend, n},
+                               .scale = 1.0f,
+                               .operand = operand,
+                               .operand_only = true};
+    if (in && addend && weight && out && operand.items && operand.scales)
+        print_line("norm", "f32", n, n, n_rows, time_of(launch_once_norm, &norm),
+                   (double)n_rows * n * (3 * sizeof(float) + 2), 0.0, mma_flop);
+    void *const memory[] = {in, addend, weight, out, operand.items, operand.scales};
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        device_free(device, memory[i]);
+}
+
+static void bench_norms(void)
+{
+    static const int32_t rows[] = {1, 64, 256, 8192};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        bench_norm(tiny ? rows[i] / 64 + 1 : rows[i], tiny ? 256 : 4096);
+}
+
 static bool want_type(const char *name)
 {
     for (size_t i = 0; i < sizeof type_names / sizeof *type_names; i++)
@@ -528,6 +594,7 @@ int main(int argc, char **argv)
            device_facts(device)->n_multiprocessors, tiny ? "; tiny sizes, times mean nothing" : "");
     printf("what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash,tile\n");
     bench_products();
+    bench_norms();
     bench_attentions();
     device_close(device);
     return n_different > 0;

@@ -12,13 +12,13 @@
 #   tests/gpu/gpu_device.sh all OUT [MODEL.gguf]      the last five: check to faults
 # Each part fits a call of ten minutes, the first two one of 330 s, and what matters most comes first. OUT/stages.csv says how each stage ended as soon as it
 # has, OUT/log.txt has what all of them wrote: 7 files at most, none above 16 MiB. A stage that does not even die when it is killed,
-# because it hangs in the driver, is abandoned. Without MODEL, one of Llama-3-8B's shape is made.
+# because it hangs in the driver, is abandoned; as long as it hangs, stages.csv says of all others with which ones they shared the device. Without MODEL, one of Llama-3-8B's shape is made.
 #
 # Programs are those of a pack ($PACK, build-pack) where there is one; else of the build folder $BUILD (build-gpu), which is brought
 # up to date where there is meson. $SHEAF names a program that is used as it is. DRY=1: those of build/ over the emulated device
 # and small sizes, to find this script's own faults. From the environment besides: PART_S, seconds that a part may take (580, or 320);
 # ONLY, the stages to run; AGAIN, the programs that the second part runs again; LIMIT_NAME, seconds of stage NAME (- is _);
-# SHARED (../shared); DECODE, PREFILL, SATURATED, options of sheaf bench; BATCH and STEPS of the trace, LARGE, a larger batch.
+# SHARED (../shared); SETTINGS, DECODE, PREFILL, SATURATED, options of sheaf bench; BATCH and STEPS of the trace, LARGE, a larger batch.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -33,7 +33,7 @@ fi
 pack=${PACK:-build-pack}/pack.tar.xz
 shared=${SHARED:-../shared}
 batch=${BATCH:-64} large=${LARGE:-256}
-programs=(probe golden sample rows recurrent products product_tiles product_gates product_experts pages attention forward hybrid bench faults)
+programs=(probe golden streams sample rows recurrent products product_tiles product_gates product_experts pages attention forward hybrid bench faults)
 products=(products product_tiles product_gates product_experts)
 file_bytes_max=$((16 << 20)) pack_bytes_max=50000000
 n_failed=0
@@ -41,7 +41,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-gpu-XXXXXX")
 trap 'rm -rf "$work"' EXIT
-running=() # names of stages
+running=() abandoned=() # names of stages
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 # --- Stages ---
@@ -50,9 +50,19 @@ begin_part() { # [SECONDS]
     part_ends=$((SECONDS + ${PART_S:-${1:-580}}))
 }
 
+# Stages that were abandoned and have not ended since.
+hanging() {
+    local name
+    for name in "${abandoned[@]}"; do
+        [[ -e $work/$name.status ]] || printf ' %s' "$name"
+    done
+}
+
 report() { # NAME HOW SECONDS
-    printf '%s,%s,%d\n' "$@" >>"$out/stages.csv"
-    printf '%-20s %s, %d s\n' "$@"
+    local with
+    with=$(hanging)
+    printf '%s,%s,%d%s\n' "$@" "${with:+,shared with$with}" >>"$out/stages.csv"
+    printf '%-20s %s, %d s%s\n' "$@" "${with:+, shared with$with}"
 }
 
 wanted() {
@@ -103,6 +113,7 @@ note_end() { # NAME
     esac
     { printf '\n===== %s\n' "$name"; cat "$work/$name.log"; } >>"$out/log.txt"
     report "$name" "$ended" $((SECONDS - began))
+    [[ $status != abandoned ]] || abandoned+=("$name")
     [[ $ended == passed ]] && return
     n_failed=$((n_failed + 1))
     tail -n 15 "$work/$name.log"
@@ -179,6 +190,7 @@ make_pack() {
     # The programs have the same kernels: a dictionary as large as all of them keeps one copy.
     tar -C "$work" -cf - bin lib shared | xz --threads=1 --lzma2=preset=1,mode=normal,mf=bt4,nice=64,dict=512MiB >"$work/pack.tar.xz"
     (($(stat -c %s "$work/pack.tar.xz") < pack_bytes_max)) || { ls -l "$work/pack.tar.xz"; echo "above $pack_bytes_max bytes"; exit 1; }
+    python3 tests/gpu/cubin.py "$work/bin/sheaf" "$work/bin/gpu_bench$suffix"
     mv "$work/pack.tar.xz" "$out/"
     ls -l "$out/pack.tar.xz"
 }
@@ -193,6 +205,7 @@ facts() {
     python3 --version
     nproc
     "$sheaf" --version
+    python3 tests/gpu/cubin.py "$sheaf" "$bin/gpu_bench$suffix" || true # which code the profiler's samples are of
     ! command -v cuobjdump >/dev/null || cuobjdump --list-elf --list-ptx "$sheaf" | sort | uniq -c | sort -rn | head -n 60
     if ldd "$sheaf" "$bin/gpu_sample$suffix" | grep 'not found'; then return 1; fi
 }
@@ -204,6 +217,9 @@ rates() {
         stage "probe-$name" 10 "$(program probe)" "$name"
     done
     stage probe-graph-no-overlap 10 "$(program probe)" --no-overlap graph
+    stage probe-carveout 10 "$(program probe)" carveout
+    stage probe-no-carveout 10 "$(program probe)" --no-carveout carveout
+    stage probe-upload 10 "$(program probe)" upload
 }
 
 golden() {
@@ -220,6 +236,7 @@ check() {
     done
     rates
     start golden 60 bash -euc golden
+    start streams 10 "$(program streams)"
     start sample 60 "$(program sample)"
     start rows 30 "$(program rows)"
     start recurrent 30 "$(program recurrent)"
@@ -371,6 +388,16 @@ stage_bench() { # NAME SECONDS OPTION...
     stage "$1" "$2" "$sheaf" bench "$model" --backend cuda --json "${@:3}"
 }
 
+# One process loads the model once for all of them, then computes sequences of each batch alone. If it did not end, each by itself.
+stage_settings() { # SECONDS
+    stage_bench settings "$1" --max-rows 8192 --alone ${SETTINGS:---settings 480+64@1/64/256,1024+1@8,128+128@256}
+    passed settings || ! wanted settings || {
+        stage_decode 60
+        stage_prefill 30
+        stage_saturated 25
+    }
+}
+
 stage_decode() { # SECONDS
     stage_bench decode "$1" ${DECODE:---prompt 480 --generate 64 --batch 1,64,256}
 }
@@ -400,9 +427,7 @@ measure() {
     start_model
     finish
     prepare_jobs
-    stage_decode 180
-    stage_prefill 90
-    stage_saturated 60
+    stage_settings 330
     stage trace 120 bash -euc trace
     stage among 120 bash -euc among
     stage alone 90 bash -euc alone
@@ -421,6 +446,7 @@ first() {
     stage facts 12 bash -euc facts
     start_model
     start golden 60 bash -euc golden
+    start streams 10 "$(program streams)"
     start sample 60 "$(program sample)"
     start rows 30 "$(program rows)"
     start recurrent 30 "$(program recurrent)"
@@ -433,11 +459,8 @@ first() {
     stage bench 90 bash -euo pipefail -c 'write_bench "$@"' write_bench q4_k q6_k bf16
     stage_ncu 50
     prepare_jobs
-    stage_decode 60
-    stage_prefill 30
-    stage_saturated 25
+    stage_settings 110
     stage trace 40 bash -euc trace
-    stage alone 40 bash -euc alone
     write_goals || true
 }
 
@@ -464,6 +487,7 @@ second() {
     stage bench 60 bash -euo pipefail -c 'write_bench "$@"' write_bench q8_0 q5_k f16 q4_0
     prepare_jobs
     stage trace 40 bash -euc trace
+    stage alone 30 bash -euc alone
     stage among 40 bash -euc among
     stage bf16 40 bash -euc bf16
     for name in no-wgmma no-overlap no-carveout; do

@@ -81,7 +81,7 @@ static void machine_open(struct fault_machine *machine, const struct model *mode
     if (placement) {
         struct backend *host;
         assert_ok(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
-        assert_ok(hybrid_backend_create(&machine->backend, machine->backend, host, placement, &error),
+        assert_ok(hybrid_backend_create(&machine->backend, machine->backend, host, model, placement, &error),
                   &error);
     }
     assert_ok(forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error),

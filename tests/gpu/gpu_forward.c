@@ -90,6 +90,42 @@ static struct forward_subject subjects[] = {
     {"rows of several blocks of a convolution", {.family = "qwen35", .seed = 11, .n_layers = 4}, KV_F16, 150},
     {"norms without weights of mamba", {.family = "mamba", .seed = 3, .larger = true}, KV_F16, 24},
     {"afmoe", {.family = "afmoe", .seed = 11, .n_layers = 5, .window = 9}, KV_F16, 24},
+    FAMILY("gemma4"),
+    {"experts beside the MLP of gemma4",
+     {.family = "gemma4", .seed = 3, .larger = true, .window = 9},
+     KV_F16,
+     40},
+    {"gate and up of gemma4's experts in one tensor",
+     {.family = "gemma4", .seed = 3, .larger = true, .split = true},
+     KV_F16,
+     24},
+    {"gemma4 in F16", {.family = "gemma4", .seed = 3, .type = TENSOR_F16}, KV_F16, 40},
+    {"gemma4 with pages in bytes", {.family = "gemma4", .seed = 3, .head_dim = 20}, KV_Q8_0, 40},
+    {"windows of gemma4, longer than a segment of attention",
+     {.family = "gemma4", .seed = 3, .n_layers = 2, .window = 40},
+     KV_F16,
+     LENGTH_MAX},
+    {"seven layers of gemma3n", {.family = "gemma3n", .seed = 3, .n_layers = 7, .window = 5}, KV_F16, 24},
+    FAMILY_ALIKE("gemma3n"),
+    {"gemma3n in Q8_0", {.family = "gemma3n", .seed = 3, .type = TENSOR_Q8_0}, KV_F16, 24},
+    {"llama4", {.family = "llama4", .seed = 11, .n_layers = 5, .window = 9}, KV_F16, 24},
+    {"one expert of llama4 in F16",
+     {.family = "llama4", .seed = 12, .n_experts_used = 1, .type = TENSOR_F16, .n_ff = 256},
+     KV_F16,
+     40},
+    {"chunks of llama4, longer than a segment of attention",
+     {.family = "llama4", .seed = 24, .window = 270},
+     KV_F16,
+     LENGTH_MAX},
+    FAMILY("apertus"),
+    {"apertus in F16", {.family = "apertus", .seed = 11, .type = TENSOR_F16, .n_ff = 256}, KV_F16, 24},
+    FAMILY("mistral4"),
+    {"the temperature of mistral4", {.family = "mistral4", .seed = 3, .larger = true}, KV_F16, 24},
+    {"deci", {.family = "deci", .seed = 11, .n_layers = 7}, KV_F16, 24},
+    FAMILY("openelm"),
+    {"mimo2", {.family = "mimo2", .seed = 3, .window = 9, .n_layers = 6}, KV_F16, 24},
+    {"step35", {.family = "step35", .seed = 3, .window = 9, .head_dim = 20}, KV_F16, 24},
+    {"laguna", {.family = "laguna", .seed = 3, .larger = true, .window = 9}, KV_F16, 24},
     TYPE(F32),
     TYPE(F16),
     TYPE(BF16),
@@ -551,6 +587,30 @@ static void measured_tiles_give_the_bytes_of_tiles_by_rows(void **state)
     model_close(model);
 }
 
+// With two steps under way, eager ones and graphs, and with masks uploaded after the step.
+static void uploads_at_once_and_late_give_the_bytes_of_steps_one_by_one(void **state)
+{
+    if (!device_is_emulated())
+        skip();
+    static struct sample_result expected[2][SEQUENCES_MAX][DRAWN], drawn[SEQUENCES_MAX][DRAWN];
+    struct model *model = open_model_of(&((const struct forward_subject *)*state)->recipe);
+    struct machine machine;
+    machine_open(&machine, model, *state, true, true);
+    for (int masked = 0; masked < 2; masked++)
+        generate(&machine, SEQUENCES_MAX, AT_ONCE, masked, expected[masked]);
+    machine_close(&machine);
+    for (enum device_upload_order order = UPLOADS_LATE; order <= UPLOADS_AT_ONCE; order++) {
+        machine_open_with(&machine, model, *state, &(struct gpu_options){.upload_order = order});
+        for (int masked = 0; masked < 2; masked++) {
+            generate(&machine, SEQUENCES_MAX, masked ? APART : AHEAD, masked, drawn);
+            assert_memory_equal(drawn, expected[masked], sizeof drawn);
+        }
+        assert_true(gpu_backend_counts(machine.backend).n_replayed > 0);
+        machine_close(&machine);
+    }
+    model_close(model);
+}
+
 // On a device with little more than the model takes, a graph's memory could end the worker.
 static void without_memory_for_graphs_steps_are_launched_one_by_one(void **state)
 {
@@ -585,7 +645,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
-    static struct CMUnitTest tests[N_SUBJECTS + 9];
+    static struct CMUnitTest tests[N_SUBJECTS + 10];
     bool is_wide = device_cases_are_wide();
     int n = 0;
     for (int i = 0; i < N_SUBJECTS; i += STRIDE)
@@ -606,6 +666,13 @@ int main(int argc, char **argv)
          24,
          .repeats = true},
         {"captured, scans", {.family = "mamba2", .seed = 11}, KV_F16, 24, .repeats = true},
+        {"captured, layers that differ", {.family = "gemma4", .seed = 11}, KV_F16, 24, .repeats = true},
+        {"captured, residual streams", {.family = "gemma3n", .seed = 11}, KV_F16, 24, .repeats = true},
+        {"captured, chunks",
+         {.family = "llama4", .seed = 11, .n_layers = 5, .window = 9},
+         KV_F16,
+         24,
+         .repeats = true},
     };
     enum { N_CAPTURED = sizeof captured / sizeof *captured };
     for (int i = 0; i < 2; i++)
@@ -637,5 +704,8 @@ int main(int argc, char **argv)
                                      NULL, &tiled};
     tests[n++] = (struct CMUnitTest){"sampling apart", sampling_submitted_apart_draws_what_whole_steps_draw,
                                      NULL, NULL, &captured[0]};
+    tests[n++] =
+        (struct CMUnitTest){"upload orders", uploads_at_once_and_late_give_the_bytes_of_steps_one_by_one,
+                            NULL, NULL, &captured[0]};
     return _cmocka_run_group_tests("tests", tests, (size_t)n, NULL, NULL);
 }

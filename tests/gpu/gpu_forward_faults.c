@@ -116,7 +116,7 @@ TEST(a_device_lost_with_two_steps_under_way_ends_both)
     int n_failed[2] = {0}, n_sampling = 0;
     for (int apart = 0; apart < 2; apart++) // until the work that fails is after the last step
         for (int64_t failing = 40; run_with_two_steps(model, failing, apart, &n_sampling) != STATUS_OK;
-             failing += 11)
+             failing += 7)
             n_failed[apart]++;
     print_message("failed: %d whole, %d apart, of these %d while submitting the sampling\n", n_failed[0],
                   n_failed[1], n_sampling);
@@ -179,6 +179,20 @@ TEST(memory_that_does_not_suffice_refuses_the_model)
             break;
     }
     assert_true(n_refused > 3);
+    model_close(model);
+}
+
+TEST(sparse_attention_is_refused_by_name)
+{
+    struct model *model = open_model_of(&(struct model_recipe){.family = "deepseek32", .seed = 2});
+    struct error error = {0};
+    struct machine machine = {0};
+    assert_ok(gpu_backend_create(&machine.backend, &(struct gpu_options){0}, &error), &error);
+    assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error),
+                     STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "family deepseek32 can't be computed on cuda:0"));
+    assert_non_null(strstr(error.text, "sparse"));
+    machine.backend->device.destroy(machine.backend);
     model_close(model);
 }
 

@@ -3,8 +3,8 @@
 
   gpu_goals.py LOGS OUT BATCH
 
-Reads LOGS/facts.log (the device), LOGS/decode.log, LOGS/prefill.log and LOGS/saturated.log (sheaf bench --json, one object a line) and OUT/trace.jsonl (sheaf run
---trace-steps). A saturated worker computes a token of a prompt for each token that it generates: their times add up.
+Reads LOGS/facts.log (the device), LOGS/settings.log, LOGS/decode.log, LOGS/prefill.log and LOGS/saturated.log (sheaf bench --json, one object a line; the first
+has all of them), OUT/trace.jsonl (sheaf run --trace-steps) and OUT/stages.csv, for what shared the device. A saturated worker computes a token of a prompt for each token that it generates: their times add up.
 The share of a step's time that is not on the device is taken over the steps that decode BATCH rows. OUT/phases.csv has where the
 time of such a step goes, and of steps with prompts. Exit status 1: something was not measured.
 """
@@ -60,12 +60,22 @@ def phase_means(steps, batch):
                    {name: sum(step[name] for step in chosen) / n for name in [*names, "since_last_us"]})
 
 
+def kind_of(setting):
+    return "prefill" if setting["generate"] == 1 else "saturated" if setting["generate"] == setting["prompt"] else "decode"
+
+
+def settings(logs, kind):
+    """Of the process that measures all kinds, before that of one of them, which then measures again."""
+    together = [one for one in objects(os.path.join(logs, "settings.log")) if kind_of(one) == kind]
+    return [*together, *objects(os.path.join(logs, f"{kind}.log"))]
+
+
 def goals(logs, out, batch):
     """(what, "at least" or "at most", goal, measured or None)"""
-    decode = {one["batch"]: one["decode_tokens_per_second"] for one in objects(os.path.join(logs, "decode.log"))}
-    prefill = {one["batch"]: one["prefill_tokens_per_second"] for one in objects(os.path.join(logs, "prefill.log"))}
+    decode = {one["batch"]: one["decode_tokens_per_second"] for one in settings(logs, "decode")}
+    prefill = {one["batch"]: one["prefill_tokens_per_second"] for one in settings(logs, "prefill")}
     saturated = [1 / (1 / one["prefill_tokens_per_second"] + 1 / one["decode_tokens_per_second"])
-                 for one in objects(os.path.join(logs, "saturated.log"))]
+                 for one in settings(logs, "saturated")]
     for size in sorted(set(DECODE_GOALS) | set(decode)):
         yield f"decode tokens/s, batch {size}", "at least", DECODE_GOALS.get(size), decode.get(size)
     yield "tokens/s, 128 in and 128 out", "at least", SATURATED_GOAL, max(saturated, default=None)
@@ -80,6 +90,16 @@ def device_name(logs):
         return ""
     with open(path, encoding="utf-8", errors="replace") as file:
         return next((line.split(":", 1)[1].strip() for line in file if line.startswith("device:")), "")
+
+
+def shared_with(out):
+    """Of the stages whose times are quoted."""
+    path = os.path.join(out, "stages.csv")
+    if not os.path.exists(path):
+        return ""
+    with open(path, encoding="utf-8", newline="") as file:
+        marks = {row[3] for row in csv.reader(file) if row[0] in ("settings", "decode", "prefill", "saturated", "trace") and len(row) > 3}
+    return "".join(f"; {mark}" for mark in sorted(marks))
 
 
 def write_phases(out, batch):
@@ -102,7 +122,7 @@ def main():
             n_missing += goal is not None and measured is None
             met = "" if goal is None or measured is None else measured >= goal if bound == "at least" else measured <= goal
             row = [what, bound, "" if goal is None else goal, "" if measured is None else f"{measured:.1f}",
-                   met if met == "" else "yes" if met else "no", device_name(logs)]
+                   met if met == "" else "yes" if met else "no", device_name(logs) + shared_with(out)]
             writer.writerow(row)
             print(",".join(str(item) for item in row))
     return n_missing > 0

@@ -330,7 +330,7 @@ static struct outcome compute_embedding(const struct golden_case *which, bool fa
     int32_t token = far ? (int32_t)((5ll << 30) / row_bytes) : 0;
     struct device_table table = {address_before(on_device(tensor.data, (size_t)row_bytes),
                                                 (uint64_t)token * (uint64_t)row_bytes),
-                                 row_bytes, which->type};
+                                 row_bytes, token + 1, which->type};
     struct device_matrix out = {on_device(NULL, (size_t)which->n_inputs * sizeof(float)), which->n_inputs};
     launch_embed(device_stream(device), &(struct embed_launch){.out = out,
                                                                .n_rows = 1,

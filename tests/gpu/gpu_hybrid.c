@@ -34,6 +34,24 @@ struct hybrid_subject {
         }                                                                                                    \
     }
 
+#define EXPERTS(family_name, n_host)                                                                         \
+    {                                                                                                        \
+        family_name ", experts of " #n_host " layers of three on the host",                                  \
+            {.family = family_name, .seed = 46, .n_layers = 3},                                              \
+        {                                                                                                    \
+            .n_host_experts = n_host                                                                         \
+        }                                                                                                    \
+    }
+// States of the first layers on the host, of the others on the device.
+#define RECURRENT(family_name, n, n_host, attention)                                                         \
+    {                                                                                                        \
+        family_name ", " #n_host " layers of " #n " on the host, attention there: " #attention,              \
+            {.family = family_name, .seed = 45, .n_layers = n},                                              \
+        {                                                                                                    \
+            n_host, attention                                                                                \
+        }                                                                                                    \
+    }
+
 static struct hybrid_subject subjects[] = {
     LAYERS("llama"),
     ATTENTION("llama"),
@@ -45,6 +63,22 @@ static struct hybrid_subject subjects[] = {
     LAYERS("gemma2"),
     ATTENTION("phi2"),
     ATTENTION("bloom"),
+    EXPERTS("mixtral", 1),
+    EXPERTS("gpt-oss", 2),
+    EXPERTS("glm4moe", 3),
+    LAYERS("mimo2"),
+    ATTENTION("step35"),
+    RECURRENT("deci", 8, 3, false),
+    RECURRENT("gemma4", 6, 2, false),
+    RECURRENT("gemma3n", 6, 4, false),
+    RECURRENT("qwen35", 5, 2, false), // a state on either side, attention on the device
+    RECURRENT("qwen35", 5, 4, true),
+    RECURRENT("kimi-linear", 5, 1, false),
+    RECURRENT("lfm2", 4, 1, false),
+    RECURRENT("falcon-h1", 2, 1, true),
+    RECURRENT("nemotron_h_moe", 4, 2, false),
+    RECURRENT("jamba", 4, 1, false),
+    RECURRENT("mamba", 3, 2, false),
 };
 
 static void machine_open_keeping(struct machine *machine, const struct model *model,
@@ -58,6 +92,7 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * SEQUENCES_MAX,
+                                    .n_state_slots = 2 * SEQUENCES_MAX,
                                     .kv_type = kv_type};
     assert_ok(pool_create(&machine->pool, 2, &error), &error);
     assert_ok(cpu_backend_create(&host, machine->pool, CPU_AVX512, &error), &error);
@@ -65,8 +100,9 @@ static void machine_open_keeping(struct machine *machine, const struct model *mo
     if (placement) {
         struct gpu_options options = {.pool = machine->pool, .failing_work = failing_work};
         assert_ok(gpu_backend_create(&device, &options, &error), &error);
-        if (placement->n_host_layers || placement->host_attention) {
-            assert_ok(hybrid_backend_create(&machine->backend, device, host, placement, &error), &error);
+        if (placement->n_host_layers || placement->host_attention || placement->n_host_experts) {
+            assert_ok(hybrid_backend_create(&machine->backend, device, host, model, placement, &error),
+                      &error);
         } else {
             machine->backend = device;
             host->device.destroy(host);
@@ -106,7 +142,8 @@ static bool make_step(struct hybrid_step *made, int n_sequences, const int32_t *
         for (int i = 0; i < PAGES_EACH; i++) // scattered, and elsewhere beside other sequences
             made->pages[s][i] = (PAGES_EACH - 1 - i) * n_sequences + (s + 1) % n_sequences;
         made->sequences[step->n_sequences++] =
-            (struct step_sequence){step->n_tokens, n, done[s], made->pages[s], false};
+            (struct step_sequence){step->n_tokens, n, done[s], made->pages[s], false, .state_in = s,
+                                   .state_out = s};
         for (int32_t i = 0; i < n; i++, done[s]++) {
             if (s == 0)
                 made->outputs[step->n_outputs++] = step->n_tokens;
@@ -136,7 +173,8 @@ static void a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_wa
     const struct hybrid_subject *subject = *state;
     struct model *model = open_model_of(&subject->recipe);
     struct machine cpu, hybrid;
-    machine_open(&cpu, model, NULL, 0);
+    // the values of the device's pages, where it has all
+    machine_open_keeping(&cpu, model, NULL, 0, subject->placement.n_host_experts ? KV_F32_OF_F16 : KV_F16);
     compute_logits(&cpu, 1, LENGTH, expected);
     machine_close(&cpu);
     machine_open(&hybrid, model, &subject->placement, 0);
@@ -308,12 +346,27 @@ static enum status load_and_step(struct machine *machine, const struct model *mo
 
 // From a device that holds everything down to one that holds nothing: what a plan accepts, loads and runs
 // within --gpu-memory.
+struct planned_subject {
+    const char *name;
+    struct model_recipe recipe;
+    enum placing placing;
+};
+
+static struct planned_subject planned[] = {
+    {"plans", {.type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024}, PLACING_AUTO},
+    {"plans of states",
+     {.family = "qwen35", .type = TENSOR_Q8_0, .seed = 44, .n_layers = 8, .n_embd = 128, .n_ff = 1024},
+     PLACING_LAYERS},
+    {"plans of experts",
+     {.family = "mixtral", .type = TENSOR_Q8_0, .seed = 44, .n_layers = 5, .n_embd = 128, .n_ff = 384},
+     PLACING_EXPERTS},
+};
+
 static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
 {
-    const struct model_recipe recipe = {
-        .type = TENSOR_Q8_0, .seed = 44, .n_layers = 6, .n_embd = 128, .n_ff = 1024};
-    struct model *model = open_model_of(&recipe);
-    int n_device = 0, n_layers = 0, n_attention = 0, n_refused = 0;
+    const struct planned_subject *subject = *state;
+    struct model *model = open_model_of(&subject->recipe);
+    int n_device = 0, n_layers = 0, n_attention = 0, n_experts = 0, n_refused = 0;
     for (int64_t bytes = 6500000; bytes > 200000; bytes -= device_cases_are_wide() ? 500000 : 1500000) {
         struct error error = {0};
         struct machine machine = {0};
@@ -329,19 +382,22 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
                                        .n_tokens_max = 64,
                                        .page_bytes = bytes % 1000000 ? 0 : 2000000,
                                        .host = host,
-                                       .host_available_bytes = 1 << 30};
+                                       .host_available_bytes = 1 << 30,
+                                       .placing = subject->placing};
         bool is_hybrid = false;
         if (limits_derive(&plan, model, device->device.available_bytes(device), &wanted, &error) ==
             STATUS_OK) {
             is_hybrid = limits_is_hybrid(&plan);
             machine.backend = device;
             if (is_hybrid)
-                assert_ok(hybrid_backend_create(&machine.backend, device, host, &plan.placement, &error),
+                assert_ok(hybrid_backend_create(&machine.backend, device, host, model, &plan.placement,
+                                                &error),
                           &error);
             assert_ok(load_and_step(&machine, model, &plan, &error), &error);
             n_device += !is_hybrid;
             n_layers += plan.placement.n_host_layers > 0;
             n_attention += plan.placement.host_attention;
+            n_experts += plan.placement.n_host_experts > 0;
         } else {
             n_refused++;
             assert_int_equal(error.code, ERROR_OUT_OF_MEMORY);
@@ -355,10 +411,12 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
         }
         pool_destroy(machine.pool);
     }
-    print_message("%d times on the device alone, %d times layers and %d times attention "
+    print_message("%d times on the device alone, %d times layers, %d times attention and %d times experts "
                   "on the host, %d times refused\n",
-                  n_device, n_layers, n_attention, n_refused);
-    assert_true(n_device > 0 && n_layers > 0 && n_attention > 0 && n_refused > 0);
+                  n_device, n_layers, n_attention, n_experts, n_refused);
+    assert_true(n_device > 0 && n_refused > 0 && (n_layers > 0) == (subject->placing != PLACING_EXPERTS) &&
+                (n_attention > 0) == (subject->placing == PLACING_AUTO) &&
+                (n_experts > 0) == (subject->placing == PLACING_EXPERTS));
     model_close(model);
 }
 
@@ -372,7 +430,8 @@ int main(void)
 {
     if (device_missing())
         return 77;
-    static struct CMUnitTest tests[N_SPLIT + 6];
+    enum { N_PLANNED = sizeof planned / sizeof *planned };
+    static struct CMUnitTest tests[N_SPLIT + 5 + N_PLANNED];
     for (int i = 0; i < N_SPLIT; i++)
         tests[i] = (struct CMUnitTest){subjects[i].name,
                                        a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way,
@@ -386,9 +445,11 @@ int main(void)
             (struct CMUnitTest){i ? "a trace, attention on the host" : "a trace, layers",
                                 a_traced_step_has_times_and_the_same_tokens, NULL, NULL, &subjects[i]};
     }
+    for (int i = 0; i < N_PLANNED; i++)
+        tests[N_SPLIT + 5 + i] =
+            (struct CMUnitTest){planned[i].name, what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL,
+                                NULL, &planned[i]};
     tests[N_SPLIT + 4] =
-        (struct CMUnitTest){"plans", what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL, NULL, NULL};
-    tests[N_SPLIT + 5] =
         (struct CMUnitTest){"checks on the CPU", checked_steps_are_near_the_cpus_and_draw_the_same_tokens,
                             NULL, NULL, &subjects[device_cases_are_wide() ? 0 : 1]};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 // Questions about a device that no document answers, one line each, written when it is known:
 //
-//   gpu_probe [--no-overlap] [QUESTION...]   all, or those named: run each in a process of its own, with its own deadline
+//   gpu_probe [--no-overlap] [--no-carveout] [QUESTION...]   all, or those named: run each in a process of its own, with its own deadline
 //   probe,question,answer,unit or prediction
 //
 // capture     a kernel that was not loaded before is launched within a capture: graph, or none (its work then
@@ -16,8 +16,11 @@
 // cache       rate of the second-level cache: a block a multiprocessor copies the same 0.5, 8 or 16 MiB to shared memory,
 //             by bulk copies in one kernel
 // products    rates of mma and wgmma over random items: with zeros a device takes less power and clocks higher
+// carveout    microseconds of a node in a graph of 500 kernels of which every other one has 128 KiB of shared memory
+// upload      microseconds that a step's upload adds to a graph of 50 kernels: in the stream, and ahead in the second one
 //
-// --no-overlap: the kernels of graph and launch begin when the one before has ended.
+// --no-overlap: the kernels of graph, launch and carveout begin when the one before has ended. --no-carveout: each kernel has the
+// carveout that the driver chooses.
 //
 // Emulated, times mean nothing and sizes are small, and an answer that contradicts the prediction is a
 // failure; on a device it is news.
@@ -444,13 +447,128 @@ static void probe_capture(void)
     device_free(device, items);
 }
 
+// --- Steps ---
+
+static struct device_graph *capture_work(void (*launch_work)(const void *context), const void *context)
+{
+    device_graph_begin(device);
+    launch_work(context);
+    struct device_graph *graph = device_graph_end(device);
+    require_that(graph != NULL, "capture");
+    return graph;
+}
+
+struct upload_work {
+    struct rate_work copies; // of one piece
+    struct device_matrix rows;
+    struct device_graph *graph;
+    unsigned char *host, *slot, *input;
+    enum { UPLOAD_NONE, UPLOAD_IN_STREAM, UPLOAD_AHEAD } upload;
+};
+
+enum { STEP_COLS = 4096, STEP_NODES = 50, STEPS_TIMED = 100, STEP_UPLOAD_BYTES = 64 << 10 };
+
+static void launch_alternately(const void *context)
+{
+    const struct upload_work *work = context;
+    for (int i = 0; i < N_NODES; i += 2) {
+        launch_copies(&work->copies);
+        launch_scale(device_stream(device), work->rows, 1, STEP_COLS, 1.0f, 0.0f);
+    }
+}
+
+static void launch_kernels(const void *context)
+{
+    const struct upload_work *work = context;
+    for (int i = 0; i < STEP_NODES; i++)
+        launch_scale(device_stream(device), work->rows, 1, STEP_COLS, 1.0f, 0.0f);
+}
+
+static void launch_step_graph(const void *context)
+{
+    device_graph_launch(device, ((const struct upload_work *)context)->graph);
+}
+
+static void launch_steps(const void *context)
+{
+    const struct upload_work *work = context;
+    for (int step = 0; step < (device_facts(device)->emulated ? 2 : STEPS_TIMED); step++) {
+        size_t slot = (size_t)(step % 2) * STEP_UPLOAD_BYTES;
+        if (work->upload == UPLOAD_IN_STREAM)
+            device_upload(device, work->input, work->host, STEP_UPLOAD_BYTES);
+        if (work->upload == UPLOAD_AHEAD) {
+            device_upload_ahead(device, work->slot + slot, work->host, STEP_UPLOAD_BYTES);
+            device_join_uploads(device);
+            device_copy(device, work->input, work->slot + slot, STEP_UPLOAD_BYTES);
+        }
+        device_graph_launch(device, work->graph);
+    }
+}
+
+static void upload_work_init(struct upload_work *work)
+{
+    *work = (struct upload_work){.copies = {.items = device_allocate(device, RATE_PIECE_BYTES),
+                                            .n_pieces = 1,
+                                            .n_rounds = 1,
+                                            .n_blocks = device_facts(device)->n_multiprocessors},
+                                 .rows = {device_allocate(device, STEP_COLS * sizeof(float)), STEP_COLS},
+                                 .host = device_pin(device, STEP_UPLOAD_BYTES),
+                                 .slot = device_allocate(device, 2 * STEP_UPLOAD_BYTES),
+                                 .input = device_allocate(device, STEP_UPLOAD_BYTES)};
+    work->copies.sums =
+        device_allocate(device, (size_t)work->copies.n_blocks * RATE_COPY_SUMS * sizeof(uint32_t));
+    require_that(work->copies.items && work->copies.sums && work->rows.items && work->host && work->slot &&
+                     work->input,
+                 "memory");
+    memset(work->host, 0, STEP_UPLOAD_BYTES);
+    device_zero(device, work->rows.items, STEP_COLS * sizeof(float));
+    device_zero(device, (void *)work->copies.items, RATE_PIECE_BYTES);
+    require_that(true, "memory");
+}
+
+static void upload_work_finish(struct upload_work *work)
+{
+    void *const memory[] = {(void *)work->copies.items, work->copies.sums, work->rows.items, work->slot,
+                            work->input};
+    device_graph_destroy(device, work->graph);
+    for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+        device_free(device, memory[i]);
+    device_unpin(device, work->host);
+}
+
+static void probe_carveout(void)
+{
+    struct upload_work work;
+    if (device_facts(device)->capability_major < 9)
+        return;
+    upload_work_init(&work);
+    work.graph = capture_work(launch_alternately, &work);
+    print_answer("carveout", time_of(launch_step_graph, &work) / N_NODES, "us");
+    upload_work_finish(&work);
+}
+
+static void probe_upload(void)
+{
+    static const char *const names[] = {"upload none", "upload in the stream", "upload ahead"};
+    struct upload_work work;
+    upload_work_init(&work);
+    work.graph = capture_work(launch_kernels, &work);
+    double alone_us = 0.0;
+    for (work.upload = UPLOAD_NONE; work.upload <= UPLOAD_AHEAD; work.upload++) {
+        double us = time_of(launch_steps, &work) / STEPS_TIMED;
+        alone_us = work.upload == UPLOAD_NONE ? us : alone_us;
+        print_answer(names[work.upload], work.upload == UPLOAD_NONE ? us : us - alone_us, "us");
+    }
+    upload_work_finish(&work);
+}
+
 static const struct {
     const char *name;
     void (*ask)(void);
-} questions[] = {{"capture", probe_capture},  {"zero", probe_zero},     {"order", probe_order},
-                 {"columns", probe_columns},  {"wgmma", probe_wgmma},   {"graph", probe_graph},
-                 {"launch", probe_launch},    {"memory", probe_memory}, {"cache", probe_cache},
-                 {"products", probe_products}};
+} questions[] = {{"capture", probe_capture},   {"zero", probe_zero},         {"order", probe_order},
+                 {"columns", probe_columns},   {"wgmma", probe_wgmma},       {"graph", probe_graph},
+                 {"launch", probe_launch},     {"memory", probe_memory},     {"cache", probe_cache},
+                 {"products", probe_products}, {"carveout", probe_carveout}, {"upload", probe_upload}};
 
 static bool is_asked(const char *name, int argc, char **argv)
 {
@@ -463,10 +581,16 @@ static bool is_asked(const char *name, int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct error error;
-    bool no_overlap = argc > 1 && strcmp(argv[1], "--no-overlap") == 0;
-    argc -= no_overlap;
-    argv += no_overlap;
-    if (device_open(&device, &(struct device_options){.no_overlap = no_overlap}, &error) != STATUS_OK)
+    struct device_options options = {0};
+    for (; argc > 1 && argv[1][0] == '-'; argc--, argv++) {
+        if (strcmp(argv[1], "--no-overlap") == 0)
+            options.no_overlap = true;
+        else if (strcmp(argv[1], "--no-carveout") == 0)
+            options.no_carveout = true;
+        else
+            return printf("# unknown option %s\n", argv[1]), 2;
+    }
+    if (device_open(&device, &options, &error) != STATUS_OK)
         return printf("skipped: %s\n", error.text), 77;
     printf("# on %s\n", device_facts(device)->name);
     int n_asked = 0;

@@ -125,7 +125,7 @@ float *problem_compute(const struct product_problem *problem, int32_t first, int
         device_allocate(device, (size_t)n * sizeof(float)),
         product_is_wgmma(device_facts(device)->has_wgmma, device_facts(device)->shared_bytes_max, n,
                          product.n_experts)};
-    struct activation_operand_launch make = {operand, x, problem->x_stride, rows, 1};
+    struct activation_operand_launch make = {operand, x, problem->x_stride, rows, 1, product.floats.weights};
     device_zero(device, problem->device_y, (size_t)(problem->n_rows * problem->y_stride) * sizeof(float));
     launch_activation_operand(device_stream(device), &make);
     product.type = problem->type;

@@ -94,6 +94,18 @@ static void run_add_scaled(const struct row_kernels *kernels, struct rows *rows,
     kernels->add_scaled(rows->x + offset, rows->y + offset, 0.7f, n);
 }
 
+// Rows of `up` that overlap: rank 5, each an item further.
+static void run_add_low_rank(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    kernels->add_low_rank(rows->x + offset, rows->y + offset, 1, rows->weight, 5, n > 4 ? n - 4 : n);
+}
+
+static void run_add_low_rank_of_one(const struct row_kernels *kernels, struct rows *rows, int32_t n,
+                                    int offset)
+{
+    kernels->add_low_rank(rows->x + offset, rows->y + offset, n, rows->weight, 1, n);
+}
+
 static void run_scale(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
     kernels->scale_cap(rows->x + offset, n, 1.3f, 0.0f);
@@ -270,6 +282,8 @@ static const struct row_call calls[] = {
     {"softplus", run_softplus, false},
     {"xielu", run_xielu, false},
     {"add_scaled", run_add_scaled, false},
+    {"add_low_rank", run_add_low_rank, false},
+    {"add_low_rank of rank 1", run_add_low_rank_of_one, false},
     {"scale", run_scale, false},
     {"scale_cap", run_scale_cap, false},
     {"scale_sigmoid", run_scale_sigmoid, false},

@@ -5,9 +5,11 @@
 //   not in the list, no name of a topic, or
 //   the jobs, dead letters or control topic    is refused before it is computed: a dead letter, with an error result
 //   absent, or the worker may not see it       is a dead letter when its result is published
+//   deleted while a transaction writes to it   aborts the transaction, then as absent
 //   refuses the result (size, schema)          as with the results topic (kafka_isolation.c), then a dead letter
 //
 // The error results of dead letters go to the results topic, except of a job whose reply topic is usable.
+#include "consumer/queue/kafka/client/kafka_metadata.h"
 #include "consumer/queue/kafka/client/kafka_topic.h"
 #include "consumer/queue/kafka/kafka_transport.h"
 #include "schemas/base/clock.h"
@@ -19,6 +21,8 @@ enum {
     LOOK_UP_TIMEOUT_MS = 2000,
     SETTINGS_TIMEOUT_MS = 1000,
     ABSENT_FOR_MS = 10000, // an absent topic is looked up again after this
+    LOST_TIMEOUT_MS = 500, // of a lookup between two calls of a commit
+    PRESENT_FOR_MS = 1000, // and a present one: librdkafka waits 30 s for a topic that is deleted
 };
 
 // ---- which topic ----
@@ -102,15 +106,6 @@ void kafka_reply_forget(struct kafka_transport *kafka)
     replies->is_stale = false;
 }
 
-const struct kafka_reply_topic *kafka_reply_known(const struct kafka_transport *kafka, const struct job *job)
-{
-    const struct kafka_replies *replies = &kafka->publishing.replies;
-    for (int i = 0; i < replies->n_topics; i++)
-        if (text_equals_string(job->source.reply_topic, replies->topics[i].name))
-            return &replies->topics[i];
-    return NULL;
-}
-
 static struct kafka_reply_topic *free_place(struct kafka_replies *replies)
 {
     struct kafka_reply_topic *oldest = &replies->topics[0];
@@ -141,6 +136,66 @@ static bool is_absence(rd_kafka_resp_err_t code)
            code == RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION || code == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
 }
 
+static void report_absence(const struct kafka_transport *kafka, const char *name)
+{
+    char line[KAFKA_TOPIC_NAME_BYTES + 128];
+    snprintf(
+        line, sizeof line,
+        "reply topic %s does not exist, or the worker has no right Describe on it: the jobs that name it are "
+        "dead letters, with an error on the results topic",
+        name);
+    kafka_warn(kafka->config, line);
+}
+
+static struct kafka_reply_topic *find_topic(struct kafka_transport *kafka, struct text name)
+{
+    struct kafka_replies *replies = &kafka->publishing.replies;
+    for (int i = 0; i < replies->n_topics; i++)
+        if (text_equals_string(name, replies->topics[i].name))
+            return &replies->topics[i];
+    return NULL;
+}
+
+const struct kafka_reply_topic *kafka_reply_known(const struct kafka_transport *kafka, const struct job *job)
+{
+    return find_topic((struct kafka_transport *)kafka, job->source.reply_topic);
+}
+
+// Looks up a topic that is known to exist. A broker that has just started may not know it, so it is absent only at
+// the second answer. Without an answer it stays known: returns false. Records that were produced keep their own
+// reference to the handle.
+static bool check_again(struct kafka_transport *kafka, struct kafka_reply_topic *topic, int timeout_ms)
+{
+    rd_kafka_resp_err_t code = look_up(kafka, topic->handle, timeout_ms);
+    topic->checked_ms = clock_ms();
+    if (code == RD_KAFKA_RESP_ERR_NO_ERROR)
+        topic->n_missing = 0;
+    if (!is_absence(code))
+        return code == RD_KAFKA_RESP_ERR_NO_ERROR;
+    if (++topic->n_missing < KAFKA_METADATA_MISSING_MIN)
+        return true;
+    rd_kafka_topic_destroy(topic->handle);
+    topic->handle = NULL;
+    report_absence(kafka, topic->name);
+    return true;
+}
+
+const char *kafka_reply_find_lost(struct kafka_transport *kafka)
+{
+    struct kafka_replies *replies = &kafka->publishing.replies;
+    for (int i = 0; i < replies->n_topics; i++) {
+        struct kafka_reply_topic *topic = &replies->topics[i];
+        if (topic->used_ms < kafka->publishing.transaction.began_ms)
+            continue;
+        if (topic->handle && clock_ms() - topic->checked_ms > PRESENT_FOR_MS &&
+            !check_again(kafka, topic, LOST_TIMEOUT_MS))
+            return NULL; // the brokers do not answer
+        if (!topic->handle)
+            return topic->name;
+    }
+    return NULL;
+}
+
 static enum status add_topic(struct kafka_transport *kafka, const char *name, int64_t deadline_ms,
                              struct error *error)
 {
@@ -159,6 +214,7 @@ static enum status add_topic(struct kafka_transport *kafka, const char *name, in
     snprintf(topic->name, sizeof topic->name, "%s", name);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
         rd_kafka_topic_destroy(handle);
+        report_absence(kafka, name);
         return STATUS_OK;
     }
     struct kafka_topic_settings settings;
@@ -169,24 +225,44 @@ static enum status add_topic(struct kafka_transport *kafka, const char *name, in
     return STATUS_OK;
 }
 
+// The job's topic, looked up unless it was a short time ago. NULL: the brokers did not answer.
+static struct kafka_reply_topic *find_current(struct kafka_transport *kafka, const struct job *job,
+                                              int64_t deadline_ms, struct error *error)
+{
+    char name[KAFKA_TOPIC_NAME_BYTES];
+    struct kafka_reply_topic *known = find_topic(kafka, job->source.reply_topic);
+    int64_t known_ms = known ? clock_ms() - known->checked_ms : 0;
+    if (known && known->handle && known_ms > PRESENT_FOR_MS) {
+        int left_ms = kafka_remaining_ms(deadline_ms);
+        (void)check_again(kafka, known, left_ms < LOOK_UP_TIMEOUT_MS ? left_ms : LOOK_UP_TIMEOUT_MS);
+    } else if (known && !known->handle && known_ms > ABSENT_FOR_MS) {
+        *known = kafka->publishing.replies.topics[--kafka->publishing.replies.n_topics];
+        known = NULL;
+    }
+    snprintf(name, sizeof name, "%.*s", (int)job->source.reply_topic.size, job->source.reply_topic.data);
+    if (!known && add_topic(kafka, name, deadline_ms, error) != STATUS_OK)
+        return NULL;
+    return find_topic(kafka, job->source.reply_topic);
+}
+
 enum status kafka_reply_check(struct kafka_transport *kafka, const struct job *job, int64_t deadline_ms,
                               struct error *error)
 {
-    char name[KAFKA_TOPIC_NAME_BYTES];
     if (kafka->publishing.replies.is_stale)
         kafka_reply_forget(kafka);
-    const struct kafka_reply_topic *known = kafka_reply_known(kafka, job);
-    enum status status = STATUS_OK;
-    snprintf(name, sizeof name, "%.*s", (int)job->source.reply_topic.size, job->source.reply_topic.data);
-    if (known && !known->handle && clock_ms() - known->checked_ms > ABSENT_FOR_MS) {
-        kafka_reply_forget(kafka);
-        known = NULL;
+    struct kafka_reply_topic *topic = find_current(kafka, job, deadline_ms, error);
+    if (!topic)
+        return error->status;
+    if (topic->handle && topic->n_missing > 0)
+        return error_set(error, STATUS_RETRY, ERROR_BROKER,
+                         "Kafka at %s: the reply topic %s is missing, and is looked up once more",
+                         kafka->config->brokers, topic->name);
+    if (topic->handle) {
+        topic->used_ms = clock_ms();
+        return STATUS_OK;
     }
-    if (!known)
-        status = add_topic(kafka, name, deadline_ms, error);
-    known = status == STATUS_OK ? kafka_reply_known(kafka, job) : NULL;
-    if (status != STATUS_OK || known->handle)
-        return status;
+    kafka->figures.records.n_reply_lost++;
     return error_set(error, STATUS_REJECT, ERROR_RESULT_REFUSED,
-                     "the reply topic %s does not exist, or the worker has no right Describe on it", name);
+                     "the reply topic %s does not exist, or the worker has no right Describe on it",
+                     topic->name);
 }

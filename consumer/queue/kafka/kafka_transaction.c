@@ -35,6 +35,8 @@ enum {
 static bool is_stranded(struct kafka_transport *kafka, enum kafka_outcome outcome, struct error *error)
 {
     const char *topic = outcome == KAFKA_OUTCOME_RETRY ? kafka_publish_find_lost(kafka) : NULL;
+    if (!topic && outcome == KAFKA_OUTCOME_RETRY)
+        topic = kafka_reply_find_lost(kafka);
     if (!topic)
         return false;
     error_set(error, STATUS_RETRY, ERROR_BROKER,

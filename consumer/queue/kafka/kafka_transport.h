@@ -251,7 +251,9 @@ struct kafka_reply_topic {
     char name[KAFKA_TOPIC_NAME_BYTES];
     rd_kafka_topic_t *handle; // NULL: there is no such topic for this worker
     size_t bytes_max;         // max.message.bytes
-    int64_t checked_ms;
+    int64_t checked_ms;       // last lookup
+    int64_t used_ms;          // last job
+    int n_missing;            // consecutive lookups that did not find it
 };
 
 enum { KAFKA_REPLY_TOPICS_MAX = 64 }; // known at a time; the one checked first is forgotten for another
@@ -492,6 +494,8 @@ enum status kafka_reply_check(struct kafka_transport *kafka, const struct job *j
                               struct error *error) WARN_UNUSED;
 // The job's reply topic after kafka_reply_check, valid until its next call.
 const struct kafka_reply_topic *kafka_reply_known(const struct kafka_transport *kafka, const struct job *job);
+// A topic that the open transaction writes to and that does not exist any more. NULL: none.
+const char *kafka_reply_find_lost(struct kafka_transport *kafka);
 // Before the producer is closed.
 void kafka_reply_forget(struct kafka_transport *kafka);
 

@@ -49,7 +49,11 @@ enum {
 
 // Look-up tables of an expansion. They are built once per product.
 struct codebook_tables {
-    _Alignas(64) uint8_t bytes[2][1024];
+    union {
+        _Alignas(64) uint8_t bytes[2][1024];
+        uint64_t runs[1024];  // an entry's codes of 8 inputs, a byte each
+        uint32_t fours[1024]; // of 4 inputs
+    };
 };
 
 // Expands a group from its packed scales and quants.

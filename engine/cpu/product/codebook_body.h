@@ -9,6 +9,8 @@
 //   words_repeat(x)              each lane's lowest byte, copied to its four bytes
 //   words_map(table, x)          each byte (< 16) replaced by its entry
 //   words_look_up(codebook, x)   each lane's entry of a codebook, which ends with a padding entry
+//   CODEBOOK_CODE_TABLES         optional: words_run_codes and words_four_codes are the includer's too, which
+//                                look codes up in the tables that its codebook_kernel makes
 //   words_scales(halves, x, unit, out)   out[o] = binary16 o * (float)lane o * unit
 #pragma once
 
@@ -35,6 +37,28 @@ static inline struct words spread_three(struct words x)
     x = words_and(words_or(x, words_left(x, 10)), words_set(0x003F003F));
     return words_and(words_or(x, words_left(x, 5)), words_set(0x07070707));
 }
+
+// Spreads an entry of a run of 8 inputs: the codes of registers 2r and 2r + 1.
+static inline void spread_run(struct words entry, struct words codes[2])
+{
+    codes[0] = spread_two(entry);
+    codes[1] = spread_two(words_right(entry, 8));
+}
+
+#ifndef CODEBOOK_CODE_TABLES
+// Looks up the codes of a run of 8 inputs, or of 4 inputs.
+static inline void words_run_codes(const struct codebook_tables *tables, const uint16_t *codebook,
+                                   struct words index, struct words codes[2])
+{
+    spread_run(words_look_up(codebook, index), codes);
+}
+
+static inline struct words words_four_codes(const struct codebook_tables *tables, const uint16_t *codebook,
+                                            struct words index)
+{
+    return spread_three(words_look_up(codebook, index));
+}
+#endif
 
 static inline struct words byte_of(struct words x, const int index)
 {
@@ -63,18 +87,19 @@ static inline void expand_group_scales(const uint8_t *scales, const int n, const
             expand_scales(scales, words_nibbles(scales + 32 + (b * n + h) * 8), unit, group->scales[b][h]);
 }
 
-// Expands a run of 8 inputs to registers 2r and 2r + 1. The entry holds codes of 2 bits. `upper` has bits
-// that are ored into the codes of each register.
-static inline void store_run(const uint8_t values[16], struct words entry, const struct words upper[2],
-                             uint8_t quants[2][64])
+// Expands a run of 8 inputs to registers 2r and 2r + 1. `upper` has bits that are ored into the codes of each
+// register.
+static inline void store_run(const uint8_t values[16], const struct words codes[2],
+                             const struct words upper[2], uint8_t quants[2][64])
 {
-    words_store(quants[0], words_map(values, words_or(spread_two(entry), upper[0])));
-    words_store(quants[1], words_map(values, words_or(spread_two(words_right(entry, 8)), upper[1])));
+    words_store(quants[0], words_map(values, words_or(codes[0], upper[0])));
+    words_store(quants[1], words_map(values, words_or(codes[1], upper[1])));
 }
 
 // Expands a block of IQ2. `bit_8` and `bit_9` are half-bytes with bits 8 and 9 of the indices; NULL: none.
-static inline void expand_iq2_block(const uint16_t *codebook, const uint8_t *quants, const uint8_t *bit_8,
-                                    const uint8_t *bit_9, uint8_t out[8][64])
+static inline void expand_iq2_block(const struct codebook_tables *tables, const uint16_t *codebook,
+                                    const uint8_t *quants, const uint8_t *bit_8, const uint8_t *bit_9,
+                                    uint8_t out[8][64])
 {
     struct words indices = words_load(quants);
     struct words eighths = bit_8 ? words_nibbles(bit_8) : words_set(0);
@@ -88,7 +113,9 @@ static inline void expand_iq2_block(const uint16_t *codebook, const uint8_t *qua
             index = words_or(index, move_bit(ninths, r, 9));
         const struct words signs[2] = {words_bits(quants + 64 + 16 * r, 2),
                                        words_bits(quants + 64 + 16 * r + 8, 2)};
-        store_run(values_iq2, words_look_up(codebook, index), signs, out + 2 * r);
+        struct words codes[2];
+        words_run_codes(tables, codebook, index, codes);
+        store_run(values_iq2, codes, signs, out + 2 * r);
     }
 }
 
@@ -97,7 +124,7 @@ static void expand_iq2_xxs(const struct codebook_tables *tables, const uint8_t *
 {
     expand_group_scales(scales, 1, 0.125f, group);
     for (int b = 0; b < CODEBOOK_BLOCKS; b++)
-        expand_iq2_block(codebook_iq2_xxs, quants + b * 128, NULL, NULL, group->quants[b]);
+        expand_iq2_block(tables, codebook_iq2_xxs, quants + b * 128, NULL, NULL, group->quants[b]);
 }
 
 static void expand_iq2_xs(const struct codebook_tables *tables, const uint8_t *scales, const uint8_t *quants,
@@ -105,7 +132,8 @@ static void expand_iq2_xs(const struct codebook_tables *tables, const uint8_t *s
 {
     expand_group_scales(scales, 2, 0.125f, group);
     for (int b = 0; b < CODEBOOK_BLOCKS; b++)
-        expand_iq2_block(codebook_iq2_xs, quants + b * 128, scales + 160 + 8 * b, NULL, group->quants[b]);
+        expand_iq2_block(tables, codebook_iq2_xs, quants + b * 128, scales + 160 + 8 * b, NULL,
+                         group->quants[b]);
 }
 
 static void expand_iq2_s(const struct codebook_tables *tables, const uint8_t *scales, const uint8_t *quants,
@@ -113,14 +141,15 @@ static void expand_iq2_s(const struct codebook_tables *tables, const uint8_t *sc
 {
     expand_group_scales(scales, 2, 0.125f, group);
     for (int b = 0; b < CODEBOOK_BLOCKS; b++)
-        expand_iq2_block(codebook_iq2_s, quants + b * 128, scales + 160 + 16 * b, scales + 168 + 16 * b,
-                         group->quants[b]);
+        expand_iq2_block(tables, codebook_iq2_s, quants + b * 128, scales + 160 + 16 * b,
+                         scales + 168 + 16 * b, group->quants[b]);
 }
 
 // Expands a block of IQ3. `bit_8` has half-bytes with bit 8 of the indices: first for entries 0 to 3, then
 // for entries 4 to 7. NULL: none.
-static inline void expand_iq3_block(const uint16_t *codebook, const uint8_t values[16], const uint8_t *quants,
-                                    const uint8_t *bit_8, uint8_t out[8][64])
+static inline void expand_iq3_block(const struct codebook_tables *tables, const uint16_t *codebook,
+                                    const uint8_t values[16], const uint8_t *quants, const uint8_t *bit_8,
+                                    uint8_t out[8][64])
 {
     UNROLL
     for (int h = 0; h < 2; h++) {
@@ -132,7 +161,7 @@ static inline void expand_iq3_block(const uint16_t *codebook, const uint8_t valu
             if (bit_8)
                 index = words_or(index, move_bit(eighths, e, 8));
             const int j = 4 * h + e;
-            struct words codes = spread_three(words_look_up(codebook, index));
+            struct words codes = words_four_codes(tables, codebook, index);
             words_store(out[j], words_map(values, words_or(codes, words_bits(quants + 128 + 8 * j, 3))));
         }
     }
@@ -143,7 +172,7 @@ static void expand_iq3_xxs(const struct codebook_tables *tables, const uint8_t *
 {
     expand_group_scales(scales, 1, 0.25f, group);
     for (int b = 0; b < CODEBOOK_BLOCKS; b++)
-        expand_iq3_block(codebook_iq3_xxs, values_iq3_xxs, quants + b * 192, NULL, group->quants[b]);
+        expand_iq3_block(tables, codebook_iq3_xxs, values_iq3_xxs, quants + b * 192, NULL, group->quants[b]);
 }
 
 static void expand_iq3_s(const struct codebook_tables *tables, const uint8_t *scales, const uint8_t *quants,
@@ -151,7 +180,7 @@ static void expand_iq3_s(const struct codebook_tables *tables, const uint8_t *sc
 {
     expand_group_scales(scales, 1, 1.0f, group);
     for (int b = 0; b < CODEBOOK_BLOCKS; b++)
-        expand_iq3_block(codebook_iq3_s, values_iq3_s, quants + b * 192, scales + 96 + 16 * b,
+        expand_iq3_block(tables, codebook_iq3_s, values_iq3_s, quants + b * 192, scales + 96 + 16 * b,
                          group->quants[b]);
 }
 
@@ -166,8 +195,9 @@ static void expand_iq1_s(const struct codebook_tables *tables, const uint8_t *sc
         for (int r = 0; r < 4; r++) {
             struct words upper = r < 3 ? words_left(high, 8 - 3 * r) : words_right(high, 1);
             struct words index = words_or(byte_of(indices, r), words_and(upper, words_set(0x700)));
-            store_run(values_iq1, words_look_up(codebook_iq1, index), (const struct words[2]){shift, shift},
-                      group->quants[b] + 2 * r);
+            struct words codes[2];
+            spread_run(words_look_up(codebook_iq1, index), codes);
+            store_run(values_iq1, codes, (const struct words[2]){shift, shift}, group->quants[b] + 2 * r);
         }
     }
 }
@@ -183,8 +213,9 @@ static void expand_iq1_m(const struct codebook_tables *tables, const uint8_t *sc
             struct words upper = r < 3 ? words_left(high, 8 - 4 * r) : words_right(high, 4);
             struct words index = words_or(byte_of(indices, r), words_and(upper, words_set(0x700)));
             struct words shift = words_repeat(move_bit(high, 4 * r + 3, 2));
-            store_run(values_iq1, words_look_up(codebook_iq1, index), (const struct words[2]){shift, shift},
-                      group->quants[b] + 2 * r);
+            struct words codes[2];
+            spread_run(words_look_up(codebook_iq1, index), codes);
+            store_run(values_iq1, codes, (const struct words[2]){shift, shift}, group->quants[b] + 2 * r);
         }
     }
 }

@@ -1,5 +1,5 @@
-// The codebook kernels for instruction sets with tiles of up to 4 rows. The includer defines tile_run and the
-// expansions (codebook_body.h).
+// The codebook kernels for instruction sets with tiles of up to 4 rows. The includer defines tile_run, the
+// expansions (codebook_body.h) and CODE_TABLES(type), the function that makes a type's tables of codes, or NULL.
 #pragma once
 
 #include "engine/cpu/product/codebook.h"
@@ -20,24 +20,24 @@ TILES(narrow, CODEBOOK_OFFSET_NARROW, false)
 TILES(narrow_halves, CODEBOOK_OFFSET_NARROW, true)
 TILES(ternary, CODEBOOK_OFFSET_TERNARY, false)
 
-#define KERNEL(type, name)                                                                                   \
+#define KERNEL(type, name, tables)                                                                           \
     static void product_##type(const struct packed *weight, int32_t panel_begin, int32_t panel_end,          \
                                const struct prepared *x, int32_t row_begin, int32_t row_end, float *y,       \
                                int64_t y_stride, const float *bias)                                          \
     {                                                                                                        \
         static const struct codebook_kernel kernel = {                                                       \
-            NULL, expand_##type, {NULL, name##_1, name##_2, name##_3, name##_4}, 4};                         \
+            tables, expand_##type, {NULL, name##_1, name##_2, name##_3, name##_4}, 4};                       \
         codebook_product(&kernel, weight, panel_begin, panel_end, x, row_begin, row_end, y, y_stride, bias); \
     }
 
-KERNEL(iq2_xxs, wide)
-KERNEL(iq2_xs, wide_halves)
-KERNEL(iq2_s, wide_halves)
-KERNEL(iq3_xxs, wide)
-KERNEL(iq3_s, narrow)
-KERNEL(iq1_s, narrow)
-KERNEL(iq1_m, narrow_halves)
-KERNEL(tq1_0, ternary)
+KERNEL(iq2_xxs, wide, CODE_TABLES(iq2_xxs))
+KERNEL(iq2_xs, wide_halves, CODE_TABLES(iq2_xs))
+KERNEL(iq2_s, wide_halves, CODE_TABLES(iq2_s))
+KERNEL(iq3_xxs, wide, CODE_TABLES(iq3_xxs))
+KERNEL(iq3_s, narrow, CODE_TABLES(iq3_s))
+KERNEL(iq1_s, narrow, NULL)
+KERNEL(iq1_m, narrow_halves, NULL)
+KERNEL(tq1_0, ternary, NULL)
 
 static void codebook_kernels_set(struct product_kernels *kernels)
 {

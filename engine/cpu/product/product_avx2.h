@@ -14,7 +14,7 @@
 // compiles the same tiles with it.
 #pragma once
 
-#include "engine/cpu/product/packed.h"
+#include "engine/cpu/product/product_avx2_add.h"
 
 #include <immintrin.h>
 #include <string.h>
@@ -278,8 +278,10 @@ ALWAYS_INLINE void span_dot(const enum tensor_type type, const int n_rows, const
             const __m256i product = is_signed(type) ? _mm256_maddubs_epi16(_mm256_abs_epi8(quants),
                                                                            _mm256_sign_epi8(four, quants))
                                                     : _mm256_maddubs_epi16(quants, four);
-            sums[r] = i == 0 ? product : _mm256_add_epi16(sums[r], product);
-            __asm__("" : "+x"(sums[r])); // gcc would keep the products and add them as a tree
+            if (i == 0)
+                sums[r] = product;
+            else
+                add_int16(&sums[r], product);
         }
     }
     UNROLL
@@ -323,10 +325,8 @@ ALWAYS_INLINE void dot_registers(const enum tensor_type type, const int n_rows, 
         __m256i some[TILE_ROWS_MAX];
         span_dot(type, n_rows, planes, x, first + at, span_of(type), side, some);
         UNROLL
-        for (int r = 0; r < n_rows; r++) {
-            sums[r] = _mm256_add_epi32(sums[r], some[r]);
-            __asm__("" : "+x"(sums[r]));
-        }
+        for (int r = 0; r < n_rows; r++)
+            add_int32(&sums[r], some[r]);
     }
     UNROLL
     for (int r = 0; r < n_rows; r++)

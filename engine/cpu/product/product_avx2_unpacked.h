@@ -1,12 +1,19 @@
 // Products of many rows for AVX2: CHUNK blocks of a panel are unpacked, then all rows of a pass use them. So the
 // instructions of a tile are products and the fold of a block's sums, and tiles have both sides of a panel.
 //
-// Quants of up to 6 bits are unpacked to unsigned bytes, in the layout of plane "bytes" (packed.h). vpmaddubsw
-// adds their products in int16 over span_of registers (product_avx2.h).
+// Quants of up to 6 bits are unpacked to unsigned bytes, in the layout of plane "bytes" (packed.h). The sums of
+// vpmaddubsw's products stay in int16 as long as possible:
+//   Q2_K, and 4 bits with a minimum: span_of registers (product_avx2.h).
+//   All others: all registers of a block, or of a half of it. The sums start at minus an offset times the sum of
+//     x. vpaddw wraps, so only the last sum must fit in int16, and it is the sum of signed quants:
+//     8 * 2 * 16 * 127 = 32512 for 5 bits, 4 * 2 * 32 * 127 = 32512 for 6 bits in halves. For a type with a
+//     minimum the offset times the sum of x is added again in int32.
 //
 // Quants of 8 bits are unpacked to 16-bit words. Four inputs then cost two vpmaddwd and two additions. As bytes
 // they cost vpsignb, vpmaddubsw, vpmaddwd and one addition, of which Intel's processors run three on two ports.
-// Bytes with |w| stored beside w were 15 % slower than words, because the tile runs out of registers.
+// Bytes with |w| stored beside w were 15 % slower than words, because the tile runs out of registers. Two halves of
+// 4 bits, summed in int16, need as many multiplications as words. So 8 bits have at least 34 vector operations for
+// 256 products, where 4 bits have 20.
 //
 // A register j of bytes becomes two of words: inputs 4j and 4j + 2, then 4j + 1 and 4j + 3. x is converted
 // alike.
@@ -29,8 +36,9 @@ enum { SPAN_WORDS = 0 }; // in place of a span: the quants are words
 // A block of 4 rows. `quants` has rows of 32 bytes or 32 words.
 struct chunk_rows {
     float scales[PREPARED_ROWS];
-    float minus_sums[2][PREPARED_ROWS]; // of the block, or of each half
-    int32_t starts[2][PREPARED_ROWS];   // minus_sums times the offset of the weight's quants
+    float minus_sums[2][PREPARED_ROWS];  // of the block, or of each half
+    int16_t starts[2][PREPARED_ROWS][2]; // of the int16 sums: even pairs of inputs, odd pairs
+    int32_t offset_sums[PREPARED_ROWS];  // what the starts of a type with a minimum leave out
     _Alignas(32) int8_t quants[PREPARED_ROWS * 2 * PRODUCT_BLOCK];
 };
 
@@ -46,14 +54,21 @@ struct unpacked_pass {
     _Alignas(64) float acc[PASS_PANELS][PASS_ROWS][PANEL_OUTPUTS];
 };
 
-ALWAYS_INLINE int unpacked_span(const enum tensor_type type)
-{
-    return is_signed(type) ? SPAN_WORDS : span_of(type);
-}
-
 ALWAYS_INLINE bool has_minimum(const enum packed_kind kind)
 {
     return kind == PACKED_MINIMUM || kind == PACKED_HALVES_MINIMUM;
+}
+
+// Offset of the starts of int16 sums; 0: they start at 0.
+ALWAYS_INLINE int unpacked_offset(const enum tensor_type type)
+{
+    const int for_minimum = packed_format(type).kind == PACKED_MINIMUM && span_of(type) == 4 ? 16 : 0;
+    return is_signed(type) ? 0 : has_minimum(packed_format(type).kind) ? for_minimum : offset_of(type);
+}
+
+ALWAYS_INLINE int unpacked_span(const enum tensor_type type)
+{
+    return is_signed(type) ? SPAN_WORDS : has_halves(packed_format(type).kind) ? 4 : 8;
 }
 
 // Words of the even and of the odd bytes.
@@ -96,27 +111,46 @@ ALWAYS_INLINE void unpack_block(const enum tensor_type type, const uint8_t *plan
     }
 }
 
+// Stores minus the offset times the sums of a row's pairs, of the block or of each half.
+ALWAYS_INLINE void store_starts(const enum tensor_type type, const bool by_halves, __m256i quants,
+                                const int row, struct chunk_rows *rows)
+{
+    const int n_halves = by_halves ? 2 : 1;
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8((char)unpacked_offset(type)), quants);
+    pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0x4E));
+    pairs = _mm256_add_epi16(pairs, _mm256_shuffle_epi32(pairs, 0xB1));
+    __m128i sums[2] = {_mm256_castsi256_si128(pairs), _mm256_extracti128_si256(pairs, 1)};
+    if (!by_halves)
+        sums[0] = _mm_add_epi16(sums[0], sums[1]);
+    UNROLL
+    for (int h = 0; h < n_halves; h++) {
+        const int32_t start = _mm_cvtsi128_si32(_mm_sub_epi16(_mm_setzero_si128(), sums[h]));
+        __builtin_memcpy(rows->starts[h][row], &start, sizeof start);
+    }
+}
+
 // Converts a block of 4 rows. Rows that do not exist have any content.
 ALWAYS_INLINE void convert_rows(const enum tensor_type type, const struct prepared_block *x,
                                 struct chunk_rows *rows)
 {
     const enum packed_kind kind = packed_format(type).kind;
-    const int n_halves = has_halves(kind) ? 2 : 1;
+    const int n_minima = !has_minimum(kind) ? 0 : has_halves(kind) ? 2 : 1;
     _mm_storeu_ps(rows->scales, _mm_loadu_ps(x->scales));
     UNROLL
-    for (int h = 0; h < n_halves; h++) {
+    for (int h = 0; h < n_minima; h++) {
         const int32_t *minus_sums = has_halves(kind) ? x->minus_half_sums[h] : x->minus_sums;
         const __m128i sums = _mm_loadu_si128((const __m128i *)(const void *)minus_sums);
-        if (has_minimum(kind))
-            _mm_storeu_ps(rows->minus_sums[h], _mm_cvtepi32_ps(sums));
-        else if (offset_of(type))
-            _mm_storeu_si128((__m128i *)(void *)rows->starts[h],
-                             _mm_slli_epi32(sums, __builtin_ctz((unsigned)offset_of(type))));
+        _mm_storeu_ps(rows->minus_sums[h], _mm_cvtepi32_ps(sums));
+        if (unpacked_offset(type))
+            _mm_storeu_si128((__m128i *)(void *)rows->offset_sums,
+                             _mm_mullo_epi32(sums, _mm_set1_epi32(-unpacked_offset(type))));
     }
     UNROLL
     for (int r = 0; r < PREPARED_ROWS; r++) {
         const __m256i quants = _mm256_loadu_si256((const __m256i *)(const void *)x->quants[r]);
         __m256i *to = (__m256i *)(void *)rows->quants;
+        if (unpacked_offset(type))
+            store_starts(type, has_halves(kind), quants, r, rows);
         if (unpacked_span(type) == SPAN_WORDS) {
             _mm256_store_si256(to + 2 * r, bytes_words(quants, 0));
             _mm256_store_si256(to + 2 * r + 1, bytes_words(quants, 1));
@@ -135,17 +169,17 @@ ALWAYS_INLINE __m256i row_inputs(const int span, const struct chunk_rows *x, con
     return _mm256_set1_epi32(four);
 }
 
-// A unit is some rows by both sides of a panel, whose sums stay in registers: 4 rows, or 2 for types with sums in
-// int16 and in int32 at a time, or with halves.
-ALWAYS_INLINE int unit_rows(const enum packed_kind kind, const int span)
+// A unit is some rows by both sides of a panel, whose sums stay in registers.
+ALWAYS_INLINE int unit_rows(const enum packed_kind kind)
 {
-    return !has_halves(kind) && (span == 8 || span == SPAN_WORDS) ? 4 : 2;
+    return has_halves(kind) ? 2 : 4;
 }
 
-// Where a unit's dot products start: at minus the weights' offset times the sum of x.
 ALWAYS_INLINE __m256i unit_start(const struct chunk_rows *x, const int half, const int row)
 {
-    return _mm256_set1_epi32(x->starts[half][row]);
+    int32_t pairs;
+    __builtin_memcpy(&pairs, x->starts[half][row], sizeof pairs);
+    return _mm256_set1_epi32(pairs);
 }
 
 // Adds n registers of 16-bit words times x to sums.
@@ -161,16 +195,18 @@ ALWAYS_INLINE void unit_words(const int row, const int n_rows, const uint8_t *qu
             UNROLL
             for (int side = 0; side < 2; side++) {
                 const __m256i product = _mm256_madd_epi16(w[side], two);
-                sums[r][side] = j == 0 ? product : _mm256_add_epi32(sums[r][side], product);
-                __asm__("" : "+x"(sums[r][side])); // gcc would keep the products and add them as a tree
+                if (j == 0)
+                    sums[r][side] = product;
+                else
+                    add_int32(&sums[r][side], product);
             }
         }
     }
 }
 
-// Sums the products of registers [first, first + n) of bytes in int16.
+// Adds the products of registers [first, first + n) of bytes to sums, in int16.
 ALWAYS_INLINE void unit_bytes(const int row, const int n_rows, const uint8_t *quants,
-                              const struct chunk_rows *x, const int first, const int n,
+                              const struct chunk_rows *x, const int offset, const int first, const int n,
                               __m256i sums[PREPARED_ROWS][2])
 {
     UNROLL
@@ -182,43 +218,44 @@ ALWAYS_INLINE void unit_bytes(const int row, const int n_rows, const uint8_t *qu
             UNROLL
             for (int side = 0; side < 2; side++) {
                 const __m256i product = _mm256_maddubs_epi16(w[side], four);
-                sums[r][side] = j == first ? product : _mm256_add_epi16(sums[r][side], product);
-                __asm__("" : "+x"(sums[r][side])); // as above
+                if (j == first && !offset)
+                    sums[r][side] = product;
+                else
+                    add_int16(&sums[r][side], product);
             }
         }
     }
 }
 
 // Computes the dot products of a block, or of one half of it, with rows [row, row + n_rows).
-ALWAYS_INLINE void unit_dots(const enum packed_kind kind, const int span, const int row, const int n_rows,
-                             const uint8_t *quants, const struct chunk_rows *x, const int half,
-                             __m256i dots[PREPARED_ROWS][2])
+ALWAYS_INLINE void unit_dots(const enum packed_kind kind, const int span, const int offset, const int row,
+                             const int n_rows, const uint8_t *quants, const struct chunk_rows *x,
+                             const int half, __m256i dots[PREPARED_ROWS][2])
 {
-    const int n = has_halves(kind) ? 4 : 8, first = half * n;
     if (span == SPAN_WORDS) {
-        unit_words(row, n_rows, quants, x, 2 * n, dots);
+        unit_words(row, n_rows, quants, x, 2 * PRODUCT_BLOCK / 4, dots);
         return;
     }
+    const int n_started = offset ? n_rows : 0;
+    __m256i sums[PREPARED_ROWS][2];
     UNROLL
-    for (int at = 0; at < n; at += span) {
-        __m256i sums[PREPARED_ROWS][2];
-        unit_bytes(row, n_rows, quants, x, first + at, span, sums);
+    for (int r = 0; r < n_started; r++)
+        sums[r][0] = sums[r][1] = unit_start(x, half, row + r);
+    unit_bytes(row, n_rows, quants, x, offset, half * span, span, sums);
+    UNROLL
+    for (int r = 0; r < n_rows; r++) {
         UNROLL
-        for (int r = 0; r < n_rows; r++) {
-            UNROLL
-            for (int side = 0; side < 2; side++) {
-                const __m256i dot = _mm256_madd_epi16(sums[r][side], _mm256_set1_epi16(1));
-                dots[r][side] = at > 0              ? _mm256_add_epi32(dots[r][side], dot)
-                                : has_minimum(kind) ? dot
-                                                    : _mm256_add_epi32(dot, unit_start(x, half, row + r));
-            }
+        for (int side = 0; side < 2; side++) {
+            dots[r][side] = _mm256_madd_epi16(sums[r][side], _mm256_set1_epi16(1));
+            if (offset && has_minimum(kind))
+                add_int32(&dots[r][side], _mm256_set1_epi32(x->offset_sums[row + r]));
         }
     }
 }
 
 // Adds one block to the sums of a unit.
-ALWAYS_INLINE void unit_add(const enum packed_kind kind, const int span, const int row, const int n_rows,
-                            const struct chunk_block *block, const struct chunk_rows *x,
+ALWAYS_INLINE void unit_add(const enum packed_kind kind, const int span, const int offset, const int row,
+                            const int n_rows, const struct chunk_block *block, const struct chunk_rows *x,
                             float acc[PREPARED_ROWS][PANEL_OUTPUTS])
 {
     const int n_halves = has_halves(kind) ? 2 : 1, n_minima = has_minimum(kind) ? n_halves : 0;
@@ -226,7 +263,7 @@ ALWAYS_INLINE void unit_add(const enum packed_kind kind, const int span, const i
     UNROLL
     for (int h = 0; h < n_halves; h++) {
         __m256i dots[PREPARED_ROWS][2];
-        unit_dots(kind, span, row, n_rows, block->quants, x, h, dots);
+        unit_dots(kind, span, offset, row, n_rows, block->quants, x, h, dots);
         UNROLL
         for (int side = 0; side < 2; side++) {
             const __m256 w = _mm256_load_ps(block->w[h] + side * 8);
@@ -256,16 +293,15 @@ ALWAYS_INLINE void unit_add(const enum packed_kind kind, const int span, const i
 }
 
 // Adds n blocks to the sums of n_rows rows of a group.
-ALWAYS_INLINE void group_add(const enum packed_kind kind, const int span, const int n_rows,
+ALWAYS_INLINE void group_add(const enum packed_kind kind, const int span, const int offset, const int n_rows,
                              const struct chunk_block *blocks, const struct chunk_rows *x, int32_t n_blocks,
                              float acc[PREPARED_ROWS][PANEL_OUTPUTS])
 {
     for (int32_t b = 0; b < n_blocks; b++) {
         UNROLL
-        for (int row = 0; row < n_rows; row += unit_rows(kind, span))
-            unit_add(kind, span, row,
-                     n_rows - row < unit_rows(kind, span) ? n_rows - row : unit_rows(kind, span), blocks + b,
-                     x + b, acc);
+        for (int row = 0; row < n_rows; row += unit_rows(kind))
+            unit_add(kind, span, offset, row, n_rows - row < unit_rows(kind) ? n_rows - row : unit_rows(kind),
+                     blocks + b, x + b, acc);
     }
 }
 
@@ -354,7 +390,8 @@ static inline void unpacked_run(const struct unpacked_type *type, const struct p
     static void name##_add_##rows(const struct chunk_block *blocks, const struct chunk_rows *x,              \
                                   int32_t n_blocks, float acc[PREPARED_ROWS][PANEL_OUTPUTS])                 \
     {                                                                                                        \
-        group_add(packed_format(type).kind, unpacked_span(type), rows, blocks, x, n_blocks, acc);            \
+        group_add(packed_format(type).kind, unpacked_span(type), unpacked_offset(type), rows, blocks, x,     \
+                  n_blocks, acc);                                                                            \
     }
 #define UNPACKED_KERNEL(name, type)                                                                          \
     GROUP_ADD(name, type, 1)                                                                                 \

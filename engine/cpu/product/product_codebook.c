@@ -213,6 +213,7 @@ static void tile_run(int offset, bool halves, int n_rows, const struct codebook_
                 block_add(offset, halves, &groups[g], b, x, r, acc[r]);
 }
 
+#define CODE_TABLES(type) NULL
 #include "engine/cpu/product/codebook_kernels.h"
 
 void codebook_kernels_plain(struct product_kernels *kernels)

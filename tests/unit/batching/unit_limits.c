@@ -394,6 +394,13 @@ TEST(a_placement_is_described_by_layers_and_megabytes_of_either_side)
                         "8 of 8 layers on the GPU with 1.5 MB of weights and 2.4 MB of KV pages, the rest on "
                         "the CPU with 2.5 MB and 0.6 MB, attention of all layers there (--placement "
                         "attention-cpu)");
+    plan.placement = (struct placement){3, false};
+    plan.state_bytes = 900000, plan.host_state_bytes = 200000;
+    limits_describe_placement(&plan, model, text, sizeof text);
+    assert_string_equal(
+        text, "5 of 8 layers on the GPU with 1.5 MB of weights, 0.7 MB of recurrent states and 2.4 MB "
+              "of KV pages, the rest on the CPU with 2.5 MB, 0.2 MB and 0.6 MB (--placement "
+              "layers:5)");
 }
 
 TEST(a_refusal_of_two_sides_names_what_the_host_has_and_needs)
@@ -592,6 +599,132 @@ TEST(recurrent_states_have_their_memory_and_limit_the_batch)
     assert_int_equal(plan.state_bytes, slot);
     model_close(recurrent);
     remove_directory(directory);
+}
+
+static uint64_t host_slot_bytes(struct backend *backend, const struct state_shape *shape)
+{
+    (void)backend;
+    return (uint64_t)shape->n_layers * 7000;
+}
+
+static uint64_t device_slot_bytes(struct backend *backend, const struct state_shape *shape)
+{
+    (void)backend;
+    return (uint64_t)shape->n_layers * 10000;
+}
+
+// Of 8 layers the fourth and the last have attention and pages, the others states.
+TEST(states_and_pages_of_a_recurrent_model_are_planned_where_their_layer_is)
+{
+    static const int32_t states_before[] = {0, 1, 2, 3, 3, 4, 5, 6, 6},
+                         pages_before[] = {0, 0, 0, 0, 1, 1, 1, 1, 2};
+    struct model *recurrent =
+        open_model_of(&(struct model_recipe){.family = "qwen35", .n_layers = 8, .type = TENSOR_F16});
+    struct backend device = stub, host = stub;
+    struct limits_plan plan;
+    device.device.state_bytes = device_slot_bytes;
+    host.device.state_bytes = host_slot_bytes;
+    for (int32_t n_host = 0; n_host < 8; n_host++)
+        for (int attention = 0; attention < 2; attention++) {
+            struct limits_wanted wanted = {.backend = &device,
+                                           .device = true,
+                                           .n_sequences_max = 6,
+                                           .n_tokens_max = 64,
+                                           .host = &host,
+                                           .host_available_bytes = PLENTY,
+                                           .placing = attention ? PLACING_ATTENTION : PLACING_LAYERS,
+                                           .n_device_layers = 8 - n_host};
+            assert_true(plan_fits(&plan, recurrent, PLENTY, &wanted));
+            assert_int_equal(plan.placement.n_host_layers, n_host);
+            uint64_t on_host = (uint64_t)states_before[n_host], n_slots = (uint64_t)plan.batch.n_state_slots;
+            assert_int_equal(n_slots, 9);
+            assert_int_equal(plan.host_state_bytes, n_slots * 7000 * on_host);
+            assert_int_equal(plan.state_bytes - plan.host_state_bytes, n_slots * 10000 * (6 - on_host));
+            uint64_t pages = attention ? 2 : (uint64_t)pages_before[n_host];
+            assert_int_equal(plan.host_page_bytes, plan.page_bytes / 2 * pages);
+        }
+    model_close(recurrent);
+}
+
+// Of the first layers only the experts are on the host; a dense layer has none there.
+TEST(experts_of_the_first_layers_are_planned_on_the_host)
+{
+    struct model *mixture = open_model_of(&(struct model_recipe){
+        .family = "glm4moe", .n_layers = 5, .type = TENSOR_F16, .n_embd = 64, .n_ff = 512});
+    struct limits_plan plan, whole;
+    struct error error = {0};
+    struct limits_wanted wanted = {.backend = &stub,
+                                   .device = true,
+                                   .n_sequences_max = 4,
+                                   .n_tokens_max = 64,
+                                   .page_bytes =
+                                       8 * forward_page_bytes(mixture, NULL, LIMITS_PAGE_POSITIONS, KV_F16),
+                                   .host = &stub,
+                                   .host_available_bytes = PLENTY,
+                                   .placing = PLACING_EXPERTS};
+    uint64_t experts = 0;
+    assert_true(plan_fits(&whole, mixture, PLENTY, &wanted));
+    assert_int_equal(whole.placement.n_host_experts, 0);
+    uint64_t device_bytes = whole.weight_bytes + whole.matrix_bytes + whole.page_bytes;
+    for (int32_t n_host = 0; n_host <= 5; n_host++) {
+        wanted.n_device_layers = n_host < 5 ? 5 - n_host : LIMITS_NO_LAYERS;
+        assert_true(plan_fits(&plan, mixture, PLENTY, &wanted));
+        assert_int_equal(plan.placement.n_host_experts, n_host);
+        experts += n_host ? forward_experts_bytes(mixture, &stub, n_host - 1) : 0;
+        assert_int_equal(plan.host_weight_bytes, experts);
+        assert_int_equal(plan.weight_bytes, whole.weight_bytes - experts);
+        assert_int_equal(plan.host_page_bytes, 0);
+        // the fewest that fit
+        wanted.n_device_layers = 0;
+        assert_true(plan_fits(&plan, mixture, device_bytes - experts, &wanted));
+        assert_int_equal(forward_experts_bytes(mixture, &stub, 0), 0);
+        assert_int_equal(plan.placement.n_host_experts, n_host == 1 ? 0 : n_host);
+    }
+    assert_true(experts > 0);
+    assert_false(plan_fits(&plan, mixture, device_bytes - experts - 1, &wanted));
+    assert_int_equal(limits_derive(&plan, mixture, device_bytes - experts - 1, &wanted, &error),
+                     STATUS_REFUSE);
+    assert_int_equal(limits_derive(&plan, model, PLENTY, &wanted, &error), STATUS_REFUSE);
+    assert_string_equal(error.text, "--placement experts: family llama has no experts");
+    wanted.placing = PLACING_DEVICE;
+    assert_int_equal(limits_derive(&plan, mixture, device_bytes - 1, &wanted, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "--placement experts:3 (of 5 layers)"));
+    char text[256];
+    wanted.placing = PLACING_EXPERTS;
+    wanted.n_device_layers = 2;
+    assert_true(plan_fits(&plan, mixture, PLENTY, &wanted));
+    limits_describe_placement(&plan, mixture, text, sizeof text);
+    assert_non_null(strstr(text, "the experts of 3 of 5 layers on the CPU with "));
+    assert_non_null(strstr(text, "(--placement experts:2)"));
+    model_close(mixture);
+}
+
+// Either side limits the batch: a quarter of what its weights leave.
+TEST(the_side_with_less_memory_for_states_limits_the_batch)
+{
+    struct model *recurrent =
+        open_model_of(&(struct model_recipe){.family = "mamba2", .n_layers = 4, .type = TENSOR_F16});
+    struct backend device = stub, host = stub;
+    struct limits_plan plan, small;
+    device.device.state_bytes = device_slot_bytes;
+    host.device.state_bytes = host_slot_bytes;
+    struct limits_wanted wanted = {.backend = &device,
+                                   .device = true,
+                                   .n_tokens_max = 64,
+                                   .host = &host,
+                                   .host_available_bytes = PLENTY,
+                                   .placing = PLACING_LAYERS,
+                                   .n_device_layers = 1};
+    assert_true(plan_fits(&plan, recurrent, PLENTY, &wanted));
+    uint64_t on_host = plan.host_weight_bytes + 4 * 21000 * 20;
+    wanted.host_available_bytes = on_host;
+    assert_true(plan_fits(&small, recurrent, PLENTY, &wanted));
+    assert_true(small.batch.n_sequences_max == 20 && plan.batch.n_sequences_max > 20);
+    assert_int_equal(small.batch.n_state_slots, 30);
+    wanted.host_available_bytes = PLENTY;
+    assert_true(plan_fits(&small, recurrent, plan.weight_bytes + 4 * 10000 * 40, &wanted));
+    assert_int_equal(small.batch.n_sequences_max, 40);
+    model_close(recurrent);
 }
 
 TEST(an_encoder_has_pages_of_one_layer_for_its_longest_text)

@@ -1,5 +1,5 @@
 // The intrusive list against an array of numbers.
-#include "batching/list.h"
+#include "batching/lists/list.h"
 #include "tests/support/cases.h"
 #include "tests/support/random.h"
 

@@ -1,5 +1,5 @@
-// The queue between two threads (batching/queue.h): order, bounds, waiting, its descriptor.
-#include "batching/queue.h"
+// The queue between two threads (batching/lists/queue.h): order, bounds, waiting, its descriptor.
+#include "batching/lists/queue.h"
 #include "tests/support/cases.h"
 
 #include <poll.h>

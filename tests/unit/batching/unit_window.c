@@ -231,7 +231,7 @@ TEST(a_few_urgent_ones_do_not_take_the_others_out_of_the_tree)
     assert_ptr_equal(window.offered, low);
     add_job('h', 1, 0);
     assert_ptr_not_equal(window.offered, low);
-    assert_ptr_equal(window.offered, window.levels[0]);
+    assert_ptr_equal(window.offered, window.turns.levels[0]);
     int n_high = 0;
     while (window.n_waiting)
         n_high += admit() == 'h';
@@ -266,7 +266,7 @@ static void add_jobs_of(const char *dataset, char letter, int n)
 
 TEST(datasets_take_turns_by_tokens_and_a_turn_keeps_to_its_dataset)
 {
-    n_tokens_charged = WINDOW_QUANTUM / 4;
+    n_tokens_charged = TURN_QUANTUM / 4;
     add_jobs_of("big", 'b', 20);
     add_jobs_of("small", 's', 6);
     add_jobs_of("", 'n', 2);
@@ -283,7 +283,7 @@ TEST(a_small_dataset_does_not_wait_for_a_large_one_that_came_first)
     int n_before = 0;
     for (int n_left = 10; n_left; n_before++)
         n_left -= admit() == 't';
-    assert_in_range(n_before, 10, 10 + WINDOW_QUANTUM / 100 + 1);
+    assert_in_range(n_before, 10, 10 + TURN_QUANTUM / 100 + 1);
     while (admit())
         continue;
 }
@@ -294,8 +294,8 @@ TEST(turns_are_as_long_as_the_weights_say)
     shares = (struct dataset_shares){0};
     dataset_shares_add(&shares, TEXT("heavy"))->weight = 3;
     dataset_shares_add(&shares, TEXT("light"))->weight = 0.5;
-    window.shares = &shares;
-    n_tokens_charged = WINDOW_QUANTUM / 2;
+    window.turns.shares = &shares;
+    n_tokens_charged = TURN_QUANTUM / 2;
     add_jobs_of("light", 'l', 20);
     add_jobs_of("even", 'e', 20);
     add_jobs_of("heavy", 'h', 20);
@@ -306,8 +306,8 @@ TEST(turns_are_as_long_as_the_weights_say)
 
 TEST(answers_that_were_longer_than_expected_are_paid_for_by_later_turns)
 {
-    n_tokens_charged = WINDOW_QUANTUM / 4;
-    n_tokens_settled = WINDOW_QUANTUM / 2;
+    n_tokens_charged = TURN_QUANTUM / 4;
+    n_tokens_settled = TURN_QUANTUM / 2;
     add_jobs_of("a", 'a', 8);
     add_jobs_of("b", 'b', 8);
     assert_order("bbaabbaa");
@@ -317,23 +317,23 @@ TEST(answers_that_were_longer_than_expected_are_paid_for_by_later_turns)
 
 TEST(a_sequence_longer_than_a_turn_is_paid_for_with_the_turns_that_it_took)
 {
-    n_tokens_charged = WINDOW_QUANTUM * 3;
+    n_tokens_charged = TURN_QUANTUM * 3;
     add_jobs_of("a", 'a', 8);
     assert_order("a"); // alone, it owes nothing
     add_jobs_of("b", 'b', 4);
     assert_order("b");
-    n_tokens_charged = WINDOW_QUANTUM / 2;
+    n_tokens_charged = TURN_QUANTUM / 2;
     assert_order("aaaaaabbab");
 }
 
 // One job at a time, it is new each time.
 TEST(a_dataset_that_comes_back_again_and_again_has_one_turn_like_the_others)
 {
-    n_tokens_charged = WINDOW_QUANTUM / 4;
+    n_tokens_charged = TURN_QUANTUM / 4;
     add_jobs_of("big", 'b', 100);
     char order[17] = "";
     for (int i = 0; i < 16; i++) {
-        bool waits = window.n_levels > 1;
+        bool waits = window.turns.n_levels > 1;
         if (!waits)
             add_jobs_of("one", 'o', 1);
         order[i] = admit();
@@ -348,8 +348,8 @@ TEST(new_datasets_without_end_leave_places_to_the_others)
     n_tokens_charged = 10;
     add_jobs_of("big", 'b', 20);
     int n_big = 0;
-    static char names[WINDOW_NEW_MAX * 5][16];
-    for (int i = 0; i < WINDOW_NEW_MAX * 5; i++) {
+    static char names[TURNS_NEW_MAX * 5][16];
+    for (int i = 0; i < TURNS_NEW_MAX * 5; i++) {
         snprintf(names[i], sizeof names[i], "new%d", i);
         add_jobs_of(names[i], 'n', 1);
         n_big += admit() == 'b';
@@ -361,7 +361,7 @@ TEST(new_datasets_without_end_leave_places_to_the_others)
 
 TEST(a_more_urgent_dataset_needs_no_turn)
 {
-    n_tokens_charged = WINDOW_QUANTUM / 2;
+    n_tokens_charged = TURN_QUANTUM / 2;
     add_jobs_of("big", 'b', 4);
     for (int i = 0; i < 6; i++)
         add_job_of(TEXT("urgent"), 'u', 1, 0);
@@ -372,7 +372,7 @@ static uint64_t random_state;
 
 static bool is_most_urgent(const struct waiting_job *waiting)
 {
-    const struct window_level *top = window.levels[0];
+    const struct turn_level *top = window.turns.levels[0];
     int64_t minute = waiting->job.deadline_s ? waiting->job.deadline_s / 60 : INT64_MAX;
     return waiting->job.priority == top->priority && minute == top->minute;
 }
@@ -388,7 +388,7 @@ TEST(any_mix_of_coming_and_going_gives_each_its_place_once)
         if (what < 6 && n_held < HELD_MAX) {
             int64_t deadline_s =
                 random_below(&random_state, 3) ? 0 : 60 + (int64_t)random_below(&random_state, 300);
-            n_tokens_charged = (int64_t)random_below(&random_state, WINDOW_QUANTUM);
+            n_tokens_charged = (int64_t)random_below(&random_state, TURN_QUANTUM);
             static const char names[] = "abcdef";
             held[n_held++] = add_job_of((struct text){names + random_below(&random_state, 6),
                                                       random_below(&random_state, 2)},

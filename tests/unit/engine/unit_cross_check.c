@@ -45,7 +45,7 @@ static void machine_open(struct checked_machine *machine, const struct model *mo
     if (placement) {
         struct backend *other;
         assert_ok(cpu_backend_create(&other, machine->pool, CPU_PLAIN, &error), &error);
-        assert_ok(hybrid_backend_create(&machine->backend, machine->backend, other, placement, &error),
+        assert_ok(hybrid_backend_create(&machine->backend, machine->backend, other, model, placement, &error),
                   &error);
     }
     assert_ok(cpu_backend_create(&machine->host, machine->pool, CPU_AVX2, &error), &error);

@@ -382,8 +382,8 @@ static inline int begin(void **state)
     n_places = 0;
     memset(&backend, 0, sizeof backend);
     facts = (struct device_facts){.shared_bytes_max = SHARED_KIB << 10, .n_multiprocessors = MULTIPROCESSORS};
-    step =
-        (struct step){.n_tokens = N_TOKENS, .n_outputs = N_OUTPUTS, .rope = {rope, rope}, .n_rope_dims = 4};
+    step = (struct step){
+        .n_tokens = N_TOKENS, .n_outputs = N_OUTPUTS, .rope = {rope, rope}, .n_rope_dims = {4, 4}};
     backend.stream = &backend;
     backend.current.step = &step;
     backend.current.padded = (struct upload_counts){.n_rows = N_ROWS, .n_sequences = N_ROWS, .n_outputs = 4};

@@ -249,6 +249,32 @@ TEST(a_page_is_copied_in_every_layer)
     assert_int_equal(n_copied, 2);
 }
 
+// A layer that reads another's keys and values has no pages.
+TEST(a_page_is_copied_in_each_layer_with_pages_of_its_own)
+{
+    enum { FIRST = 2 * PAGE / 16 * (2 * 1024 + 2 * 512), LAST = PAGE / 16 * (1024 + 512) };
+    static const struct layer_heads layers[3] = {{2, 64, 32, 8}, {0, 64, 32, 8}, {1, 32, 16, 8}};
+    static const struct page_copy copies[] = {{.from = 4, .to = 3}};
+    struct step step = {.copies = copies, .n_copies = 1};
+    unsigned char *pages = malloc((size_t)PAGES * (FIRST + LAST));
+    backend.pages = (struct device_scratch){pages, (size_t)PAGES * (FIRST + LAST)};
+    backend.kv.n_layers = 3;
+    backend.kv.layers = layers;
+    assert_int_equal(gpu_page_bytes(&backend.base, &backend.kv), FIRST + LAST);
+    gpu_copy_pages(&backend, &step);
+    assert_int_equal(n_copied, 2);
+    for (int i = 0; i < 2; i++) {
+        size_t page_bytes = i ? LAST : FIRST;
+        const unsigned char *layer = pages + (i ? PAGES * (size_t)FIRST : 0);
+        assert_ptr_equal(copied[i].from, layer + 4 * page_bytes);
+        assert_ptr_equal(copied[i].to, layer + 3 * page_bytes);
+        assert_int_equal(copied[i].n_rows, 1);
+        assert_int_equal(copied[i].row_bytes, page_bytes);
+    }
+    backend.pages.memory = NULL;
+    free(pages);
+}
+
 // ---- shared prefixes ----
 
 // A decode token, a chunk that fits the strip of one (4 rows of 4 heads a key), one row more; and one that is

@@ -91,7 +91,7 @@ static struct step make_step(void)
                          .n_sequences = 4,
                          .sequences = sequences,
                          .rope = {rope, NULL},
-                         .n_rope_dims = N_DIMS,
+                         .n_rope_dims = {N_DIMS, N_DIMS},
                          .n_outputs = 4,
                          .output_rows = output_rows,
                          .samples = samples};
@@ -108,7 +108,7 @@ static const struct shared_prefix shared = {.first_parts = first_parts,
                                             .tiles = shared_tiles,
                                             .n_tiles = 2};
 static const struct attention_assign_rules rules = {8, 2, 3, true};
-static const struct upload_counts exact = {6, 4, 4, 2, 3, 7}, padded = {10, 6, 7, 8, 3, 9};
+static const struct upload_counts exact = {6, 4, 4, 2, 3, 7, 0}, padded = {10, 6, 7, 8, 3, 9, 0};
 
 // Arrays in their order, with their sizes in bytes.
 struct upload_part {
@@ -134,6 +134,9 @@ static size_t list_parts(const struct upload_layout *layout, const struct step *
         {layout->shared.members, tiles ? rows * 4 : 0},
         {layout->runs, runs ? (runs + 1) * sizeof(struct attention_run) : 0},
         {layout->arrivals, (size_t)counts->n_arrivals * 4},
+        {layout->kept.sequences, (size_t)counts->n_kept * sizeof(struct attention_sequence)},
+        {layout->kept.rope[0], step->rope[0] ? (size_t)counts->n_kept * N_DIMS * 4 : 0},
+        {layout->kept.rope[1], step->rope[1] ? (size_t)counts->n_kept * N_DIMS * 4 : 0},
         {layout->pages, has_pages ? (3 + 1 + 2 + 5) * 4 : 0},
         {layout->biases, samples_wanted ? 3 * sizeof(struct sample_bias) : 0},
         {layout->history, samples_wanted ? (5 + 2 + 3 + 1 + 1) * 4 : 0},
@@ -145,7 +148,7 @@ static size_t list_parts(const struct upload_layout *layout, const struct step *
 
 static void check_layout(const struct step *step, const struct upload_counts *counts, int32_t page_positions)
 {
-    struct upload_part parts[16];
+    struct upload_part parts[19];
     struct upload_layout layout = upload_layout(step, counts, page_positions);
     size_t n = list_parts(&layout, step, counts, page_positions > 0, parts), end = 0;
     for (size_t i = 0; i < n; i++) { // consecutive, each at the next multiple of 16
@@ -166,7 +169,7 @@ TEST(arrays_stand_one_after_the_other_at_multiples_of_16)
     step.samples = NULL;
     step.rope[0] = NULL;
     check_layout(&step, &padded, PAGE);
-    check_layout(&step, &(struct upload_counts){6, 4, 4, 0, 0, 0}, PAGE);
+    check_layout(&step, &(struct upload_counts){6, 4, 4, 0, 0, 0, 4}, PAGE);
 }
 
 // Offsets that a graph was captured with do not change.
@@ -336,7 +339,7 @@ TEST(every_array_has_the_step_s_items_and_its_padding)
 TEST(what_a_step_lacks_is_left_out)
 {
     struct step step = make_step();
-    struct upload_counts counts = {6, 4, 4, 0, 0, 0};
+    struct upload_counts counts = {6, 4, 4, 0, 0, 0, 0};
     struct shared_prefix none = {.first_parts = first_parts, .n_shared = n_shared};
     step.samples = NULL;
     step.rope[0] = NULL;

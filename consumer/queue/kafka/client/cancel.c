@@ -174,7 +174,19 @@ static enum status add_item(struct cancel_set *set, struct cancel_item *item, st
 static bool has_room(const struct cancel_set *set, bool is_cancel)
 {
     return is_cancel ? set->n_cancelled < CANCEL_SET_MAX
-                     : set->n_items - set->n_cancelled < (size_t)CANCEL_SET_MAX;
+                     : set->n_items - set->n_withdrawn - set->n_cancelled < (size_t)CANCEL_SET_MAX;
+}
+
+static bool is_withdrawn(const struct cancel_item *item)
+{
+    return item->dataset.data && !item->is_cancelled && item->submitted_s == CANCEL_NEVER;
+}
+
+// Counts an item again that was changed. `was`: is_withdrawn() before.
+static void count_withdrawn(struct cancel_set *set, const struct cancel_item *item, bool was)
+{
+    set->n_withdrawn += (size_t)(is_withdrawn(item) && !was);
+    set->n_withdrawn -= (size_t)(!is_withdrawn(item) && was);
 }
 
 static enum status keep_ends(struct cancel_set *set, struct cancel_item *item, const struct cancel *cancel,
@@ -193,6 +205,50 @@ static enum status keep_ends(struct cancel_set *set, struct cancel_item *item, c
     return STATUS_OK;
 }
 
+static bool copy_item(struct cancel_set *set, const struct cancel_item *item)
+{
+    struct error error;
+    if (2 * (set->n_items + 1) > set->capacity && !grow_set(set))
+        return false;
+    struct cancel_item *copy = find_slot(set, item->dataset, item->job_id);
+    const struct cancel ends = {.ends = item->ends, .n_ends = item->n_ends};
+    if (add_item(set, copy, item->dataset, item->job_id, &error) != STATUS_OK ||
+        keep_ends(set, copy, &ends, &error) != STATUS_OK)
+        return false;
+    copy->at_s = item->at_s;
+    copy->submitted_s = item->submitted_s;
+    copy->is_cancelled = item->is_cancelled;
+    set->n_cancelled += copy->is_cancelled;
+    return true;
+}
+
+// Frees the memory of withdrawn items. Without memory for it they stay.
+static void drop_withdrawn(struct cancel_set *set)
+{
+    struct cancel_set kept = {0};
+    if (set->n_withdrawn < CANCEL_WITHDRAWN_MAX || 2 * set->n_withdrawn < set->n_items)
+        return;
+    for (size_t i = 0; i < set->capacity; i++) {
+        const struct cancel_item *item = &set->items[i];
+        if (item->dataset.data && !is_withdrawn(item) && !copy_item(&kept, item)) {
+            cancel_set_finish(&kept);
+            return;
+        }
+    }
+    cancel_set_finish(set);
+    *set = kept;
+}
+
+static void withdraw_item(struct cancel_set *set, struct cancel_item *item)
+{
+    bool was = is_withdrawn(item);
+    item->at_s = CANCEL_NEVER;
+    set->n_cancelled -= item->is_cancelled;
+    item->is_cancelled = false;
+    count_withdrawn(set, item, was);
+    drop_withdrawn(set);
+}
+
 enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, struct error *error)
 {
     if (2 * (set->n_items + 1) > set->capacity && !grow_set(set))
@@ -200,22 +256,24 @@ enum status cancel_set_put(struct cancel_set *set, const struct cancel *cancel, 
     struct cancel_item *item = find_slot(set, cancel->dataset, cancel->job_id);
     if (cancel->at_s == CANCEL_NEVER) {
         if (item->dataset.data)
-            item->at_s = CANCEL_NEVER;
+            withdraw_item(set, item);
         return STATUS_OK;
     }
-    if (!item->was_cancelled && !has_room(set, true) && cancel->job_id.size)
+    if (!item->is_cancelled && !has_room(set, true) && cancel->job_id.size)
         return STATUS_OK; // the job is computed for nothing
-    if (!item->was_cancelled && !has_room(set, true))
+    if (!item->is_cancelled && !has_room(set, true))
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "the control topic holds more than %d cancellations; delete old ones",
                          CANCEL_SET_MAX);
-    enum status status =
-        item->dataset.data ? STATUS_OK : add_item(set, item, cancel->dataset, cancel->job_id, error);
+    bool is_new = !item->dataset.data;
+    enum status status = is_new ? add_item(set, item, cancel->dataset, cancel->job_id, error) : STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    set->n_cancelled += !item->was_cancelled;
-    item->was_cancelled = true;
+    bool was = !is_new && is_withdrawn(item);
+    set->n_cancelled += !item->is_cancelled;
+    item->is_cancelled = true;
     item->at_s = cancel->at_s;
+    count_withdrawn(set, item, was);
     return keep_ends(set, item, cancel, error);
 }
 
@@ -227,11 +285,14 @@ enum status cancel_set_put_submission(struct cancel_set *set, struct text datase
     struct cancel_item *item = find_slot(set, dataset, (struct text){0});
     if (!item->dataset.data && (created_s == CANCEL_NEVER || !has_room(set, false)))
         return STATUS_OK;
-    enum status status =
-        item->dataset.data ? STATUS_OK : add_item(set, item, dataset, (struct text){0}, error);
-    if (status == STATUS_OK)
-        item->submitted_s = created_s;
-    return status;
+    bool is_new = !item->dataset.data;
+    enum status status = is_new ? add_item(set, item, dataset, (struct text){0}, error) : STATUS_OK;
+    if (status != STATUS_OK)
+        return status;
+    bool was = !is_new && is_withdrawn(item);
+    item->submitted_s = created_s;
+    count_withdrawn(set, item, was);
+    return STATUS_OK;
 }
 
 static int64_t until_of(const struct cancel_item *item, int64_t submitted_s)

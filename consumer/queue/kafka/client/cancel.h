@@ -22,10 +22,11 @@
 #include <stdint.h>
 
 enum {
-    CANCEL_BYTES_MAX = 16384, // of a key or value; names of 128 and 256 bytes fit, each byte escaped
-    CANCEL_ENDS_MAX = 512,    // partitions whose ends fit in CANCEL_BYTES_MAX
-    CANCEL_SKEW_S = 86400,    // upper bound of the difference between hosts' clocks
-    CANCEL_SET_MAX = 1 << 18, // cancellations in force, and datasets with a submission
+    CANCEL_BYTES_MAX = 16384,    // of a key or value; names of 128 and 256 bytes fit, each byte escaped
+    CANCEL_ENDS_MAX = 512,       // partitions whose ends fit in CANCEL_BYTES_MAX
+    CANCEL_SKEW_S = 86400,       // upper bound of the difference between hosts' clocks
+    CANCEL_SET_MAX = 1 << 18,    // cancellations in force, and datasets with a submission
+    CANCEL_WITHDRAWN_MAX = 1024, // withdrawn names that a set keeps, or half of its names if these are more
 };
 
 struct cancel {
@@ -49,7 +50,7 @@ struct cancel_item {
     struct text job_id;  // empty: the whole dataset
     int64_t at_s;        // as in struct cancel; CANCEL_NEVER: not cancelled
     int64_t submitted_s; // for a whole dataset: `created` of its submission's marker; CANCEL_NEVER: none
-    bool was_cancelled;
+    bool is_cancelled;
     int64_t *ends; // [n_ends_max] n_ends of them are in use
     int32_t n_ends, n_ends_max;
 };
@@ -59,7 +60,8 @@ struct cancel_set {
     struct cancel_item *items; // open addressing
     size_t capacity;           // a power of two, or 0
     size_t n_items;
-    size_t n_cancelled; // items that are or were a cancellation
+    size_t n_cancelled; // items that are a cancellation in force
+    size_t n_withdrawn; // items without a cancellation or a submission, which are dropped from time to time
     struct arena arena; // holds their names
 };
 

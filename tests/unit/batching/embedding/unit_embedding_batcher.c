@@ -1,6 +1,7 @@
 // The batcher of embedding jobs: vectors that do not depend on the batch, jobs in turns, errors of single inputs, and
 // every way in which a job leaves. The model is real, of bytes as tokens; its token 7 is poisoned.
 #include "batching/embedding/embedding_batcher.h"
+#include "batching/lists/turns.h"
 #include "engine/cpu/backend.h"
 #include "tests/support/cases.h"
 #include "tests/support/failing_memory.h"
@@ -81,7 +82,7 @@ static int close_machine(void **state)
 
 GROUP_FIXTURE(open_machine, close_machine);
 
-static struct embedding_jobs open_bench(void)
+static struct embedding_jobs open_bench_of(const struct dataset_shares *shares)
 {
     struct embedding_jobs bench = {0};
     struct embedding_batcher_config config = {.task = &machine.task,
@@ -89,11 +90,17 @@ static struct embedding_jobs open_bench(void)
                                               .n_jobs_max = N_JOBS_MAX,
                                               .n_tokens_max = STEP_TOKENS,
                                               .n_texts_max = STEP_TEXTS,
+                                              .shares = shares,
                                               .wall_clock_us = tell_time};
     now_us = 1000000;
     assert_ok(embedding_batcher_create(&bench.batcher, &config, &error), &error);
     bench.jobs = embedding_batcher_base(bench.batcher);
     return bench;
+}
+
+static struct embedding_jobs open_bench(void)
+{
+    return open_bench_of(NULL);
 }
 
 static void close_bench(struct embedding_jobs *bench)
@@ -236,6 +243,69 @@ TEST(jobs_take_turns_so_a_long_one_delays_others_by_an_input)
     for (; !finished_job(&bench, "middle"); n_rounds++)
         compute_round(&bench);
     assert_true(n_rounds <= 14 && !finished_job(&bench, "long"));
+    drain(&bench);
+    close_bench(&bench);
+}
+
+static struct job *dataset_job(const char *dataset, const char *id, int n, int length)
+{
+    struct job *job = texts_job(id, n, length, "");
+    job->dataset = text_from_string(dataset);
+    return job;
+}
+
+enum { SHARED_TOKENS = 6 * TURN_QUANTUM };
+
+// Computes SHARED_TOKENS tokens of two datasets: `long` has jobs of long texts, more of them, and `short` has short
+// texts. Returns the tokens of `short`.
+static int32_t share_steps(const struct dataset_shares *shares)
+{
+    struct embedding_jobs bench = open_bench_of(shares);
+    struct job *jobs[6];
+    for (int i = 0; i < 4; i++)
+        take(&bench, jobs[i] = dataset_job("long", "l", 120, 80));
+    for (int i = 4; i < 6; i++)
+        take(&bench, jobs[i] = dataset_job("short", "s", 1500, 16));
+    int32_t n_long = 0, n_short = 0;
+    while (n_long + n_short < SHARED_TOKENS) {
+        compute_round(&bench);
+        n_long = n_short = 0;
+        for (int i = 0; i < 6; i++)
+            *(i < 4 ? &n_long : &n_short) += jobs[i]->result.prompt_tokens;
+    }
+    assert_int_equal(bench.finished.n_jobs, 0);
+    bench.jobs->impl->release(bench.jobs, true, &bench.finished);
+    close_bench(&bench);
+    return n_short;
+}
+
+TEST(datasets_take_turns_by_tokens_and_weight_whatever_the_size_of_their_jobs)
+{
+    int32_t n_half = SHARED_TOKENS / 2, n_more = SHARED_TOKENS * 3 / 4;
+    assert_in_range(share_steps(NULL), n_half - TURN_QUANTUM, n_half + TURN_QUANTUM);
+    static struct dataset_shares shares;
+    shares = (struct dataset_shares){0};
+    dataset_shares_add(&shares, TEXT("short"))->weight = 0.75;
+    dataset_shares_add(&shares, TEXT("long"))->weight = 0.25;
+    assert_in_range(share_steps(&shares), n_more - TURN_QUANTUM, n_more + TURN_QUANTUM);
+}
+
+TEST(a_small_dataset_does_not_wait_for_the_jobs_of_a_large_one)
+{
+    struct embedding_jobs bench = open_bench();
+    for (int i = 0; i < 50; i++)
+        take(&bench, dataset_job("big", "b", 20, 20));
+    compute_round(&bench);
+    for (int i = 0; i < 10; i++)
+        take(&bench, dataset_job("ten", "t", 1, 20));
+    size_t n_before = 0;
+    for (int n = 0; n < 10; n_before++) {
+        compute_round(&bench);
+        n = 0;
+        for (const struct job *job = bench.finished.first; job; job = job->next)
+            n += text_equals_string(job->dataset, "ten");
+    }
+    assert_in_range(n_before, 5, 10); // five steps, after two or three that were tokenized before
     drain(&bench);
     close_bench(&bench);
 }

@@ -235,6 +235,7 @@ TEST(figures_of_prefixes_and_of_kafka_have_their_names)
                                   .n_dropped = 26,
                                   .records.n_oversize = 27,
                                   .records.n_refused = 28,
+                                  .records.n_reply_lost = 33,
                                   .n_producers = 29,
                                   .throttled_ms = 1500,
                                   .n_rejoins = 30,
@@ -254,6 +255,7 @@ TEST(figures_of_prefixes_and_of_kafka_have_their_names)
     assert_lines("sheaf_jobs_dropped_total 26");
     assert_lines("sheaf_oversize_total 27");
     assert_lines("sheaf_refused_total 28");
+    assert_lines("sheaf_reply_topics_absent_total 33");
     assert_lines("sheaf_producers_replaced_total 29");
     assert_lines("sheaf_throttled_seconds_total 1.5");
     assert_lines("sheaf_rejoins_total 30");

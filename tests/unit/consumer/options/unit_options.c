@@ -1,5 +1,6 @@
 // The command line: precedence of values, refused ones.
 #include "consumer/options/option_help.h"
+#include "consumer/options/share_settings.h"
 #include "tests/support/cases.h"
 
 #include <unistd.h>
@@ -127,13 +128,142 @@ TEST(limits_are_given_where_they_are_kept)
     }
 }
 
+static void expect_accepted(const char *line)
+{
+    if (parse(line) != STATUS_OK)
+        fail_msg("%s: %s", line, error.text);
+    settings_finish(&settings);
+}
+
+TEST(an_option_without_effect_beside_the_others_is_refused)
+{
+    static const struct {
+        const char *line, *expected,
+            *effective; // the line; what is expected; what makes the option effective
+    } cases[] = {
+        {"work m --reply-topics a", "--reply-topics: expected --brokers HOSTS", "--brokers b"},
+        {"work m --group g", "--group: expected --brokers", "--brokers b"},
+        {"submit f --dataset d -X a=b", "--property: expected --brokers", "--brokers b"},
+        {"submit f --dataset d --create-topics", "--create-topics: expected --brokers", "--brokers b"},
+        {"work m --brokers b --partitions 3", "--partitions: expected --create-topics", "--create-topics"},
+        {"work m --dead-share 7", "--dead-share: expected --brokers", "--brokers b"},
+        {"work m --unique-jobs", "--unique-jobs: expected --brokers", "--brokers b"},
+        {"status --brokers b", "--brokers: expected --rebuild", "--rebuild"},
+        {"verify t --certificate c --sample 3", "--sample: expected --model MODEL", "--model m"},
+        {"verify t --certificate c --threads 3", "--threads: expected --model MODEL", "--model m"},
+        {"serve --no-work --max-tokens 3", "--max-tokens: expected --model", "m"},
+        {"serve --no-work --brokers b --reply-topics 3", "--reply-topics: expected --model", "m"},
+        {"annotate t -o o --brokers b --threads 3", "--threads: expected --model MODEL or --cascade",
+         "--model m"},
+        {"work m --metrics-token t", "--metrics-token: expected --metrics HOST:PORT", "--metrics 0"},
+        {"annotate t m --seed 1", "expected --sample N or --cascade", "--sample 3"},
+        {"annotate t m --truncate left", "expected --truncate-prompt N", "--truncate-prompt 3"},
+        {"annotate t m --confidence 0.9", "expected --cascade", "--cascade a,b"},
+        {"grammar m --regex r --spaces", "expected --json-schema FILE or --cases", "--cases c"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "%s %s", cases[i].line, cases[i].effective);
+        expect_usage_error(cases[i].line, cases[i].expected);
+        expect_accepted(line);
+    }
+    expect_accepted("work m --create-topics=false --unique-jobs=0");
+}
+
+TEST(options_that_contradict_each_other_are_refused)
+{
+    expect_usage_error("work m --brokers b --retry-failed",
+                       "--retry-failed with --brokers: it is for the embedded");
+    expect_usage_error("annotate t --brokers b --force-new", "--force-new with --brokers");
+    expect_usage_error("collect --dataset d -o o --brokers b --partial", "--partial with --brokers");
+    expect_usage_error("collect --dataset d -o o --brokers b --store s", "--store with --brokers");
+    expect_usage_error("work m --brokers b --dataset d", "--dataset with --brokers");
+    expect_usage_error("embed t --brokers b --threads 2", "--threads with --brokers");
+    expect_usage_error("bench --products --prompt 3", "--prompt with --products");
+    expect_usage_error("bench m --products --embed", "--embed with --products");
+}
+
+TEST(an_option_of_a_gpu_is_refused_on_a_cpu)
+{
+    static const char *const options[] = {"--gpu 0",         "--gpu-memory 1G", "--no-graphs",
+                                          "--no-overlap",    "--no-carveout",   "--no-wgmma",
+                                          "--tiles by-rows", "--gpu-sync",      "--no-ahead"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "work m --backend cpu:plain %s", options[i]);
+        expect_usage_error(line, "expected a GPU, not --backend cpu:plain");
+        snprintf(line, sizeof line, "work m %s", options[i]);
+        assert_int_equal(parse(line), STATUS_OK);
+        assert_non_null(settings.engine.gpu.option); // refused where no GPU is found
+        settings_finish(&settings);
+    }
+    assert_int_equal(parse("work m --no-ahead=false"), STATUS_OK);
+    assert_null(settings.engine.gpu.option);
+    settings_finish(&settings);
+}
+
+// Environment and file are defaults of several commands: what one of them does not use is no mistake.
+TEST(a_default_without_effect_is_accepted_and_one_that_contradicts_is_not)
+{
+    setenv("SHEAF_REPLY_TOPICS", "a", 1);
+    expect_accepted("work m");
+    unsetenv("SHEAF_REPLY_TOPICS");
+    setenv("SHEAF_RETRY_FAILED", "true", 1);
+    expect_accepted("work m");
+    expect_usage_error("work m --brokers b", "--retry-failed with --brokers");
+    unsetenv("SHEAF_RETRY_FAILED");
+    setenv("SHEAF_BROKERS", "b", 1);
+    expect_accepted("work m --reply-topics a");
+    unsetenv("SHEAF_BROKERS");
+}
+
+static enum status read_shares(const char *line)
+{
+    struct dataset_shares shares;
+    assert_int_equal(parse(line), STATUS_OK);
+    enum status status = share_settings_read(&shares, &settings.worker, &error);
+    settings_finish(&settings);
+    return status;
+}
+
+TEST(weights_and_limits_of_datasets_are_numbers_in_range_one_a_dataset)
+{
+    static const char *const accepted[] = {
+        "work m --dataset-weight a=0.01 --dataset-weight b=100 --dataset-weight a=b=2",
+        "work m --dataset-limit 1 --dataset-limit a=16384 --dataset-limit =1"};
+    static const struct {
+        const char *line, *expected;
+    } refused[] = {{"work m --dataset-limit a=0", "from 1 to 16384"},
+                   {"work m --dataset-limit 0", "from 1 to 16384"},
+                   {"work m --dataset-limit a=-1", "from 1 to 16384"},
+                   {"work m --dataset-limit 16385", "from 1 to 16384"},
+                   {"work m --dataset-limit a=", "from 1 to 16384"},
+                   {"work m --dataset-limit a=1 --dataset-limit a=2", "one value for each dataset"},
+                   {"work m --dataset-limit 1 --dataset-limit 1", "one value for each dataset"},
+                   {"work m --dataset-weight a=0", "from 0.01 to 100"},
+                   {"work m --dataset-weight a=0.009", "from 0.01 to 100"},
+                   {"work m --dataset-weight a=100.1", "from 0.01 to 100"},
+                   {"work m --dataset-weight a=-1", "from 0.01 to 100"},
+                   {"work m --dataset-weight a=nan", "from 0.01 to 100"},
+                   {"work m --dataset-weight 2", "NAME=WEIGHT"},
+                   {"work m --dataset-weight a=1 --dataset-weight b=1 --dataset-weight a=1",
+                    "one value for each dataset"}};
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++)
+        if (read_shares(accepted[i]) != STATUS_OK)
+            fail_msg("%s: %s", accepted[i], error.text);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (read_shares(refused[i].line) != STATUS_REFUSE || !strstr(error.text, refused[i].expected))
+            fail_msg("%s: \"%s\" does not say \"%s\"", refused[i].line, error.text, refused[i].expected);
+}
+
 TEST(properties_are_kept_in_order_and_bounded)
 {
-    assert_int_equal(parse("work -X a=1 -Xb=2=3 --property c="), STATUS_OK);
+    assert_int_equal(parse("work --brokers b -X a=1 -Xb=2=3 --property c="), STATUS_OK);
     assert_int_equal(settings.kafka.n_properties, 3);
     assert_string_equal(settings.kafka.properties[1], "b=2=3");
     settings_finish(&settings);
     char *argv[2 * OPTIONS_PROPERTIES_MAX + 3] = {"work"};
+    setenv("SHEAF_BROKERS", "b", 1);
     for (int i = 0; i <= OPTIONS_PROPERTIES_MAX; i++) {
         argv[2 * i + 1] = "-X";
         argv[2 * i + 2] = "k=v";
@@ -142,6 +272,7 @@ TEST(properties_are_kept_in_order_and_bounded)
     settings_finish(&settings);
     assert_int_equal(options_parse(&settings, 2 * OPTIONS_PROPERTIES_MAX + 3, argv, &error), STATUS_REFUSE);
     settings_finish(&settings);
+    unsetenv("SHEAF_BROKERS");
 }
 
 static void expect_choices(const char *line, const char *first, const char *second)
@@ -214,7 +345,7 @@ TEST(secrets_come_from_file_or_environment_and_not_from_the_line)
     dprintf(fd, "property = sasl.password=of=file\nproperty = client.rack=file\n");
     close(fd);
     setenv("SHEAF_PROPERTY", "ssl.key.password=of environment\n\nclient.rack=environment\n", 1);
-    snprintf(line, sizeof line, "work --config %s -X client.rack=line", path);
+    snprintf(line, sizeof line, "work --brokers b --config %s -X client.rack=line", path);
     assert_int_equal(parse(line), STATUS_OK);
     static const char *const expected[] = {"sasl.password=of=file", "client.rack=file",
                                            "ssl.key.password=of environment",

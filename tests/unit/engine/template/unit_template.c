@@ -634,7 +634,21 @@ static void note_mention(void *context, const struct template_mention *mention)
     buffer_add_format(context, "%u:%.*s", mention->line, (int)mention->name.size, mention->name.data);
     if (mention->member.data)
         buffer_add_format(context, ".%.*s", (int)mention->member.size, mention->member.data);
+    buffer_add_string(context, mention->is_condition ? "?" : "");
+    buffer_add_string(context, mention->reads_items ? "[]" : "");
     buffer_add_byte(context, ' ');
+}
+
+static void check_mentions(const char *source, const char *expected)
+{
+    struct template *template;
+    struct error error;
+    struct buffer found = {0};
+    assert_ok(template_parse(&template, text_from_string(source), &error), &error);
+    template_mentions(template, note_mention, &found);
+    assert_string_equal(found.data, expected);
+    buffer_finish(&found);
+    template_destroy(template);
 }
 
 TEST(variables_that_are_read_from_outside_are_known_with_their_lines_and_members)
@@ -643,14 +657,22 @@ TEST(variables_that_are_read_from_outside_are_known_with_their_lines_and_members
                                  "{% for key, value in row.items() %}{{ key }}{{ loop.index }}{{ other }}"
                                  "{% endfor %}{{ row['a b'] }}{{ range(3) }}{{ x if y else none }}"
                                  "{% macro m(p) %}{{ p }}{{ z }}{% endmacro %}";
-    struct template *template;
-    struct error error;
-    struct buffer found = {0};
-    assert_ok(template_parse(&template, text_from_string(source), &error), &error);
-    template_mentions(template, note_mention, &found);
-    assert_string_equal(found.data, "1:title 1:row.title 2:row 2:other 2:row.a b 2:x 2:y 2:z ");
-    buffer_finish(&found);
-    template_destroy(template);
+    check_mentions(source, "1:title 1:row.title 2:row 2:other 2:row.a b 2:x 2:y? 2:z ");
+}
+
+TEST(variables_that_are_conditions_or_whose_items_are_read_are_known)
+{
+    check_mentions("{% if a %}{% elif not b %}{% elif c and row.d or e == 1 %}{% endif %}",
+                   "1:a? 1:b? 1:c? 1:row.d? 1:e ");
+    check_mentions(
+        "{% if a == true %}{% elif false != b %}{% elif c is true %}{% elif d is none %}{% elif e == 'true' %}{% endif %}",
+        "1:a? 1:b? 1:c? 1:d 1:e ");
+    check_mentions("{{ 1 if a else b }}{% for x in range(2) if c %}{% endfor %}", "1:a? 1:b 1:c? ");
+    check_mentions("{% for x in a %}{{ x[0] }}{% endfor %}{% if 1 in b and c not in row['d'] %}{% endif %}",
+                   "1:a[] 1:b[] 1:c 1:row.d[] ");
+    check_mentions(
+        "{{ a[0] }}{{ b[1:] }}{{ c|join(', ') }}{{ row.d|length }}{{ e|upper }}{{ f['g'] }}{{ h[i] }}",
+        "1:a[] 1:b[] 1:c[] 1:row.d[] 1:e 1:f.g 1:h[] 1:i ");
 }
 
 TEST(destroying_nothing_is_fine)

@@ -287,7 +287,8 @@ TEST(inputs_of_other_columns_are_refused)
         {made_descriptor((struct text){made[0].bytes.data, made[0].bytes.size}), "first"},
         {made_descriptor((struct text){made[1].bytes.data, made[1].bytes.size}), "second"}};
     assert_int_equal(parquet_file_open(&file, inputs, 2, &error), STATUS_REFUSE);
-    assert_string_equal(error.text, "second: its columns or their types are not the columns of first");
+    assert_string_equal(error.text, "second: its columns or their types are not the columns of first: "
+                                    "column 1 is \"b\" instead of \"a\"");
     for (int i = 0; i < 2; i++) {
         close(inputs[i].fd);
         buffer_finish(&made[i].bytes);

@@ -276,6 +276,29 @@ TEST(a_withdrawn_cancellation_covers_nothing)
     cancel_set_finish(&set);
 }
 
+// Fronts of completions cancel and withdraw without end.
+TEST(withdrawn_cancellations_need_no_room)
+{
+    struct cancel_set set = {0};
+    char name[32];
+    put_cancel(&set, TEXT("stays"), TEXT("j"), 100);
+    put_cancel(&set, TEXT("back"), TEXT(""), 100);
+    put_cancel(&set, TEXT("back"), TEXT(""), CANCEL_NEVER);
+    for (int i = 0; i < CANCEL_SET_MAX + 1000; i++) {
+        snprintf(name, sizeof name, "request-%d", i);
+        put_cancel(&set, TEXT("requests"), text_from_string(name), 100);
+        assert_true(cancel_set_has(&set, TEXT("requests"), text_from_string(name), 100));
+        put_cancel(&set, TEXT("requests"), text_from_string(name), CANCEL_NEVER);
+        assert_false(cancel_set_has(&set, TEXT("requests"), text_from_string(name), 100));
+        assert_true(set.n_items <= 2 * CANCEL_WITHDRAWN_MAX && set.n_cancelled == 1);
+    }
+    assert_true(cancel_set_has(&set, TEXT("stays"), TEXT("j"), 100));
+    put_cancel(&set, TEXT("back"), TEXT(""), 200); // it was withdrawn, and perhaps dropped
+    assert_true(cancel_set_has(&set, TEXT("back"), TEXT("any"), 200));
+    assert_int_equal(set.n_cancelled, 2);
+    cancel_set_finish(&set);
+}
+
 static void put_submission(struct cancel_set *set, struct text dataset, int64_t created_s)
 {
     struct error error;

@@ -1,4 +1,4 @@
-#include "batching/page_stack.h"
+#include "batching/lists/page_stack.h"
 
 #include <assert.h>
 #include <stdlib.h>

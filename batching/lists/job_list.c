@@ -1,4 +1,4 @@
-#include "batching/job_list.h"
+#include "batching/lists/job_list.h"
 
 void job_list_append(struct job_list *list, struct job *job)
 {

@@ -1,4 +1,4 @@
-#include "batching/queue.h"
+#include "batching/lists/queue.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,0 +1,155 @@
+#include "consumer/options/option_rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum relation {
+    NEEDS,       // no effect unless one of the others is set
+    EXCLUDES,    // no effect if one of the others is set
+    CONTRADICTS, // likewise, and refused also as a default of the environment or the file
+    NEEDS_GPU,   // no effect on a CPU; the backend is opened later
+};
+
+// Lists of options: names separated by blanks.
+#define OF_GPU "gpu gpu-memory no-graphs no-overlap no-carveout no-wgmma tiles gpu-sync no-ahead"
+#define OF_ENGINE                                                                                            \
+    OF_GPU " backend threads placement kv-memory kv-type activation-bits max-batch max-rows window "         \
+           "speculate quantize lora engine-test check-cpu trace-steps"
+#define OF_MEMBER                                                                                            \
+    "member-name dynamic-member group-protocol membership-timeout pass-headers reply-topics refuse-deleted " \
+    "skip-unreadable ignore-offset-map dead-share"
+#define OF_WORKER                                                                                            \
+    OF_ENGINE " " OF_MEMBER " no-reuse require-arithmetic model-failures cached-tokens max-tokens "          \
+              "sampling-defaults temperature top-p top-k min-p presence-penalty frequency-penalty "          \
+              "repetition-penalty thinking-token-budget reasoning-effort chat-template tool-format "         \
+              "special-in-content pre require-model metrics dataset-weight dataset-limit crash-limit task "  \
+              "pooling max-length activation answers instruct normalize no-normalize same-draws overwrite"
+#define OF_TOPICS "jobs results dead control group create-topics property"
+
+static const struct rule {
+    const char *options;
+    int commands;
+    enum relation relation;
+    const char *others;
+    const char *reason; // after a colon
+} rules[] = {
+    {OF_TOPICS " partitions " OF_MEMBER, ALL, NEEDS, "brokers", "without it the jobs are in the store"},
+    {"unique-jobs", ALL, NEEDS, "brokers", "in the store a job_id is unique"},
+    {"partitions", ALL, NEEDS, "create-topics", "topics that exist keep their partitions"},
+    {"brokers", STATUS, NEEDS, "rebuild", "the figures are the store's"},
+    {"force-new retry-failed", ALL, CONTRADICTS, "brokers", "it is for the embedded queue"},
+    {"partial", COLLECT, CONTRADICTS, "brokers",
+     "it reads a store; over Kafka --force writes the results that exist"},
+    {"dataset", WORK_ALONE, EXCLUDES, "brokers", "a worker on Kafka computes all jobs of the topic"},
+    {"store", COLLECT | CANCEL, EXCLUDES, "brokers", "the results are in the topics"},
+    {OF_ENGINE, EMBED, EXCLUDES, "brokers", "the workers compute (sheaf work)"},
+    {OF_ENGINE, ANNOTATE, NEEDS, "model cascade", "the workers compute (sheaf work)"},
+    {OF_ENGINE " sample seed", VERIFY, NEEDS, "model", "without it no row is computed"},
+    {OF_WORKER, SERVE, NEEDS, "model", "with --no-work nothing is computed"},
+    {OF_GPU, ALL, NEEDS_GPU, NULL, NULL},
+    {"metrics-token metrics-content", ALL & ~SERVE, NEEDS, "metrics", "nothing is served without it"},
+    {"seed", ANNOTATE | EMBED, NEEDS, "sample cascade", "nothing else is drawn with it"},
+    {"truncate", ANNOTATE, NEEDS, "truncate-prompt", "nothing else is cut"},
+    {"guarantee confidence gold-column", ANNOTATE, NEEDS, "cascade", "it is the cascade's"},
+    {"spaces", GRAMMAR, NEEDS, "json-schema cases", "it is about JSON"},
+    {"prompt generate batch settings alone", BENCH, EXCLUDES, "embed products", "no sequence is generated"},
+    {"repeat", BENCH, EXCLUDES, "products", "a product is repeated until its time is known"},
+    {"embed", BENCH, CONTRADICTS, "products", "they are two measurements"},
+};
+
+static bool is_set(const struct settings *settings, const struct option *option)
+{
+    const void *value = (const char *)settings + option->offset;
+    switch (option->kind) {
+    case FLAG:
+        return *(const bool *)value;
+    case TEXT_VALUE:
+        return *(char *const *)value != NULL;
+    case TEXT_LIST:
+        return *(char **const *)value != NULL;
+    case PROPERTY:
+        return settings->kafka.n_properties > 0;
+    case INTEGER:
+    case SIZE:
+    case DURATION:
+        return *(const int64_t *)value != 0;
+    }
+    return false;
+}
+
+// The next option of a list that the command has. NULL: the end.
+static const struct option *next_option(const struct command *command, const char **list)
+{
+    while (**list) {
+        size_t length = strcspn(*list, " ");
+        const struct option *option = option_table_find(command, *list, length);
+        *list += length + ((*list)[length] == ' ');
+        if (option && option->commands & command->mask)
+            return option;
+    }
+    return NULL;
+}
+
+static const struct option *find_set(const struct settings *settings, const struct command *command,
+                                     const char *list)
+{
+    const struct option *option;
+    while ((option = next_option(command, &list)))
+        if (is_set(settings, option))
+            return option;
+    return NULL;
+}
+
+static enum status refuse_missing(const struct command *command, const struct option *option,
+                                  const struct rule *rule, struct error *error)
+{
+    char names[128] = "";
+    size_t n = 0;
+    const char *list = rule->others;
+    for (const struct option *other; (other = next_option(command, &list));)
+        n += (size_t)snprintf(names + n, sizeof names - n, "%s--%s%s%s", n ? " or " : "", other->name,
+                              other->value ? " " : "", other->value ? other->value : "");
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: --%s: expected %s with it: %s",
+                     command->name, option->name, names, rule->reason);
+}
+
+static enum status check_option(struct settings *settings, const struct command *command,
+                                const struct option *option, const struct rule *rule, struct error *error)
+{
+    if (rule->relation == NEEDS_GPU) {
+        const char *backend = settings->engine.backend;
+        if (backend && strncmp(backend, "cpu", 3) == 0)
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "sheaf %s: --%s: expected a GPU, not --backend %s", command->name, option->name,
+                             backend);
+        settings->engine.gpu.option = option->name;
+        return STATUS_OK;
+    }
+    const struct option *other = find_set(settings, command, rule->others);
+    if (rule->relation == NEEDS)
+        return other ? STATUS_OK : refuse_missing(command, option, rule, error);
+    if (!other)
+        return STATUS_OK;
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: --%s with --%s: %s", command->name,
+                     option->name, other->name, rule->reason);
+}
+
+enum status option_rules_check(struct settings *settings, const struct command *command, const bool *given,
+                               struct error *error)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const char *list = rules[i].options;
+        const struct option *option;
+        while (rules[i].commands & command->mask && (option = next_option(command, &list))) {
+            bool is_given = given[option - option_table_options(NULL)] || rules[i].relation == CONTRADICTS;
+            if (!is_given || (option->kind == FLAG && !is_set(settings, option)))
+                continue;
+            if (!is_set(settings, option) && rules[i].relation == CONTRADICTS)
+                continue;
+            enum status status = check_option(settings, command, option, &rules[i], error);
+            if (status != STATUS_OK)
+                return status;
+        }
+    }
+    return STATUS_OK;
+}

@@ -1,0 +1,153 @@
+"""LoRA adapters (--lora): answers are the adapter's, the same in every batch, and never taken for those of another one."""
+import csv
+import json
+import os
+import random
+import struct
+
+import tiny_model
+from session import case, varied_jobs
+
+N_JOBS = 24
+MODULES = [("self_attn.q_proj", tiny_model.WIDTH, tiny_model.WIDTH), ("self_attn.v_proj", tiny_model.WIDTH // 2, tiny_model.WIDTH),
+           ("mlp.down_proj", tiny_model.WIDTH, tiny_model.N_FF)]
+
+
+def write_adapter(test, name, seed=1, rank=4, **settings):
+    """A folder of PEFT with random items."""
+    folder, rng, header, data = test.path(name), random.Random(seed), {}, b""
+    os.makedirs(folder)
+    for layer in range(tiny_model.N_LAYERS):
+        for module, n_outputs, n_inputs in MODULES:
+            for half, shape in (("A", [rank, n_inputs]), ("B", [n_outputs, rank])):
+                n = shape[0] * shape[1]
+                header[f"base_model.model.model.layers.{layer}.{module}.lora_{half}.weight"] = {
+                    "dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * n]}
+                data += struct.pack(f"<{n}f", *(rng.uniform(-0.3, 0.3) for _ in range(n)))
+    head = json.dumps(header).encode()
+    with open(os.path.join(folder, "adapter_model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(head)) + head + data)
+    with open(os.path.join(folder, "adapter_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"peft_type": "LORA", "r": rank, "lora_alpha": 8, "bias": "none", **settings}, file)
+    return folder
+
+
+def fingerprints(test, name="out.jsonl"):
+    return {answer["response"]["body"]["system_fingerprint"] for answer in test.answers(name)}
+
+
+def lora_of(fingerprint):
+    return next((part for part in fingerprint.split() if part.startswith("lora=")), None)
+
+
+@case
+def an_adapter_changes_the_answers_and_gives_the_same_bytes_in_every_batch(test):
+    adapter = write_adapter(test, "adapter")
+    test.write("in.jsonl", varied_jobs(N_JOBS))
+    test.run_file("in.jsonl", "plain.jsonl")
+    test.run_file("in.jsonl", "reference.jsonl", "--lora", adapter, "--threads", "2")
+    assert all(answer["error"] is None for answer in test.answers("reference.jsonl"))
+    for i, options in enumerate((("--threads", "1", "--max-batch", "1"), ("--max-rows", "7", "--max-batch", "5"), ("--backend", "cpu:plain"),
+                                 ("--kv-memory", "300K", "--speculate", "4"))):
+        test.run_file("in.jsonl", f"{i}.jsonl", "--lora", adapter, *options)
+        assert test.comparable(f"{i}.jsonl") == test.comparable("reference.jsonl"), options
+    texts = [[answer["response"]["body"]["choices"] for answer in test.answers(name)] for name in ("plain.jsonl", "reference.jsonl")]
+    assert sum(a != b for a, b in zip(*texts)) > N_JOBS // 2
+    assert lora_of(*fingerprints(test, "plain.jsonl")) is None
+    (name,) = fingerprints(test, "reference.jsonl")
+    assert len(lora_of(name)) == len("lora=") + 16, name
+
+
+@case
+def an_adapter_is_applied_to_a_folder_as_to_a_file(test):
+    tiny_model.write_folder(test.path("folder"), {})
+    adapter = write_adapter(test, "adapter")
+    for name, model in (("folder", test.path("folder")), ("file", test.path("file.gguf"))):
+        if name == "file":
+            test.run("quantize", test.path("folder"), model)
+        test.run("logits", model, "--tokens", "3 17 9 40", "-o", f"{name}.f32", "--lora", adapter)
+        test.run("logits", model, "--tokens", "3 17 9 40", "-o", f"{name}-plain.f32")
+    read = {name: open(test.path(f"{name}.f32"), "rb").read() for name in ("folder", "file", "folder-plain", "file-plain")}
+    assert read["folder-plain"] == read["file-plain"] and read["folder"] == read["file"] and read["folder"] != read["folder-plain"]
+
+
+@case
+def another_adapter_or_scale_is_another_arithmetic(test):
+    one, two = write_adapter(test, "one"), write_adapter(test, "two", seed=2)
+    test.write("in.jsonl", varied_jobs(4))
+    test.run_file("in.jsonl", "out.jsonl", "--lora", one)
+    (name,) = fingerprints(test)
+    lora = lora_of(name)
+    test.run_file("in.jsonl", "out.jsonl", "--lora", one)  # resumed
+    for options, found in ((("--lora", two), "instead of"), ((), "lora none instead of"), (("--lora", f"{one}=0.5"), "*0.5 instead of"),
+                           (("--lora", one, "--lora", two), "instead of")):
+        refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, *options, status=1)
+        assert found in refused.err and lora.removeprefix("lora=") in refused.err, refused
+    test.run_file("in.jsonl", "scaled.jsonl", "--lora", f"{one}=0.5", "--lora", two)
+    (name,) = fingerprints(test, "scaled.jsonl")
+    first, second = lora_of(name).removeprefix("lora=").split(",")
+    assert first == lora.removeprefix("lora=") + "*0.5" and len(second) == 16 and second != first[:16], name
+    os.rename(one, test.path("renamed"))
+    test.run_file("in.jsonl", "renamed.jsonl", "--lora", test.path("renamed"))
+    assert lora_of(*fingerprints(test, "renamed.jsonl")) == lora
+
+
+@case
+def a_table_is_annotated_with_an_adapter_and_its_certificate_needs_it(test):
+    adapter = write_adapter(test, "adapter")
+    with open(test.path("rows.csv"), "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *([i, f"row {i}"] for i in range(12))])
+    with open(test.path("prompt.jinja"), "w", encoding="utf-8") as file:
+        file.write("{{ text }}")
+    options = ("annotate", "rows.csv", "--prompt", "prompt.jinja", "--choice", "a,b", "--model", test.model)
+    test.run(*options, "-o", "plain.csv")
+    test.run(*options, "-o", "out.csv", "--lora", adapter, "--certificate", "out.cert")
+    verify = ("verify", "out.csv", "--certificate", "out.cert", "--model", test.model)
+    refused = test.run(*verify, status=1)
+    assert "lora" in refused.err, refused
+    test.run(*verify, "--lora", adapter)
+    refused = test.run("annotate", "rows.csv", "--prompt", "prompt.jinja", "--choice", "a,b", "--cascade", f"{test.model},x.gguf", "-o", "c.csv",
+                       "--guarantee", "0.9", "--lora", adapter, status=2)
+    assert "--cascade does not fit --lora" in refused.err, refused
+
+
+@case
+def perplexity_compares_a_model_with_and_without_its_adapter(test):
+    adapter = write_adapter(test, "adapter")
+    with open(test.path("text.txt"), "w", encoding="utf-8") as file:
+        file.write("the winter and the other\n" * 20)
+    figures = [json.loads(test.run("perplexity", test.model, "text.txt", "--json", *options).out)
+               for options in ((), ("--lora", adapter), ("--lora", f"{adapter}=0"))]
+    assert figures[0] == figures[2] and figures[0] != figures[1]
+    against = json.loads(test.run("perplexity", test.model, "text.txt", "--json", "--lora", adapter, "--against", test.model).out)
+    same = json.loads(test.run("perplexity", test.model, "text.txt", "--json", "--against", test.model).out)
+    assert against != same
+
+
+@case
+def adapters_that_do_not_fit_are_refused_before_anything_is_written(test):
+    adapter = write_adapter(test, "adapter")
+    wrong = write_adapter(test, "wrong", use_dora=True)
+    test.write("in.jsonl", varied_jobs(2))
+    for given, status, found in ((test.path("absent"), 1, "absent"), (f"{adapter}=x", 2, "expected a number after the last ="),
+                                 (f"{adapter}=", 2, "expected a number after the last ="), ("=1", 2, "expected a path"),
+                                 (wrong, 1, "use_dora true is not built"), (test.model, 1, "general.type")):
+        refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--lora", given, status=status)
+        assert "sheaf" in refused.err and found in refused.err, (given, refused)
+        assert not test.exists("out.jsonl"), given
+    refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", adapter, status=1)
+    assert "give the model without it, and the adapter's folder as --lora" in refused.err, refused
+
+
+@case
+def embeddings_bench_and_a_worker_take_an_adapter(test):
+    adapter = write_adapter(test, "adapter")
+    vectors = [test.run("embed", test.model, "--pooling", "mean", *options, stdin="the winter\nother\n").out
+               for options in ((), ("--lora", adapter))]
+    assert len(vectors[0].splitlines()) == 2 and vectors[0] != vectors[1]
+    test.run("bench", test.model, "--prompt", "8", "--generate", "2", "--batch", "1,2", "--json", "--lora", adapter)
+    test.write("in.jsonl", varied_jobs(4))
+    test.run("submit", "in.jsonl", "--dataset", "d")
+    test.run("work", "--model", test.model, "--lora", adapter, "--exit-when-idle", "0")
+    test.run("collect", "--dataset", "d", "-o", "out.jsonl")
+    assert lora_of(*fingerprints(test))
