@@ -245,10 +245,9 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         tensor->dims[1] = from->dims[0];
         break;
     case FORM_PADDED:
-        if (origin->is_bias)
-            return STATUS_OK;
         if (folder_pad_output(from, folder->config.shape.n_vocab, tensor, error) != STATUS_OK)
             return STATUS_REFUSE;
+        folder->config.shape.n_output = (int64_t)from->dims[1];
         break;
     case FORM_STACKED:
         if (from->n_dims > 2 || __builtin_mul_overflow(tensor->size_bytes, n_matrices, &tensor->size_bytes))
@@ -457,7 +456,8 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     origin->sources = folder->n_sources;
     if (form >= FORM_EVEN_MXFP4)
         return find_blocks(folder, origin, layer, error);
-    for (size_t i = 0; i == 0 || form == FORM_STACKED || form == FORM_JOINED; i++) {
+    int64_t n_most = folder->config.shape.n_text_experts;
+    for (size_t i = 0; i == 0 || form == FORM_JOINED || (form == FORM_STACKED && (int64_t)i != n_most); i++) {
         size_t index;
         struct text whole = expand_name(folder, origin->rule->from, layer, i, suffix, name);
         enum status status = find_source(folder, origin, whole, &index, error);
@@ -586,21 +586,12 @@ static enum status add_divisors(struct folder *folder, struct error *error)
 
 static enum status add_output_bias(struct folder *folder, struct error *error)
 {
-    struct tensor bias = {0};
-    for (size_t i = 0; i < folder->n_made; i++) {
-        const struct origin *origin = &folder->origins[i];
-        if (!origin->rule || origin->rule->form != FORM_PADDED || origin->is_bias)
-            continue;
-        const struct tensor *from =
-            &safetensors_at(folder->weights, folder->sources[origin->sources])->tensor;
-        int64_t n_vocab = folder->config.shape.n_vocab;
-        if (from->dims[1] < (uint64_t)n_vocab)
-            bias = folder_make_output_bias((int64_t)from->dims[1], n_vocab, &folder->arena);
-        if (from->dims[1] < (uint64_t)n_vocab && (!bias.data || !add_held(folder, &bias)))
-            return error_memory(error, STATUS_REFUSE, "a model's folder");
+    const struct folder_shape *shape = &folder->config.shape;
+    if (shape->n_output == shape->n_vocab || shape->n_output == 0)
         return STATUS_OK;
-    }
-    return STATUS_OK;
+    struct tensor bias = folder_make_output_bias(shape->n_output, shape->n_vocab, &folder->arena);
+    return bias.data && add_held(folder, &bias) ? STATUS_OK
+                                                : error_memory(error, STATUS_REFUSE, "a model's folder");
 }
 
 static enum status add_dense(struct folder *folder, struct error *error)
@@ -608,7 +599,7 @@ static enum status add_dense(struct folder *folder, struct error *error)
     for (int i = 0; i < folder->n_dense; i++)
         if (!add_held(folder, &folder->dense[i]))
             return error_memory(error, STATUS_REFUSE, "a model's folder");
-    return STATUS_OK;
+    return add_output_bias(folder, error);
 }
 
 static bool is_unused_output(const struct folder *folder, struct text name)
@@ -623,7 +614,9 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
-            is_unused_output(folder, name) || (folder->config.language_part && folder_is_tower(name)) ||
+            is_unused_output(folder, name) ||
+            folder_is_image_expert(name, folder->config.shape.n_text_experts) ||
+            (folder->config.language_part && folder_is_tower(name)) ||
             (folder->config.encoder && folder_is_head(name)))
             continue;
         if ((folder->config.nvfp4 || folder->config.quantization.method) &&
@@ -669,8 +662,6 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
             folder_add_xielu(folder->weights, &folder->config, folder->naming, folder->used, keys, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
-    if (status == STATUS_OK)
-        status = add_output_bias(folder, error);
     if (status == STATUS_OK)
         status = add_dense(folder, error);
     return status == STATUS_OK ? add_divisors(folder, error) : status;

@@ -156,6 +156,8 @@ static void read_sizes(struct config *config)
         put_integer(config, "feed_forward_length", attends ? read_mlp_width(config, 4 * n_embd) : 0);
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length", read_context(config));
+    if (is_model_type(config, "ernie4_5_vl_moe_text"))
+        shape->n_text_experts = read_integer(config, "moe_num_experts", 0);
     if (is_model_type(config, "apertus1p5_text"))
         shape->n_vocab = read_integer(config, "vocab_size", 0);
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;

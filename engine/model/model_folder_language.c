@@ -16,6 +16,7 @@ static const struct {
     {"apertus1p5", "apertus1p5_text", false},
     {"deepseek_vl", "llama", false},
     {"deepseek_vl_hybrid", "llama", false},
+    {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", false},
     {"exaone4_5", "exaone4", false},
     {"fast_vlm", "qwen2", false},
     {"gemma3", "gemma3_text", false},
@@ -147,6 +148,7 @@ bool folder_is_tower(struct text name)
         "mlp_AR.",
         "vit.",
         "vision_tokenizer.",
+        "resampler_model.",
         "audio_tokenizer.",
     };
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)

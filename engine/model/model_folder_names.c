@@ -545,6 +545,8 @@ static const struct folder_family families[] = {
      MINIMAX_M2_DEFAULTS},
     {"ernie4_5_moe", "ernie4_5-moe", llama_globals, folder_ernie_moe_layers, true, true, SILU, WINDOWS_NEVER,
      true, ERNIE_MOE_DEFAULTS},
+    {"ernie4_5_vl_moe_text", "ernie4_5-moe", llama_globals, folder_ernie_vl_layers, true, true, SILU,
+     WINDOWS_NEVER, true, ERNIE_MOE_DEFAULTS},
     {"olmoe", "olmoe", llama_globals, folder_qwen3_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
      OLMOE_DEFAULTS},
     {"flex_olmo", "flex_olmo", llama_globals, folder_flex_olmo_layers, false, true, SILU, WINDOWS_NEVER, true,
@@ -689,4 +691,22 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
     }
     return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.") ||
            begins_with(name, "model.mtp_layers.");
+}
+
+bool folder_is_image_expert(struct text name, int64_t n_text_experts)
+{
+    static const char router[] = ".mlp.gate.weight_1", experts[] = ".mlp.experts.";
+    for (size_t i = 0; i < name.size && n_text_experts; i++) {
+        struct text rest = {name.data + i, name.size - i};
+        int64_t expert = 0;
+        if (text_equals_string(rest, router))
+            return true;
+        if (!begins_with(rest, experts))
+            continue;
+        for (size_t j = strlen(experts);
+             j < rest.size && rest.data[j] >= '0' && rest.data[j] <= '9' && expert < n_text_experts; j++)
+            expert = 10 * expert + (rest.data[j] - '0');
+        return expert >= n_text_experts;
+    }
+    return false;
 }

@@ -92,10 +92,10 @@ extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
     folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[],
     folder_qwen3_vl_moe_layers[], folder_hunyuan_moe_layers[], folder_ernie_moe_layers[],
-    folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[], folder_granite_shared_layers[],
-    folder_granite_moe_swa_layers[], folder_exaone_moe_layers[], folder_hy_v3_layers[],
-    folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[], folder_mimo_layers[],
-    folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
+    folder_ernie_vl_layers[], folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[],
+    folder_granite_shared_layers[], folder_granite_moe_swa_layers[], folder_exaone_moe_layers[],
+    folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[],
+    folder_mimo_layers[], folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
@@ -110,6 +110,8 @@ const char *folder_family_name_at(size_t index);                        // a mod
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);
+// Whether it is of an expert for images, or of their router, beside n_text_experts for texts; 0: none are.
+bool folder_is_image_expert(struct text name, int64_t n_text_experts);
 
 // model_folder_language.c: the language model in a folder of a model that also reads images or audio.
 // Whether the tensor belongs to a part that reads images or audio or writes speech, which is not computed.
@@ -140,7 +142,9 @@ struct folder_shape {
     // rows of ssm_in, one part after the other, have further factors
     double part_factors[FOLDER_SCALED_PARTS];
     int64_t part_rows[FOLDER_SCALED_PARTS];
+    int64_t n_text_experts; // the first ones of a layer, before those for images; 0: all
     int64_t n_vocab;        // of a padded output matrix
+    int64_t n_output;       // its rows in the folder; 0: none is padded
     int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };

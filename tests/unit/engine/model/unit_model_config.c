@@ -132,6 +132,8 @@ TEST(settings_left_out_are_the_model_type_s)
          "nanochat.final_logit_softcapping", 0},
         {"{\"model_type\":\"gemma2\"," SIZES ",\"attn_logit_softcapping\":null}",
          "gemma2.attn_logit_softcapping", 0},
+        {"{\"model_type\":\"ernie4_5_vl_moe\",\"text_config\":{" SIZES ",\"moe_intermediate_size\":[24,16]}}",
+         "ernie4_5-moe.expert_feed_forward_length", 24},
         {"{\"model_type\":\"fast_vlm\",\"text_config\":{" SIZES "}}", "qwen2.context_length", 131072},
         {"{\"model_type\":\"glm_ocr\",\"text_config\":{" SIZES "}}", "glm4.attention.head_count_kv", 8},
         {"{\"model_type\":\"granite4_vision\",\"text_config\":{" SIZES "}}", "granite.residual_scale", 1},

@@ -352,6 +352,15 @@ static void put_blocks(struct safetensors_writer *writer, const char *name, cons
 }
 
 // A rule whose names are whole.
+// A row for texts, and one for images.
+static void put_two_rows(struct safetensors_writer *writer, const char *name, const struct tensor *tensor)
+{
+    float rows[2][4] = {{0}, {9.0f, -9.0f, 9.0f, -9.0f}};
+    assert_true(tensor->type == TENSOR_F32 && tensor->dims[0] == 4);
+    memcpy(rows[0], tensor->data, sizeof rows[0]);
+    put_entry(writer, name, "F32", 2, (uint64_t[2]){2, 4}, rows, sizeof rows);
+}
+
 static void put_whole(const struct making *making, struct safetensors_writer *writer,
                       const struct folder_rule *rule, int layer)
 {
@@ -371,7 +380,9 @@ static void put_whole(const struct making *making, struct safetensors_writer *wr
         snprintf(ours, sizeof ours, "blk.%d.ffn_up_exps%s", layer, strrchr(rule->to, '.'));
         up = gguf_tensor(making->gguf, ours);
     }
-    if (form >= FORM_EVEN_MXFP4) {
+    if (form == FORM_FIRST_ROWS) {
+        put_two_rows(writer, name, tensor);
+    } else if (form >= FORM_EVEN_MXFP4) {
         put_blocks(writer, name, tensor, up);
     } else if (form == FORM_AS_IS || form == FORM_FLOAT32) {
         static const char *const dtypes[] = {
@@ -481,6 +492,11 @@ static void write_weights(const struct making *making)
         for (const struct folder_rule *rule = family->layers; rule->from; rule++)
             for (int bias = 0; bias < 2 && is_meant(making, rule); bias++)
                 put_rule(making, &writer, rule, layer, bias ? ".bias" : ".weight");
+    if (strcmp(making->item->model_type, "ernie4_5_vl_moe_text") == 0) { // experts and a router for images
+        put_entry(&writer, "model.layers.1.mlp.gate.weight_1", "F32", 1, (uint64_t[1]){1}, "\0\0\0\0", 4);
+        put_entry(&writer, "model.layers.1.mlp.experts.4.up_proj.weight", "F32", 1, (uint64_t[1]){1},
+                  "\0\0\0\0", 4);
+    }
     for (int layer = 0; layer < 3 && strcmp(making->name, "apertus") == 0; layer++)
         write_xielu(making, &writer, layer);
     static const char *const towers[] = {// what sees images
@@ -774,6 +790,8 @@ static struct folder_case cases[] = {
      false, TENSOR_F32, "model.language_model.", .n_output = 250},
     {"olmo", "olmo", "", false, false},
     {"nanochat", "nanochat", ",\"final_logit_softcapping\":null", false, false},
+    {"ernie4_5_vl_moe_text", "ernie4_5-moe", ",\"moe_layer_end_index\":-1,\"moe_num_experts\":[4,4]", false,
+     false, TENSOR_F32, "model."},
     {"glm_ocr_text", "glm4", "", false, false, TENSOR_F32, "model.language_model."},
     {"granite4_vision_text", "granite", "", false, false, TENSOR_F32, "model.language_model."},
     {"granite_docling_text", "granite", "", false, true, TENSOR_F32, "model.text_model."},
