@@ -82,6 +82,7 @@ struct family {
     bool norm_after_rope;      // the norms of queries' and keys' heads
     bool unit_head_norms;      // these have no weights in the file; in layers that are rotated
     bool unit_all_norms;       // as unit_head_norms in all layers, and the embedding is normalized so, too
+    bool plain_norms;          // norms of layers and of the output have no weights in the file
     bool window_chunked;       // windows do not slide
     bool experts_interleaved;  // the file's interleave_moe_layer_step says which layers have experts
     bool experts_weigh_inputs; // weights multiply the experts' inputs

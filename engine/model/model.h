@@ -296,7 +296,7 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
         output_norm_bias, output, output_bias;
-    float *ones; // weights of embd_norm that no file has; NULL: it has
+    float *ones; // [n_embd] weights of norms that no file has; NULL: all have
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)

@@ -112,6 +112,8 @@ static enum status make_tensor(void *context, size_t index, void *data, struct e
             items[i] += 1.0f;
     } else if (origin->rule->form == FORM_TRANSPOSED) {
         folder_copy_transposed(from, item_bytes(from->type), out);
+    } else if (origin->rule->form == FORM_PADDED) {
+        folder_copy_padded(from, tensor, out);
     } else if (origin->rule->form == FORM_DELTA_COLUMNS) {
         folder_copy_columns(&folder->config.shape, from, out);
     } else if (origin->rule->form == FORM_SCALED) {
@@ -160,7 +162,7 @@ static enum status set_quantized_form(struct folder *folder, struct tensor *tens
                               .dims = {matrices->n_columns, matrices->n_rows, origin->n_sources, 1}};
     if (form == FORM_ADD_ONE || form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_DECAY ||
         form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY || form == FORM_COLUMN ||
-        form == FORM_GROUPS || form == FORM_JOINED || form >= FORM_FIRST_HALF)
+        form == FORM_GROUPS || form == FORM_PADDED || form == FORM_JOINED || form >= FORM_FIRST_HALF)
         return wrong_shape(matrices->items, "no quantized matrix", error);
     struct tensor rows = {.n_dims = 2, .dims = {tensor->dims[0], tensor->dims[1], 1, 1}};
     if (!folder_rows_fit(shape, form, &rows))
@@ -196,7 +198,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         enum folder_form form = origin->rule->form;
         if (form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_COLUMNS ||
             form == FORM_DELTA_DECAY || form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY ||
-            form == FORM_COLUMN || form == FORM_GROUPS || form >= FORM_FIRST_HALF)
+            form == FORM_COLUMN || form == FORM_GROUPS || form == FORM_PADDED || form >= FORM_FIRST_HALF)
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }
@@ -241,6 +243,11 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
             return wrong_shape(from, "a matrix", error);
         tensor->dims[0] = from->dims[1];
         tensor->dims[1] = from->dims[0];
+        break;
+    case FORM_PADDED:
+        if (folder_pad_output(from, folder->config.shape.n_vocab, tensor, error) != STATUS_OK)
+            return STATUS_REFUSE;
+        folder->config.shape.n_output = (int64_t)from->dims[1];
         break;
     case FORM_STACKED:
         if (from->n_dims > 2 || __builtin_mul_overflow(tensor->size_bytes, n_matrices, &tensor->size_bytes))
@@ -449,7 +456,8 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     origin->sources = folder->n_sources;
     if (form >= FORM_EVEN_MXFP4)
         return find_blocks(folder, origin, layer, error);
-    for (size_t i = 0; i == 0 || form == FORM_STACKED || form == FORM_JOINED; i++) {
+    int64_t n_most = folder->config.shape.n_text_experts;
+    for (size_t i = 0; i == 0 || form == FORM_JOINED || (form == FORM_STACKED && (int64_t)i != n_most); i++) {
         size_t index;
         struct text whole = expand_name(folder, origin->rule->from, layer, i, suffix, name);
         enum status status = find_source(folder, origin, whole, &index, error);
@@ -576,12 +584,22 @@ static enum status add_divisors(struct folder *folder, struct error *error)
     return STATUS_OK;
 }
 
+static enum status add_output_bias(struct folder *folder, struct error *error)
+{
+    const struct folder_shape *shape = &folder->config.shape;
+    if (shape->n_output == shape->n_vocab || shape->n_output == 0)
+        return STATUS_OK;
+    struct tensor bias = folder_make_output_bias(shape->n_output, shape->n_vocab, &folder->arena);
+    return bias.data && add_held(folder, &bias) ? STATUS_OK
+                                                : error_memory(error, STATUS_REFUSE, "a model's folder");
+}
+
 static enum status add_dense(struct folder *folder, struct error *error)
 {
     for (int i = 0; i < folder->n_dense; i++)
         if (!add_held(folder, &folder->dense[i]))
             return error_memory(error, STATUS_REFUSE, "a model's folder");
-    return STATUS_OK;
+    return add_output_bias(folder, error);
 }
 
 static bool is_unused_output(const struct folder *folder, struct text name)
@@ -596,7 +614,9 @@ static enum status refuse_left_over(struct folder *folder, struct error *error)
     for (size_t i = 0; i < safetensors_n_tensors(folder->weights); i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
         if (folder->used[i] || folder_ignores(name, folder->config.n_layers_used) ||
-            is_unused_output(folder, name) || (folder->config.language_part && folder_is_tower(name)) ||
+            is_unused_output(folder, name) ||
+            folder_is_image_expert(name, folder->config.shape.n_text_experts) ||
+            (folder->config.language_part && folder_is_tower(name)) ||
             (folder->config.encoder && folder_is_head(name)))
             continue;
         if ((folder->config.nvfp4 || folder->config.quantization.method) &&
@@ -638,7 +658,8 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = add_rules(folder, folder_classifier_rules(&folder->config), -1, error);
     if (status == STATUS_OK)
-        status = folder_add_xielu(folder->weights, &folder->config, folder->used, keys, error);
+        status =
+            folder_add_xielu(folder->weights, &folder->config, folder->naming, folder->used, keys, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
     if (status == STATUS_OK)

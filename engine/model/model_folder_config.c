@@ -156,6 +156,10 @@ static void read_sizes(struct config *config)
         put_integer(config, "feed_forward_length", attends ? read_mlp_width(config, 4 * n_embd) : 0);
     if (!is_dynamic(config)) // else put_dynamic writes it
         put_integer(config, "context_length", read_context(config));
+    if (is_model_type(config, "ernie4_5_vl_moe_text"))
+        shape->n_text_experts = read_integer(config, "moe_num_experts", 0);
+    if (is_model_type(config, "apertus1p5_text"))
+        shape->n_vocab = read_integer(config, "vocab_size", 0);
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
     bool otherwise = tied && tied->kind == VALUE_BOOL ? tied->boolean : config->out->family->tied;
     otherwise = read_truth(config, "tie_embedding", otherwise); // of LFM2
@@ -230,6 +234,13 @@ static void put_llama4(struct config *config)
                      read_truth(config, "use_qk_norm", true));
 }
 
+// A cap of null is none, also where the model_type's default is one.
+static bool is_uncapped(const struct config *config, const char *name)
+{
+    const struct value *value = value_get(config->json, name);
+    return value && value->kind == VALUE_NULL && strstr(name, "softcapping");
+}
+
 static void read_numbers(struct config *config)
 {
     static const struct {
@@ -271,7 +282,8 @@ static void read_numbers(struct config *config)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (find_setting(config, numbers[i].from))
             put_number(config, numbers[i == 1 && is_rms && !has_rms ? 0 : i].to,
-                       read_number(config, numbers[i].from, 0.0));
+                       is_uncapped(config, numbers[i].from) ? 0.0
+                                                            : read_number(config, numbers[i].from, 0.0));
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from) && has_experts)
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));

@@ -142,6 +142,10 @@
     "{\"rms_norm_eps\":1e-5,\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"llama3\","   \
     "\"rope_theta\":12000000.0,\"factor\":8.0,\"original_max_position_embeddings\":8192,"                    \
     "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
+#define APERTUS1P5_DEFAULTS                                                                                                                                \
+    "{\"vocab_size\":266752,\"rope_theta\":12000000.0,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":65536,\"rope_scaling\":{\"rope_type\":\"llama3\"," \
+    "\"rope_theta\":12000000.0,\"factor\":8.0,\"original_max_position_embeddings\":8192,"                                                                  \
+    "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0}}"
 #define AFMOE_DEFAULTS                                                                                       \
     "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_experts\":64,\"num_experts_per_tok\":6,"                  \
     "\"moe_intermediate_size\":1408,\"num_shared_experts\":2,\"num_dense_layers\":1,\"route_scale\":1.0,"    \
@@ -416,3 +420,16 @@
     "{\"rms_norm_eps\":1e-5,\"post_norm_eps\":1e-8,\"num_attention_heads\":32,\"num_key_value_heads\":2,"    \
     "\"head_dim\":128,\"final_logit_softcapping\":20.0,\"qk_scale_factor\":3.87,"                            \
     "\"output_multiplier\":0.19611613513818404,\"sliding_window\":2048,\"max_position_embeddings\":131072}"
+#define GRANITE_DOCLING_DEFAULTS                                                                             \
+    "{\"rms_norm_eps\":1e-5,\"embedding_multiplier\":12.0,\"logits_scaling\":4.0,"                           \
+    "\"residual_multiplier\":0.263,\"attention_multiplier\":0.015625,\"num_key_value_heads\":4,"             \
+    "\"num_attention_heads\":16,\"max_position_embeddings\":32768,\"num_local_experts\":0}"
+#define GLM_OCR_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-5,\"num_attention_heads\":16,\"num_key_value_heads\":8,"                           \
+    "\"max_position_embeddings\":131072}"
+#define PADDLEOCR_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_attention_heads\":16,\"num_key_value_heads\":2,"          \
+    "\"rope_theta\":500000.0,\"max_position_embeddings\":131072}"
+#define NANOCHAT_DEFAULTS                                                                                    \
+    "{\"rms_norm_eps\":1e-6,\"final_logit_softcapping\":15.0,\"num_attention_heads\":6,"                     \
+    "\"max_position_embeddings\":2048}"

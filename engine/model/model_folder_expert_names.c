@@ -131,6 +131,16 @@ const struct folder_rule folder_ernie_moe_layers[] = {
     {"=model.layers.*.mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
     SHARED_EXPERT_OF("shared_experts"),
     END};
+// Experts for texts, then those for images, and two routers, of which the second one is for images.
+const struct folder_rule folder_ernie_vl_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    GATED_MLP,
+    {"model.layers.*.mlp.gate", "ffn_gate_inp", FORM_TRANSPOSED},
+    EACH_EXPERT,
+    {"=model.layers.*.mlp.moe_statics.e_score_correction_bias", "exp_probs_b.bias", FORM_FIRST_ROWS},
+    SHARED_EXPERT_OF("shared_experts"),
+    END};
 const struct folder_rule folder_afmoe_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
     {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},

@@ -196,7 +196,8 @@ static const struct folder_key keys[] = {
      "attention_bias mlp_bias use_bias qkv_bias use_qkv_bias attention_out_bias bias use_qk_norm "
      "laurel_rank num_ln_in_parallel_attn vocab_size vocab_size_per_layer_input type_vocab_size norm_bias "
      "decoder_bias classifier_bias qkv_proj_bias mlp_fc1_bias mlp_fc2_bias num_mtp_layers "
-     "mtp_num_hidden_layers mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias",
+     "mtp_num_hidden_layers mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias "
+     "output_vocab_size use_attention_gate use_sandwich_norm",
      NULL},
     {"config.json", KEY_NO_PART,
      "bos_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
@@ -231,6 +232,12 @@ static const struct folder_key keys[] = {
      NULL},
     // used for images and audio, which are not supported
     {"config.json", KEY_NO_PART,
+     "image_seq_length vision_feature_select_strategy projector_bias projector_hidden_size visual_indicator_token_ids "
+     "downsample_ratio downsample_rate projector_pooling_ratio vision_use_cls_token deepstack_layer_map "
+     "image_grid_pinpoints projector_dropout qformer_config spatial_target_layers spatial_vision_layer "
+     "density_router_hidden_size density_router_loss_weight density_router_threshold image_end_token_id "
+     "image_start_token_id video_end_token_id video_start_token_id im_end_id im_newline_id im_start_id "
+     "image_token_offset audio_token_offset "
      "vision_config mm_tokens_per_image image_token_index image_token_id boi_token_index eoi_token_index "
      "audio_config audio_token_id boa_token_id boi_token_id eoa_token_id eoa_token_index eoi_token_id "
      "video_token_id vision_soft_tokens_per_image audio_soft_tokens_per_image "

@@ -1,6 +1,7 @@
 // The language model in a folder of a model that also reads images or audio: where its settings and tensors are.
 // Without images and audio such a model computes exactly what its language model does alone. Models that compute a
-// text otherwise have no row: PaliGemma's prompts are not causal, Aya Vision's logits are not scaled as Cohere 2's.
+// text otherwise have no row: PaliGemma's prompts are not causal, the logits of Aya Vision and
+// Cohere 2 Vision are not scaled as Cohere 2's.
 #include "engine/model/model_folder_settings.h"
 
 #include <stdio.h>
@@ -12,9 +13,12 @@ static const struct {
     const char *outer, *inner;
     bool flat;
 } kinds[] = {
+    {"apertus1p5", "apertus1p5_text", false},
     {"deepseek_vl", "llama", false},
     {"deepseek_vl_hybrid", "llama", false},
+    {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", false},
     {"exaone4_5", "exaone4", false},
+    {"fast_vlm", "qwen2", false},
     {"gemma3", "gemma3_text", false},
     {"gemma3n", "gemma3n_text", false},
     {"gemma4", "gemma4_text", false},
@@ -22,10 +26,16 @@ static const struct {
     {"glm46v", "glm4v_text", false},
     {"glm4v", "glm4v_text", false},
     {"glm4v_moe", "glm4v_moe_text", false},
+    {"glm_ocr", "glm_ocr_text", false},
+    {"granite4_vision", "granite4_vision_text", false},
+    {"granite_docling", "granite_docling_text", false},
+    {"hunyuan_vl", "hunyuan_vl_text", true},
     {"idefics3", "llama", false},
     {"internvl", "qwen2", false},
     {"kimi_k25", "deepseek_v3", false},
     {"lfm2_vl", "lfm2", false},
+    {"lfm3_vl", "lfm3", false},
+    {"lighton_ocr", "qwen3", false},
     {"llama4", "llama4_text", false},
     {"llava", "llama", false},
     {"llava_next", "llama", false},
@@ -36,6 +46,10 @@ static const struct {
     {"mistral3", "mistral", false},
     {"muse_glimmer", "muse_glimmer_text", false},
     {"nemotron_h_omni", "nemotron_h", false},
+    {"ovis2", "qwen2", false},
+    {"paddleocr_vl", "paddleocr_vl_text", true},
+    {"perception_lm", "llama", false},
+    {"qianfan_ocr", "qwen3", false},
     {"qwen2_5_omni", "qwen2_5_omni_text", false},
     {"qwen2_5_omni_thinker", "qwen2_5_omni_text", false},
     {"qwen2_5_vl", "qwen2_5_vl_text", true},
@@ -126,6 +140,16 @@ bool folder_is_tower(struct text name)
         "vision_projection.",
         "vit_large_projector.",
         "high_res_vision_",
+        "vision_encoder.",
+        "visual_embeddings_table.",
+        "layerwise_projectors.",
+        "spatial_projectors.",
+        "density_router.",
+        "mlp_AR.",
+        "vit.",
+        "vision_tokenizer.",
+        "resampler_model.",
+        "audio_tokenizer.",
     };
     for (size_t i = 0; i < sizeof outer / sizeof *outer; i++)
         if (begins_with(name, outer[i])) {

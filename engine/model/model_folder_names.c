@@ -268,6 +268,18 @@ static const struct folder_rule internlm2_layers[] = {
     END};
 static const struct folder_rule hunyuan_layers[] = {HUNYUAN_ATTENTION, GATED_MLP, END};
 
+static const struct folder_rule plain_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                   {"lm_head", "output", FORM_AS_IS},
+                                                   END};
+static const struct folder_rule olmo_layers[] = {SELF_ATTENTION(FORM_ROWS_Q, FORM_ROWS_K), GATED_MLP, END};
+static const struct folder_rule nanochat_layers[] = {SELF_ATTENTION(FORM_ROWS_TURNED, FORM_ROWS_TURNED),
+                                                     {"model.layers.*.mlp.fc1", "ffn_up", FORM_AS_IS},
+                                                     {"model.layers.*.mlp.fc2", "ffn_down", FORM_AS_IS},
+                                                     END};
+static const struct folder_rule apertus1p5_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
+                                                        {"model.norm", "output_norm", FORM_AS_IS},
+                                                        {"lm_head", "output", FORM_PADDED},
+                                                        END};
 static const struct folder_rule apertus_layers[] = {
     {"model.layers.*.attention_layernorm", "attn_norm", FORM_AS_IS},
     {"model.layers.*.feedforward_layernorm", "ffn_norm", FORM_AS_IS},
@@ -434,10 +446,17 @@ static const struct folder_family families[] = {
     {"falcon", "falcon", falcon_globals, falcon_layers, true, false, GELU, WINDOWS_NEVER, true,
      FALCON_DEFAULTS},
     {"bloom", "bloom", bloom_globals, bloom_layers, true, false, GELU, WINDOWS_NEVER, false, BLOOM_DEFAULTS},
+    {"olmo", "olmo", plain_globals, olmo_layers, false, true, SILU, WINDOWS_NEVER, true, LAYER_5(2048)},
+    {"nanochat", "nanochat", plain_globals, nanochat_layers, false, false, "relu2", WINDOWS_NEVER, true,
+     NANOCHAT_DEFAULTS},
     {"olmo2", "olmo2", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_NEVER, true, RMS_5(2048)},
     {"olmo3", "olmo2", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true, OLMO3_DEFAULTS},
     {"granite", "granite", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true,
      GRANITE_DEFAULTS},
+    {"granite4_vision_text", "granite", llama_globals, llama_layers, false, true, SILU, WINDOWS_NEVER, true,
+     GRANITE_DEFAULTS},
+    {"granite_docling_text", "granite", llama_globals, llama_layers, true, true, SILU, WINDOWS_NEVER, true,
+     GRANITE_DOCLING_DEFAULTS},
     {"granitemoe", "granitemoe", llama_globals, folder_granite_moe_layers, false, true, SILU, WINDOWS_NEVER,
      true, GRANITE_MOE_DEFAULTS},
     {"granitemoeshared", "granitemoe", llama_globals, folder_granite_shared_layers, false, true, SILU,
@@ -500,6 +519,10 @@ static const struct folder_family families[] = {
      GLM4V_DEFAULTS},
     {"glm4v_moe_text", "glm4moe", llama_globals, folder_glm4_moe_layers, false, true, SILU, WINDOWS_NEVER,
      true, GLM4V_MOE_DEFAULTS},
+    {"glm_ocr_text", "glm4", llama_globals, glm4_layers, false, true, SILU, WINDOWS_NEVER, true,
+     GLM_OCR_DEFAULTS},
+    {"paddleocr_vl_text", "ernie4_5", llama_globals, llama_layers, true, true, SILU, WINDOWS_NEVER, true,
+     PADDLEOCR_DEFAULTS},
     {"phimoe", "phimoe", llama_globals, folder_phimoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
      PHIMOE_DEFAULTS},
     {"exaone4", "exaone4", llama_globals, olmo2_layers, false, true, SILU, WINDOWS_GIVEN, true,
@@ -510,6 +533,8 @@ static const struct folder_family families[] = {
      true, EXAONE_MOE_DEFAULTS},
     {"hunyuan_v1_dense", "hunyuan-dense", llama_globals, hunyuan_layers, false, true, SILU, WINDOWS_NEVER,
      true, RMS_5(2048)},
+    {"hunyuan_vl_text", "hunyuan-dense", llama_globals, hunyuan_layers, true, true, SILU, WINDOWS_NEVER, true,
+     RMS_5(2048)},
     {"hunyuan_v1_moe", "hunyuan-moe", llama_globals, folder_hunyuan_moe_layers, false, true, SILU,
      WINDOWS_NEVER, true, HUNYUAN_MOE_DEFAULTS},
     {"hy_v3", "hy_v3", llama_globals, folder_hy_v3_layers, false, true, SILU, WINDOWS_NEVER, true,
@@ -520,6 +545,8 @@ static const struct folder_family families[] = {
      MINIMAX_M2_DEFAULTS},
     {"ernie4_5_moe", "ernie4_5-moe", llama_globals, folder_ernie_moe_layers, true, true, SILU, WINDOWS_NEVER,
      true, ERNIE_MOE_DEFAULTS},
+    {"ernie4_5_vl_moe_text", "ernie4_5-moe", llama_globals, folder_ernie_vl_layers, true, true, SILU,
+     WINDOWS_NEVER, true, ERNIE_MOE_DEFAULTS},
     {"olmoe", "olmoe", llama_globals, folder_qwen3_moe_layers, false, true, SILU, WINDOWS_NEVER, true,
      OLMOE_DEFAULTS},
     {"flex_olmo", "flex_olmo", llama_globals, folder_flex_olmo_layers, false, true, SILU, WINDOWS_NEVER, true,
@@ -537,6 +564,8 @@ static const struct folder_family families[] = {
      true, GLM4_LITE_DEFAULTS},
     {"apertus", "apertus", llama_globals, apertus_layers, false, false, "xielu", WINDOWS_NEVER, true,
      APERTUS_DEFAULTS},
+    {"apertus1p5_text", "apertus", apertus1p5_globals, apertus_layers, false, false, "xielu", WINDOWS_NEVER,
+     true, APERTUS1P5_DEFAULTS},
     {"afmoe", "afmoe", llama_globals, folder_afmoe_layers, false, true, SILU, WINDOWS_GIVEN, true,
      AFMOE_DEFAULTS},
     {"muse_glimmer_text", "muse-glimmer", llama_globals, muse_glimmer_layers, false, true, SILU,
@@ -662,4 +691,22 @@ bool folder_ignores(struct text name, int64_t n_layers_used)
     }
     return is_beyond(name, n_layers_used) || begins_with(name, "mtp.") || begins_with(name, "model.mtp.") ||
            begins_with(name, "model.mtp_layers.");
+}
+
+bool folder_is_image_expert(struct text name, int64_t n_text_experts)
+{
+    static const char router[] = ".mlp.gate.weight_1", experts[] = ".mlp.experts.";
+    for (size_t i = 0; i < name.size && n_text_experts; i++) {
+        struct text rest = {name.data + i, name.size - i};
+        int64_t expert = 0;
+        if (text_equals_string(rest, router))
+            return true;
+        if (!begins_with(rest, experts))
+            continue;
+        for (size_t j = strlen(experts);
+             j < rest.size && rest.data[j] >= '0' && rest.data[j] <= '9' && expert < n_text_experts; j++)
+            expert = 10 * expert + (rest.data[j] - '0');
+        return expert >= n_text_experts;
+    }
+    return false;
 }

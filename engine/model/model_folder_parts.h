@@ -19,6 +19,7 @@ enum folder_form {
     FORM_SCALED,               // float32, rows multiplied by folder_row_factor; as is if all factors are 1
     FORM_ROWS_Q,               // rows reordered from halves to adjacent pairs, per head
     FORM_ROWS_K,               // the same
+    FORM_ROWS_TURNED,          // the halves of each head exchanged: rotates the other way
     FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
     FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
@@ -26,6 +27,7 @@ enum folder_form {
     FORM_TAPS,                 // a convolution's [channels, 1, taps] -> [channels, taps]
     FORM_DECAY,                // float32: x becomes -exp(x); a vector becomes a column
     FORM_COLUMN,               // a vector becomes a column: [n] -> [n, 1]
+    FORM_PADDED,               // rows of zeros for tokens without a row; model_folder_output.c has their bias
     FORM_GROUPS,               // a norm of all heads' values -> a row for each group of heads
     FORM_STACKED,              // a tensor for each "{}" from 0 on, stacked into one
     FORM_JOINED,               // rows of the tensors of "{a|b|c}", one after the other, and as FORM_TAPS
@@ -90,10 +92,10 @@ extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
     folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[],
     folder_qwen3_vl_moe_layers[], folder_hunyuan_moe_layers[], folder_ernie_moe_layers[],
-    folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[], folder_granite_shared_layers[],
-    folder_granite_moe_swa_layers[], folder_exaone_moe_layers[], folder_hy_v3_layers[],
-    folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[], folder_mimo_layers[],
-    folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
+    folder_ernie_vl_layers[], folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[],
+    folder_granite_shared_layers[], folder_granite_moe_swa_layers[], folder_exaone_moe_layers[],
+    folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[],
+    folder_mimo_layers[], folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
@@ -108,6 +110,8 @@ const char *folder_family_name_at(size_t index);                        // a mod
 // Tensors that are ignored: buffers in older files, and layers for speculation, after the last layer or of
 // their own ("mtp.").
 bool folder_ignores(struct text name, int64_t n_layers_used);
+// Whether it is of an expert for images, or of their router, beside n_text_experts for texts; 0: none are.
+bool folder_is_image_expert(struct text name, int64_t n_text_experts);
 
 // model_folder_language.c: the language model in a folder of a model that also reads images or audio.
 // Whether the tensor belongs to a part that reads images or audio or writes speech, which is not computed.
@@ -138,6 +142,9 @@ struct folder_shape {
     // rows of ssm_in, one part after the other, have further factors
     double part_factors[FOLDER_SCALED_PARTS];
     int64_t part_rows[FOLDER_SCALED_PARTS];
+    int64_t n_text_experts; // the first ones of a layer, before those for images; 0: all
+    int64_t n_vocab;        // of a padded output matrix
+    int64_t n_output;       // its rows in the folder; 0: none is padded
     int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };
@@ -227,7 +234,15 @@ float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 
 // model_folder_xielu.c: the keys xielu.*, for a family with that activation. Sets `used` of the tensors it reads.
 enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
-                             bool *used, struct gguf_writer *keys, struct error *error) WARN_UNUSED;
+                             const struct folder_naming *naming, bool *used, struct gguf_writer *keys,
+                             struct error *error) WARN_UNUSED;
+
+// model_folder_output.c: an output matrix without the last tokens of the vocabulary (FORM_PADDED).
+enum status folder_pad_output(const struct tensor *from, int64_t n_vocab, struct tensor *padded,
+                              struct error *error) WARN_UNUSED;
+void folder_copy_padded(const struct tensor *from, const struct tensor *padded, char *out);
+// "output.bias" for `n_rows` rows and zeros up to n_vocab, in the arena. data NULL: no memory.
+struct tensor folder_make_output_bias(int64_t n_rows, int64_t n_vocab, struct arena *arena);
 
 // model_folder_files.c: files of the folder, in the arena. *found false and no error if the file does not
 // exist.

@@ -156,6 +156,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
         return row - at + at % 2 * (width / 2) + at / 2;
     }
     uint64_t width = (uint64_t)shape->head_dim, head = row / width, at = row % width;
+    if (form == FORM_ROWS_TURNED)
+        return row - at + (at + width / 2) % width;
     uint64_t group = form == FORM_ROWS_BY_HEAD ? 1 : n_heads / n_kv; // query heads of one key-value head
     uint64_t first = head < n_heads          ? head / group * (group + 2) + head % group
                      : head < n_heads + n_kv ? (head - n_heads) * (group + 2) + group
@@ -202,6 +204,8 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
         return n_rows % (2 * n) == 0;
     case FORM_ROWS_K:
         return n_rows % (2 * n_kv) == 0;
+    case FORM_ROWS_TURNED:
+        return shape->head_dim % 2 == 0 && n_rows % (uint64_t)shape->head_dim == 0;
     case FORM_ROWS_BY_HEAD:
         return n_kv == n && n_rows == 3 * n * (uint64_t)shape->head_dim;
     case FORM_ROWS_BY_GROUP_PAIRED:

@@ -72,11 +72,19 @@ static inline const struct value *find_common(const struct value *list)
     return list->array.n_items ? items : list;
 }
 
+static inline bool is_model_type(const struct config *config, const char *model_type)
+{
+    return strcmp(config->out->family->model_type, model_type) == 0;
+}
+
 static inline int64_t read_integer(struct config *config, const char *names, int64_t otherwise)
 {
     const struct value *value = find_setting(config, names);
     if (!value)
         return otherwise;
+    if (value->kind == VALUE_ARRAY && value->array.n_items &&
+        is_model_type(config, "ernie4_5_vl_moe_text")) // for texts, then for images
+        value = value->array.items;
     if (value->kind == VALUE_ARRAY) // HunYuan: one for each layer, all equal
         value = find_common(value);
     if (value->kind != VALUE_INTEGER || value->integer < 0 || value->integer > INT32_MAX) {
@@ -140,11 +148,6 @@ static inline void put_number(struct config *config, const char *suffix, double 
 static inline bool is_text(const struct value *value, const char *text)
 {
     return value && value->kind == VALUE_STRING && text_equals_string(value->text, text);
-}
-
-static inline bool is_model_type(const struct config *config, const char *model_type)
-{
-    return strcmp(config->out->family->model_type, model_type) == 0;
 }
 
 static inline const struct family *family_of(const struct config *config)

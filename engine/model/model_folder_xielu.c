@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
-                             bool *used, struct gguf_writer *keys, struct error *error)
+                             const struct folder_naming *naming, bool *used, struct gguf_writer *keys,
+                             struct error *error)
 {
     static const char *const names[][2] = {{"alpha_p", "xielu.alpha_p"},
                                            {"alpha_n", "xielu.alpha_n"},
@@ -19,7 +20,8 @@ enum status folder_add_xielu(const struct safetensors *weights, const struct fol
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         for (int64_t layer = 0; layer < n_layers; layer++) {
             char name[128];
-            snprintf(name, sizeof name, "model.layers.%lld.mlp.act_fn.%s", (long long)layer, names[i][0]);
+            snprintf(name, sizeof name, "%slayers.%lld.mlp.act_fn.%s",
+                     config->language_part ? naming->model : "model.", (long long)layer, names[i][0]);
             size_t index = safetensors_find(weights, text_from_string(name));
             const struct tensor *tensor = index == SIZE_MAX ? NULL : &safetensors_at(weights, index)->tensor;
             if (!tensor || tensor->dims[0] * tensor_n_rows(tensor) != 1 ||

@@ -124,23 +124,46 @@ static enum status take_classifier(struct tensor_search *search)
                            &n_labels);
 }
 
-// A norm of the embedding whose weights are all 1; the model frees them.
-static enum status set_unit_embd_norm(struct tensor_search *search)
+// The weights of norms that have none in the file; the model frees them.
+static enum status make_ones(struct tensor_search *search)
 {
     struct model *model = search->model;
     size_t n = (size_t)search->widths[EMBD];
     model->ones = malloc(n * sizeof *model->ones);
     if (!model->ones)
-        return error_memory(search->error, STATUS_REFUSE, "a norm of the embedding");
+        return error_memory(search->error, STATUS_REFUSE, "norms without weights");
     for (size_t i = 0; i < n; i++)
         model->ones[i] = 1.0f;
-    model->embd_norm = (struct tensor){.name = text_from_string("1"),
-                                       .type = TENSOR_F32,
-                                       .n_dims = 1,
-                                       .dims = {n, 1, 1, 1},
-                                       .data = model->ones,
-                                       .size_bytes = n * sizeof *model->ones};
     return STATUS_OK;
+}
+
+struct tensor tensor_of_ones(const struct tensor_search *search)
+{
+    uint64_t n = (uint64_t)search->widths[EMBD];
+    return (struct tensor){.name = text_from_string("1"),
+                           .type = TENSOR_F32,
+                           .n_dims = 1,
+                           .dims = {n, 1, 1, 1},
+                           .data = search->model->ones,
+                           .size_bytes = n * sizeof *search->model->ones};
+}
+
+static enum status take_output_norm(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const struct family *family = model->family;
+    int64_t n_embd = search->widths[EMBD];
+    bool biased = (family->biased & (SLOT(ATTN_NORM) | SLOT(ATTN_POST_NORM))) != 0;
+    if (family->plain_norms) {
+        model->output_norm = tensor_of_ones(search);
+        return STATUS_OK;
+    }
+    enum status status =
+        take_vector(search, family->output_norm_as_embd ? "token_embd_norm.weight" : "output_norm.weight",
+                    true, n_embd, &model->output_norm);
+    if (status == STATUS_OK && family->norm == NORM_LAYER)
+        status = take_vector(search, "output_norm.bias", biased, n_embd, &model->output_norm_bias);
+    return status;
 }
 
 enum status take_globals(struct tensor_search *search)
@@ -159,16 +182,14 @@ enum status take_globals(struct tensor_search *search)
         status = take_relative_bias(search);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
+    if (status == STATUS_OK && (family->unit_all_norms || family->plain_norms))
+        status = make_ones(search);
     if (status == STATUS_OK && family->unit_all_norms)
-        status = set_unit_embd_norm(search);
+        model->embd_norm = tensor_of_ones(search);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
     if (status == STATUS_OK && !family->normed_after_sum)
-        status =
-            take_vector(search, family->output_norm_as_embd ? "token_embd_norm.weight" : "output_norm.weight",
-                        true, n_embd, &model->output_norm);
-    if (status == STATUS_OK && !family->normed_after_sum && family->norm == NORM_LAYER)
-        status = take_vector(search, "output_norm.bias", norm_biased, n_embd, &model->output_norm_bias);
+        status = take_output_norm(search);
     if (status == STATUS_OK)
         status = take_dense(search);
     if (status == STATUS_OK)

@@ -549,6 +549,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     bool unit = search->model->shape.unit_head_norms && !layer->unrotated;
     if (status == STATUS_OK && (unit || family->unit_all_norms))
         set_unit_norms(search, layer);
+    if (status == STATUS_OK && family->plain_norms)
+        layer->tensors[SLOT_ATTN_NORM] = layer->tensors[SLOT_FFN_NORM] = tensor_of_ones(search);
     if (status == STATUS_OK && family->layers_vary)
         status = take_varied(search, index);
     if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)

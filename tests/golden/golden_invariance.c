@@ -204,6 +204,8 @@ static struct batch_subject subjects[] = {
     FAMILY(stablelm),
     FAMILY(falcon),
     FAMILY(bloom),
+    FAMILY(olmo),
+    FAMILY(nanochat),
     FAMILY(olmo2),
     FAMILY(granite),
     {"family muse-glimmer", {.family = "muse-glimmer", .seed = 21, .n_layers = 5}, KV_F16, 70},

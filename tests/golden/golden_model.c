@@ -137,6 +137,8 @@ static struct golden goldens[] = {
     FAMILY(stablelm, EXACT),
     FAMILY(falcon, EXACT),
     FAMILY(bloom, EXACT),
+    FAMILY(olmo, EXACT),
+    FAMILY(nanochat, EXACT),
     FAMILY(olmo2, EXACT),
     FAMILY(granite, EXACT),
     {"family muse-glimmer",

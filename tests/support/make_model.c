@@ -52,6 +52,8 @@ static const struct {
     {"nemotron", LAYER_NORMS | PLAIN_MLP},
     {"minicpm3", LATENT | COMPRESSED},
     {"arcee", PLAIN_MLP},
+    {"olmo", LAYER_NORMS},
+    {"nanochat", PLAIN_MLP},
     {"apertus", HEAD_NORMS | PLAIN_MLP | MADE_XIELU},
     {"afmoe", HEAD_LENGTHS | HEAD_NORMS | BOTH_NORMS | OUTPUT_GATE | SPARSE | ROUTED | EXPERT_WIDTH | SHARED |
                   PICK_BIAS | WINDOWED},
@@ -599,6 +601,8 @@ void add_vector(struct maker *maker, const char *prefix, const char *name, enum 
 void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t n)
 {
     char whole[NAME_BYTES];
+    if (is_of(maker, "olmo nanochat")) // without weights
+        return;
     snprintf(whole, sizeof whole, "%s.weight", name);
     add_vector(maker, prefix, whole, MADE_NORM, (uint64_t)n);
     snprintf(whole, sizeof whole, "%s.bias", name);
@@ -764,8 +768,8 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     int32_t n_ff = made_width(maker, layer);
     if (n_ff == 0)
         return;
-    bool gated =
-        (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) || is_of(maker, "stablelm command-r cohere2");
+    bool gated = (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) ||
+                 is_of(maker, "stablelm command-r cohere2 olmo");
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
     if (is_of(maker,
               "gpt-oss glm4moe seed_oss " DELTA_FAMILIES)) // of olmo_hybrid before or after, by the layer

@@ -143,15 +143,18 @@ void normalize_by(const struct reference *r, int layer, const char *name, double
     snprintf(weight_name, sizeof weight_name, "%s.weight", name);
     snprintf(bias_name, sizeof bias_name, "%s.bias", name);
     double *weight = load(r, layer, weight_name), *bias = load(r, layer, bias_name);
-    for (int v = 0; weight && v < n_vectors; v++, x += width) {
+    bool of_layer = strcmp(name, "attn_norm") == 0 || strcmp(name, "ffn_norm") == 0,
+         plain = !weight && is_of(r, "olmo nanochat") && (of_layer || strcmp(name, "output_norm") == 0);
+    for (int v = 0; (weight || plain) && v < n_vectors; v++, x += width) {
         double mean = 0.0, square = 0.0;
         for (int i = 0; i < width && r->layer_norm; i++)
             mean += x[i] / width;
         for (int i = 0; i < width; i++)
             square += (x[i] - mean) * (x[i] - mean) / width;
         for (int i = 0; i < width; i++)
-            x[i] = (x[i] - mean) / sqrt(square + epsilon) * weight[v % n_weights * width + i] +
-                   (bias ? bias[i] : 0.0);
+            x[i] =
+                (x[i] - mean) / sqrt(square + epsilon) * (plain ? 1.0 : weight[v % n_weights * width + i]) +
+                (bias ? bias[i] : 0.0);
     }
     free(weight);
     free(bias);
@@ -250,8 +253,9 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
         !is_of(
             r,
             "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
-        !is_of(r,
-               "internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci");
+        !is_of(
+            r,
+            "olmo internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci");
     // M-RoPE's files of GLM-4.1V
     halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
@@ -286,7 +290,7 @@ double activate(const struct reference *r, double x)
     if (is_of(r, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 phi2 gpt2 gptneox starcoder2 falcon bloom") ||
         is_of(r, "starcoder gptj gpt_neo"))
         return gelu(x);
-    if (is_of(r, "nemotron arcee jais2 nemotron_h nemotron_h_moe"))
+    if (is_of(r, "nanochat nemotron arcee jais2 nemotron_h nemotron_h_moe"))
         return pow(fmax(x, 0.0), 2.0);
     return x / (1.0 + exp(-x));
 }
@@ -523,7 +527,7 @@ static double *attention(const struct reference *r, int layer, const double *x)
     bool each = is_of(r, "stablelm command-r");
     bool after = is_of(r, "hunyuan-dense hunyuan-moe");
     for (int turn = 0; turn < 2; turn++) {
-        if (turn == 0 && is_of(r, "muse-glimmer")) {
+        if (turn == 0 && is_of(r, "muse-glimmer nanochat")) {
             normalize_units(r, q, n * r->n_heads, r->head_dim);
             normalize_units(r, k, n * r->n_kv_heads, r->head_dim);
         }
@@ -885,7 +889,7 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
         for (int i = 0; i < r.n_embd; i++)
             x[p * r.n_embd + i] = table[(size_t)ids[p] * (size_t)r.n_embd + (size_t)i] * r.embedding_scale +
                                   (positions ? positions[p * r.n_embd + i] : 0.0);
-    if (is_of(&r, "muse-glimmer"))
+    if (is_of(&r, "muse-glimmer nanochat"))
         normalize_units(&r, x, n_ids, r.n_embd);
     if (!is_of(&r, "lfm2 lfm2moe lfm3"))
         normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);

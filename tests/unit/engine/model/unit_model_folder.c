@@ -26,7 +26,8 @@ struct folder_case {
     enum tensor_type experts_type; // the made model's
     // the language model's part of a larger one: its names begin so; "": names without "model."
     const char *prefix;
-    bool nvfp4; // the matrices, with factors; otherwise of each plain type
+    bool nvfp4;   // the matrices, with factors; otherwise of each plain type
+    int n_output; // rows of an output matrix without the last tokens; 0: all
 };
 
 static bool is_part(const struct folder_case *item)
@@ -161,6 +162,8 @@ static void write_config(const struct making *making)
 static size_t their_row(const struct making *making, enum folder_form form, size_t row, size_t n_rows)
 {
     size_t heads = form == FORM_ROWS_K ? making->n_kv_heads : making->n_heads, d = making->head_dim;
+    if (form == FORM_ROWS_TURNED)
+        return row - row % d + (row % d + d / 2) % d;
     if (form == FORM_ROWS_Q || form == FORM_ROWS_K) {
         size_t half = n_rows / heads / 2, head = row / (2 * half), pair = row % (2 * half) / 2;
         return head * 2 * half + (row % 2 ? half : 0) + pair;
@@ -208,6 +211,10 @@ static void put_transformed(const struct making *making, struct safetensors_writ
     } else if (form >= FORM_ROWS_Q && form <= FORM_ROWS_BY_GROUP_PAIRED) {
         for (size_t r = 0; r < n_rows; r++)
             memcpy(out + their_row(making, form, r, n_rows) * row_bytes, data + r * row_bytes, row_bytes);
+    }
+    if (form == FORM_PADDED && making->item->n_output) {
+        shape[0] = (uint64_t)making->item->n_output;
+        size = shape[0] * row_bytes;
     }
     put_entry(writer, name, dtypes[tensor->type], n_dims, n_dims == 1 ? shape + 1 : shape, out, size);
     free(out);
@@ -345,6 +352,15 @@ static void put_blocks(struct safetensors_writer *writer, const char *name, cons
 }
 
 // A rule whose names are whole.
+// A row for texts, and one for images.
+static void put_two_rows(struct safetensors_writer *writer, const char *name, const struct tensor *tensor)
+{
+    float rows[2][4] = {{0}, {9.0f, -9.0f, 9.0f, -9.0f}};
+    assert_true(tensor->type == TENSOR_F32 && tensor->dims[0] == 4);
+    memcpy(rows[0], tensor->data, sizeof rows[0]);
+    put_entry(writer, name, "F32", 2, (uint64_t[2]){2, 4}, rows, sizeof rows);
+}
+
 static void put_whole(const struct making *making, struct safetensors_writer *writer,
                       const struct folder_rule *rule, int layer)
 {
@@ -364,7 +380,9 @@ static void put_whole(const struct making *making, struct safetensors_writer *wr
         snprintf(ours, sizeof ours, "blk.%d.ffn_up_exps%s", layer, strrchr(rule->to, '.'));
         up = gguf_tensor(making->gguf, ours);
     }
-    if (form >= FORM_EVEN_MXFP4) {
+    if (form == FORM_FIRST_ROWS) {
+        put_two_rows(writer, name, tensor);
+    } else if (form >= FORM_EVEN_MXFP4) {
         put_blocks(writer, name, tensor, up);
     } else if (form == FORM_AS_IS || form == FORM_FLOAT32) {
         static const char *const dtypes[] = {
@@ -447,6 +465,21 @@ static bool is_meant(const struct making *making, const struct folder_rule *rule
     return true;
 }
 
+// Parameters of Apertus's activation: keys of ours, tensors of one item of theirs.
+static void write_xielu(const struct making *making, struct safetensors_writer *writer, int layer)
+{
+    static const char *const names[] = {"alpha_p", "alpha_n", "beta", "eps"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char key[64], name[128];
+        struct gguf_array items = {0};
+        struct error error;
+        snprintf(key, sizeof key, "xielu.%s", names[i]);
+        snprintf(name, sizeof name, "%slayers.%d.mlp.act_fn.%s", making->item->prefix, layer, names[i]);
+        assert_int_equal(gguf_array(making->gguf, key, &items, NULL, &error), STATUS_OK);
+        put_entry(writer, name, "F32", 1, (uint64_t[1]){1}, (const char *)items.data + 4 * layer, 4);
+    }
+}
+
 static void write_weights(const struct making *making)
 {
     const struct folder_family *family = folder_family_find(text_from_string(making->item->model_type));
@@ -459,8 +492,26 @@ static void write_weights(const struct making *making)
         for (const struct folder_rule *rule = family->layers; rule->from; rule++)
             for (int bias = 0; bias < 2 && is_meant(making, rule); bias++)
                 put_rule(making, &writer, rule, layer, bias ? ".bias" : ".weight");
-    if (is_part(making->item)) // what sees images
-        put_entry(&writer, "vision_tower.x.weight", "F32", 1, (uint64_t[1]){1}, "\0\0\0\0", 4);
+    if (strcmp(making->item->model_type, "ernie4_5_vl_moe_text") == 0) { // experts and a router for images
+        put_entry(&writer, "model.layers.1.mlp.gate.weight_1", "F32", 1, (uint64_t[1]){1}, "\0\0\0\0", 4);
+        put_entry(&writer, "model.layers.1.mlp.experts.4.up_proj.weight", "F32", 1, (uint64_t[1]){1},
+                  "\0\0\0\0", 4);
+    }
+    for (int layer = 0; layer < 3 && strcmp(making->name, "apertus") == 0; layer++)
+        write_xielu(making, &writer, layer);
+    static const char *const towers[] = {// what sees images
+                                         "vision_tower.x.weight",
+                                         "model.vision_encoder.x.weight",
+                                         "model.visual_embeddings_table.weight",
+                                         "model.layerwise_projectors.0.query",
+                                         "model.spatial_projectors.0.query",
+                                         "model.density_router.x.weight",
+                                         "mlp_AR.x.weight",
+                                         "vit.x.weight",
+                                         "model.vision_tokenizer.x.weight",
+                                         "model.audio_tokenizer.x.weight"};
+    for (size_t i = 0; i < sizeof towers / sizeof *towers && is_part(making->item); i++)
+        put_entry(&writer, towers[i], "F32", 1, (uint64_t[1]){1}, "\0\0\0\0", 4);
     snprintf(path, sizeof path, "%s/model.safetensors", making->directory);
     write_safetensors(&writer, path);
 }
@@ -528,6 +579,14 @@ static double distance_of(const float *logits, const float *expected)
     return error / norm;
 }
 
+// As an output matrix without the last tokens has them.
+static void prune(const struct folder_case *item, float *logits)
+{
+    for (int i = 0; i < N_IDS * N_VOCAB && item->n_output; i++)
+        if (i % N_VOCAB >= item->n_output)
+            logits[i] = -1e30f;
+}
+
 static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
 {
     static float logits[2][N_IDS * N_VOCAB];
@@ -551,12 +610,14 @@ static void logits_equal_those_of_the_same_weights_as_gguf(void **state)
         write_folder(item, path, directory, i == 0);
         compute_logits(path, TENSOR_F32, logits[0]);
         compute_logits(directory, TENSOR_F32, logits[1]);
+        prune(item, logits[0]);
         assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
         if (i == 1 || item->nvfp4) { // quantized when they are loaded
             static float stored_as[N_IDS * N_VOCAB];
             memcpy(stored_as, logits[0], sizeof stored_as);
             compute_logits(path, TENSOR_Q8_0, logits[0]);
             compute_logits(directory, TENSOR_Q8_0, logits[1]);
+            prune(item, logits[0]);
             assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
             double distance = distance_of(logits[0], stored_as);
             if (!(distance < 0.3)) // experts may be routed otherwise
@@ -723,6 +784,21 @@ static struct folder_case cases[] = {
      false, TENSOR_F32, "model."},
     {"qwen2_5_vl_text", "qwen2vl", "", false, false, TENSOR_F32, "model.language_model."},
     {"glm4v_text", "glm4", "", false, false, TENSOR_F32, "model.language_model."},
+    {"apertus1p5_text", "apertus", ",\"vocab_size\":320,\"rope_parameters\":{\"rope_theta\":10000.0}", false,
+     false, TENSOR_F32, "model.language_model."},
+    {"apertus1p5_text", "apertus", ",\"vocab_size\":320,\"rope_parameters\":{\"rope_theta\":10000.0}", false,
+     false, TENSOR_F32, "model.language_model.", .n_output = 250},
+    {"olmo", "olmo", "", false, false},
+    {"nanochat", "nanochat", ",\"final_logit_softcapping\":null", false, false},
+    {"ernie4_5_vl_moe_text", "ernie4_5-moe", ",\"moe_layer_end_index\":-1,\"moe_num_experts\":[4,4]", false,
+     false, TENSOR_F32, "model."},
+    {"glm_ocr_text", "glm4", "", false, false, TENSOR_F32, "model.language_model."},
+    {"granite4_vision_text", "granite", "", false, false, TENSOR_F32, "model.language_model."},
+    {"granite_docling_text", "granite", "", false, true, TENSOR_F32, "model.text_model."},
+    {"hunyuan_vl_text", "hunyuan-dense",
+     ",\"rope_scaling\":{\"type\":\"xdrope\",\"alpha\":1,\"xdrope_section\":[2,2,2,2]}", false, false,
+     TENSOR_F32, "model."},
+    {"paddleocr_vl_text", "ernie4_5", "", false, false, TENSOR_F32, "model."},
 };
 
 // --- Folders ---
@@ -738,6 +814,26 @@ static void assert_folder_refused(const char *directory, const char *words)
     assert_int_equal(model_folder_open(&gguf, directory, &error), STATUS_REFUSE);
     if (!strstr(error.text, words))
         fail_msg("expected \"%s\" in: %s", words, error.text);
+}
+
+static void an_output_of_more_rows_than_the_vocabulary_is_refused(void **state)
+{
+    static const struct folder_case item = {
+        "apertus1p5_text",
+        "apertus",
+        ",\"vocab_size\":310,\"rope_parameters\":{\"rope_theta\":10000.0}",
+        false,
+        false,
+        TENSOR_F32,
+        "model."};
+    char directory[64], path[96];
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/model.gguf", directory);
+    make_model(path, &(struct model_recipe){.family = item.made, .seed = 7, .n_layers = 3});
+    write_folder(&item, path, directory, false);
+    assert_folder_refused(directory, "at most 310 rows");
+    remove_directory(directory);
+    (void)state;
 }
 
 static void folders_that_lack_something_or_hold_too_much_are_refused(void **state)
@@ -945,6 +1041,7 @@ int main(void)
 {
     enum { N_CASES = sizeof cases / sizeof *cases };
     static const struct CMUnitTest others[] = {
+        cmocka_unit_test(an_output_of_more_rows_than_the_vocabulary_is_refused),
         cmocka_unit_test(folders_that_lack_something_or_hold_too_much_are_refused),
         cmocka_unit_test(rows_of_several_tensors_are_joined),
         cmocka_unit_test(tokenizer_files_and_ends_become_keys),
