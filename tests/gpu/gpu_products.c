@@ -130,8 +130,12 @@ TEST(heads_begin_at_any_column)
                 device_allocate(device, activation_operand_bytes(N_HEADS * N_ROWS, n_inputs)),
                 device_allocate(device, (size_t)(N_HEADS * N_ROWS) * sizeof(float)),
                 false};
-            struct activation_operand_launch make = {operand, device_x + first, x_stride, NULL,
-                                                     1,       N_ROWS,           x_step};
+            struct activation_operand_launch make = {.out = operand,
+                                                     .x = device_x + first,
+                                                     .x_stride = x_stride,
+                                                     .rows_divisor = 1,
+                                                     .head_rows = N_ROWS,
+                                                     .x_head_step = x_step};
             launch_activation_operand(device_stream(device), &make);
             struct product_launch product = {.type = problem.type,
                                              .n_parts = 1,
