@@ -372,8 +372,9 @@ TEST(a_column_that_is_not_read_is_refused_when_it_is_chosen)
     int fd = made_descriptor((struct text){made.bytes.data, made.bytes.size});
     assert_ok(parquet_file_open(&file, &(struct parquet_input){fd, "t.parquet"}, 1, &error), &error);
     assert_int_equal(parquet_file_choose(file, &(bool){true}, &error), STATUS_REFUSE);
-    assert_string_equal(
-        error.text, "t.parquet: column \"a\" is an interval, which is not read: leave it out of the prompt");
+    assert_string_equal(error.text,
+                        "t.parquet: column \"a\" is an interval, which is not read: leave it out of the "
+                        "prompt and of --evaluate");
     assert_ok(parquet_file_choose(file, &(bool){false}, &error), &error);
     parquet_file_close(file);
     close(fd);
