@@ -25,8 +25,6 @@ enum status annotate_check_questions(const struct settings *settings, struct err
         return refuse_options(error, "--truncate-prompt needs --prompt: of --messages no part is the row");
     if (settings->annotate.prompt.truncate && !settings->model.path)
         return refuse_options(error, "--truncate-prompt counts tokens: give --model too");
-    if (settings->embed.truncate && !settings->annotate.prompt.truncate)
-        return refuse_options(error, "--truncate needs --truncate-prompt N");
     if (!is_scored && settings->annotate.prompt.messages && settings->annotate.prompt.system)
         return refuse_options(error, "--system needs --prompt; --messages has a line of its own for it");
     if (settings->annotate.schema && settings->grammar.choices)

@@ -150,7 +150,7 @@ def a_prompt_is_cut_to_a_number_of_tokens_before_the_template(test):
             n_tokens = len(json.loads(test.run("tokenize", test.model, stdin=lines).out))
             assert n_tokens == 20 or (n_tokens <= 20 and cut != words * 3), (n_tokens, cut)
         assert [row[0] for row in read_csv(test, f"{side}{len(options)}.csv")][1:] == [words * 3, "ü€😀" * 30, "short"]
-    for options, what in ((("--truncate", "left"), "--truncate needs --truncate-prompt N"), (("--truncate-prompt", "5", "--truncate", "up"), "expected left or right"),
+    for options, what in ((("--truncate", "left"), "--truncate: expected --truncate-prompt N with it"), (("--truncate-prompt", "5", "--truncate", "up"), "expected left or right"),
                           (("--truncate-prompt", "5", "--messages", "m"), "--truncate-prompt needs --prompt")):
         prompt = () if "--messages" in options else ("--prompt", "{{ text }}")
         refused = annotate(test, "in.csv", *prompt, *options, out="no.csv", status=2)
