@@ -195,10 +195,7 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         return set_quantized_form(folder, tensor, origin, error);
     size_t n_matrices = origin->is_nvfp4 ? origin->n_sources / NVFP4_SOURCES : origin->n_sources;
     if (origin->is_nvfp4) {
-        enum folder_form form = origin->rule->form;
-        if (form == FORM_TRANSPOSED || form == FORM_SCALED || form == FORM_DELTA_COLUMNS ||
-            form == FORM_DELTA_DECAY || form == FORM_DELTA_TAPS || form == FORM_TAPS || form == FORM_DECAY ||
-            form == FORM_COLUMN || form == FORM_GROUPS || form == FORM_PADDED || form >= FORM_FIRST_HALF)
+        if (!folder_may_be_nvfp4(origin->rule->form))
             return wrong_shape(from, "no matrix of NVFP4", error);
         folder_nvfp4_shape(from, tensor);
     }

@@ -182,6 +182,13 @@ enum status folder_find_nvfp4(const struct safetensors *weights, struct text wei
     return STATUS_OK;
 }
 
+bool folder_may_be_nvfp4(enum folder_form form)
+{
+    return form != FORM_TRANSPOSED && form != FORM_SCALED && form != FORM_DELTA_COLUMNS &&
+           form != FORM_DELTA_DECAY && form != FORM_DELTA_TAPS && form != FORM_TAPS && form != FORM_DECAY &&
+           form != FORM_COLUMN && form != FORM_GROUPS && form != FORM_PADDED && form < FORM_FIRST_HALF;
+}
+
 void folder_nvfp4_shape(const struct tensor *items, struct tensor *out)
 {
     out->type = TENSOR_NVFP4;

@@ -224,6 +224,8 @@ struct folder_nvfp4 {
 // `weight`: "X.weight". *found false and no error if the matrix is not stored in NVFP4.
 enum status folder_find_nvfp4(const struct safetensors *weights, struct text weight, struct folder_nvfp4 *out,
                               bool *found, struct error *error) WARN_UNUSED;
+// Whether a matrix of NVFP4 can have this form.
+bool folder_may_be_nvfp4(enum folder_form form);
 // `out` is a copy of `items`: sets its type, columns and size.
 void folder_nvfp4_shape(const struct tensor *items, struct tensor *out);
 // Converts a row of n_items to GGUF's blocks: n_items / 64 * 36 bytes.
