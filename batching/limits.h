@@ -13,7 +13,7 @@
 #include "engine/forward.h"
 #include "engine/hybrid.h"
 
-// The experts of the first layers are on the host only if that is asked for.
+// PLACING_AUTO never chooses PLACING_EXPERTS.
 enum placing { PLACING_AUTO, PLACING_DEVICE, PLACING_LAYERS, PLACING_ATTENTION, PLACING_EXPERTS };
 
 enum { LIMITS_NO_LAYERS = -1 }; // n_device_layers: experts of no layer stay on the device

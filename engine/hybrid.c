@@ -534,7 +534,7 @@ static const struct backend_operations operations_hybrid = {.begin = begin_step,
                                                             .wait = wait_here,
                                                             .end = end_step};
 
-// What only one of the backends implements, the hybrid does not.
+// Removes the operations that one of the backends does not implement.
 static void drop_operations(struct hybrid_backend *hybrid, const struct backend *device,
                             const struct backend *host)
 {

@@ -4,7 +4,7 @@
 #include "schemas/base/arena.h"
 #include "schemas/value.h"
 
-// What the templates read a column for, besides its text.
+// Uses of a column in the templates, besides its text.
 enum field_use {
     FIELD_IS_CONDITION = 1, // {% if ok %}
     FIELD_HAS_ITEMS = 2,    // {% for tag in tags %}, tags|join

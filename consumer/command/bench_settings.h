@@ -1,4 +1,4 @@
-// What sheaf bench measures: sizes of prompts, answers and batches, of --settings or of --prompt, --generate and --batch.
+// Settings of sheaf bench: sizes of prompts, answers and batches, from --settings or from --prompt, --generate and --batch.
 #pragma once
 
 #include "consumer/options/options.h"

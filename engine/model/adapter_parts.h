@@ -5,7 +5,7 @@
 #include "engine/model/adapter.h"
 #include "engine/model/model_folder_parts.h"
 
-// What an adapter adds to one slot of one layer.
+// An adapter's matrices for one slot of one layer.
 struct adapter_part {
     int32_t layer; // LAYER_OUTPUT: the output matrix
     enum layer_slot slot;

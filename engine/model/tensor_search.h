@@ -71,7 +71,7 @@ enum status take_matrix(struct tensor_search *search, const char *name, bool req
                         struct tensor *out) WARN_UNUSED;
 // Vectors are read item by item, so a type with blocks of several items is refused. n_vectors above 1: one
 // per expert.
-// Of a norm of n_embd items without weights: model->ones.
+// Weights of 1 (model->ones) for a norm of n_embd items without weights.
 struct tensor tensor_of_ones(const struct tensor_search *search);
 enum status take_vectors(struct tensor_search *search, const char *name, bool required, int64_t n_items,
                          int64_t n_vectors, struct tensor *out) WARN_UNUSED;

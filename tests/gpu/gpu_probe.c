@@ -19,7 +19,7 @@
 // carveout    microseconds of a node in a graph of 500 kernels of which every other one has 128 KiB of shared memory
 // upload      microseconds that a step's upload adds to a graph of 50 kernels: in the stream, and ahead in the second one
 //
-// --no-overlap: the kernels of graph, launch and carveout begin when the one before has ended. --no-carveout: each kernel has the
+// --no-overlap: the kernels of graph, launch and carveout begin when the previous kernel has ended. --no-carveout: each kernel has the
 // carveout that the driver chooses.
 //
 // Emulated, times mean nothing and sizes are small, and an answer that contradicts the prediction is a

@@ -31,7 +31,7 @@ struct product_problem {
     void *device_tiles;
 };
 
-// The problem owns the tensor's memory. Its rows are those of n_matrices, concatenated.
+// The problem owns the tensor's memory. The tensor has the rows of n_matrices, concatenated.
 struct product_problem problem_make(struct tensor tensor, int32_t n_rows, int32_t n_matrices, uint64_t *seed);
 void problem_free(struct product_problem *problem);
 // [n_rows][stride], of each row n numbers; the others are NAN. The caller frees them.

@@ -613,7 +613,7 @@ static uint64_t device_slot_bytes(struct backend *backend, const struct state_sh
     return (uint64_t)shape->n_layers * 10000;
 }
 
-// Of 8 layers the fourth and the last have attention and pages, the others states.
+// The fourth and the last of 8 layers have attention and pages, the others states.
 TEST(states_and_pages_of_a_recurrent_model_are_planned_where_their_layer_is)
 {
     static const int32_t states_before[] = {0, 1, 2, 3, 3, 4, 5, 6, 6},
@@ -646,7 +646,7 @@ TEST(states_and_pages_of_a_recurrent_model_are_planned_where_their_layer_is)
     model_close(recurrent);
 }
 
-// Of the first layers only the experts are on the host; a dense layer has none there.
+// Only the experts of the first layers are on the host; a dense layer has none.
 TEST(experts_of_the_first_layers_are_planned_on_the_host)
 {
     struct model *mixture = open_model_of(&(struct model_recipe){

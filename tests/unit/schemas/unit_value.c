@@ -168,7 +168,7 @@ TEST(of_many_equal_keys_an_answer_has_the_last)
     arena_finish(&arena);
 }
 
-// The shortest digits of a double; a float32 has those of a float32.
+// The shortest digits that read back to the same double, or to the same float32.
 TEST(numbers_are_written_with_the_fewest_digits)
 {
     const struct {

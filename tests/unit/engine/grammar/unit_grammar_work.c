@@ -395,7 +395,7 @@ TEST(a_mask_that_ends_at_its_limit_has_computed_little_more)
         }
 }
 
-// The memory of the mask after 15 letters is then that of the last mask, which has fewer tokens.
+// The mask after 15 letters then has the memory of the last mask, which has fewer tokens.
 TEST(a_mask_that_is_kept_no_longer_is_made_again)
 {
     enum { N_WORDS = (N_TOKENS + 31) / 32, N_BEFORE = 15, N_MASKS = MASKS_KEPT + N_BEFORE + 1 };
