@@ -170,8 +170,8 @@ def an_adapter_whose_items_are_no_numbers_is_refused_by_its_matrix(test):
 def as_many_adapters_as_a_model_may_have_are_named_by_one_hash(test):
     one, two = write_adapter(test, "one"), write_adapter(test, "two", seed=2)
     test.write("in.jsonl", varied_jobs(2))
-    lists = {"ones": [f"{one}=0.123456789012345"] * 16, "twos": [f"{one}=0.123456789012345"] * 15 + [two],
-             "scaled": [f"{one}=0.123456789012345"] * 15 + [f"{one}=0.125"], "five": [one] * 5, "four": [one] * 4}
+    lists = {"ones": [f"{one}=0.123456789012345"] * 64, "twos": [f"{one}=0.123456789012345"] * 63 + [two],
+             "scaled": [f"{one}=0.123456789012345"] * 63 + [f"{one}=0.125"], "five": [one] * 5, "four": [one] * 4}
     names = {}
     for name, adapters in lists.items():
         test.run_file("in.jsonl", f"{name}.jsonl", *(part for adapter in adapters for part in ("--lora", adapter)))
@@ -180,8 +180,8 @@ def as_many_adapters_as_a_model_may_have_are_named_by_one_hash(test):
     for name in ("ones", "twos", "scaled", "five"):
         n, digits = names[name].removeprefix("lora=").split(":")
         assert int(n) == len(lists[name]) and len(digits) == 16, names
-    refused = test.run("run", "in.jsonl", "-o", "more.jsonl", "--model", test.model, *(["--lora", one] * 17), status=1)
-    assert "a model has at most 16 adapters" in refused.err, refused
+    refused = test.run("run", "in.jsonl", "-o", "more.jsonl", "--model", test.model, *(["--lora", one] * 65), status=1)
+    assert "a model has at most 64 adapters" in refused.err, refused
 
 
 @case
