@@ -3,6 +3,7 @@
 #include "schemas/job.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct command commands[] = {
@@ -335,7 +336,7 @@ static const struct option options[] = {
     {"dataset-weight", 0, TEXT_LIST, WORK, AT(worker.dataset_weights), 0, 0, "NAME=WEIGHT",
      "part of this dataset where several wait with equal priority and deadline, e.g. 2 or 0.5 (1); repeatable"},
     {"dataset-limit", 0, TEXT_LIST, WORK, AT(worker.dataset_limits), 0, 0, "[NAME=]N",
-     "jobs of this dataset, or of each one, that a worker has in flight at most, while others go on (no limit); "
+     "jobs of this dataset, or of each one, that a worker has in flight at most, while others go on (0: no limit, the default); "
      "repeatable"},
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
@@ -611,4 +612,36 @@ const struct option *option_table_find(const struct command *command, const char
         found = &options[i];
     }
     return found;
+}
+
+static void drop_list(char ***list)
+{
+    for (char **text = *list; text && *text; text++)
+        free(*text);
+    free(*list);
+    *list = NULL;
+}
+
+void option_drop(struct settings *settings, const struct option *option)
+{
+    void *target = (char *)settings + option->offset;
+    switch (option->kind) {
+    case FLAG:
+        *(bool *)target = false;
+        break;
+    case TEXT_VALUE:
+        free(*(char **)target);
+        *(char **)target = NULL;
+        break;
+    case TEXT_LIST:
+        drop_list(target);
+        break;
+    case INTEGER:
+    case SIZE:
+    case DURATION:
+        *(int64_t *)target = 0;
+        break;
+    case PROPERTY: // no rule drops it
+        break;
+    }
 }
