@@ -514,8 +514,8 @@ static const struct option options[] = {
      "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order "
      "those too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
-     "with --choice, or a schema of one enum: a column a label with its probability, and the margin of the first to the second; the "
-     "label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
+     "a column with the probability of each label of --choice, or each value of a schema's enums and booleans, and the margin "
+     "of the first to the second; the label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
      "each is scored with the end of the answer after it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "

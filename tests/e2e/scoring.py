@@ -90,6 +90,81 @@ def the_most_probable_choice_is_the_answer_where_the_scores_decide(test):
     assert n_other > 0
 
 
+SCHEMA = {"type": "object", "properties": {"why": {"type": "string", "pattern": "^[a-z ]{1,6}$"}, "tone": {"enum": ["warm", "x,y", "wa"]},
+                                           "k": {"enum": [1, 10, None]}, "ok": {"type": "boolean"}, "may": {"$ref": "#/$defs/may"}},
+          "required": ["why", "tone", "k", "ok"], "additionalProperties": False, "$defs": {"may": {"enum": ["a", "b"]}}}
+
+
+def dumped(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def places_of(text):
+    """Where each member's value is in an object's compact JSON; both may be spelled with escapes."""
+    decoder = json.JSONDecoder()
+    at, places = 0, {}
+    while text[at] != "}":
+        name, at = decoder.raw_decode(text, at + 1)
+        _, end = decoder.raw_decode(text, at + 1)
+        places[name] = (at + 1, end)
+        at = end
+    return places
+
+
+def branch(tokens, name, value):
+    """The tokens kept of the answer, and the text after them with another value of a property."""
+    text = "".join(tokens)
+    begin, end = places_of(text)[name]
+    ends = [len("".join(tokens[:i + 1])) for i in range(len(tokens))]
+    kept = sum(at <= begin for at in ends)
+    last = next(at for at in ends if at > end)
+    return kept, text[ends[kept - 1] if kept else 0:begin] + dumped(value) + text[end:last]
+
+
+@case
+def values_of_a_schemas_properties_are_scored_given_the_answer_before_them(test):
+    prompts = [tokens_of(test, text_of(i, 9 + i)) for i in range(4)]
+    requests = [dict(custom_id=str(i), tokens=prompt, seed=i, max_tokens=90, temperature=1.2, logprobs=True, guided_json=SCHEMA, choice_logprobs=True)
+                for i, prompt in enumerate(prompts)]
+    test.write("in.jsonl", requests + [dict(request, custom_id="plain" + request["custom_id"], choice_logprobs=False) for request in requests])
+    test.run_file()
+    answers = test.answers()
+    n_without = 0
+    for prompt, answer, plain in zip(prompts, answers, answers[len(prompts):]):
+        body = body_of(answer)
+        choice = body["choices"][0]
+        assert choice == body_of(plain)["choices"][0] and body["usage"] == body_of(plain)["usage"], (choice, plain)
+        found, tokens = json.loads(choice["text"]), choice["logprobs"]["tokens"]
+        assert "".join(tokens) == choice["text"], tokens  # ASCII alone
+        ids = [tokens_of(test, token) for token in tokens]
+        assert all(len(each) == 1 for each in ids), tokens
+        values = {"tone": SCHEMA["properties"]["tone"]["enum"], "k": [1, 10, None], "ok": [True, False], "may": ["a", "b"]}
+        expected = [(name, value) for name in values if name in found for value in values[name]]
+        n_without += "may" not in found
+        assert [score["choice"] for score in body["choice_logprobs"]] == [dumped({name: value}) for name, value in expected], body
+        for (name, value), score in zip(expected, body["choice_logprobs"]):
+            kept, rest = branch(tokens, name, value)
+            before, targets = prompt + [each[0] for each in ids[:kept]], tokens_of(test, rest)
+            assert abs(score["logprob"] - sum(drawn_logprobs(test, before, targets))) < 1e-5, (name, value, score, rest)
+            assert abs(score["logprob"] - sum(evaluated_logprobs(test, before, targets))) < 0.2 * len(targets), (name, value, score)
+        for name in values:
+            shares = [(math.exp(score["logprob"]), score["probability"]) for (of, _), score in zip(expected, body["choice_logprobs"]) if of == name]
+            assert all(abs(share - exact / math.fsum(each for each, _ in shares)) < 1e-6 for exact, share in shares), shares
+    assert 0 < n_without < len(prompts), n_without
+
+
+@case
+def values_of_properties_are_scored_to_the_same_bytes_in_every_batch(test):
+    test.write("in.jsonl", [dict(custom_id=str(i), prompt=text_of(i % 7, 12) + text_of(i, i % 9), guided_json=SCHEMA, choice_logprobs=True,
+                                 max_tokens=3 if i % 8 == 0 else 90, seed=i) for i in range(24)])
+    outputs = []
+    for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"], ["--backend", "cpu:plain"], ["--speculate", "off"]):
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--overwrite", "--store", f"{len(outputs)}.db", *options)
+        outputs.append(test.comparable("out.jsonl"))
+    assert len(set(outputs)) == 1
+    assert all(("choice_logprobs" in body_of(answer)) == (i % 8 > 0) for i, answer in enumerate(test.answers()))  # cut answers have none
+
+
 @case
 def scores_without_choices_are_refused_by_name(test):
     test.write("in.jsonl", [dict(custom_id="a", prompt="p", choice_logprobs=True), dict(custom_id="b", prompt="p", max_tokens=1)])
