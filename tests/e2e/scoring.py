@@ -129,7 +129,7 @@ def values_of_a_schemas_properties_are_scored_given_the_answer_before_them(test)
     test.write("in.jsonl", requests + [dict(request, custom_id="plain" + request["custom_id"], choice_logprobs=False) for request in requests])
     test.run_file()
     answers = test.answers()
-    n_without = 0
+    n_without, choices, found_scores = 0, [], {}
     for prompt, answer, plain in zip(prompts, answers, answers[len(prompts):]):
         body = body_of(answer)
         choice = body["choices"][0]
@@ -139,18 +139,24 @@ def values_of_a_schemas_properties_are_scored_given_the_answer_before_them(test)
         ids = [tokens_of(test, token) for token in tokens]
         assert all(len(each) == 1 for each in ids), tokens
         values = {"tone": SCHEMA["properties"]["tone"]["enum"], "k": [1, 10, None], "ok": [True, False], "may": ["a", "b"]}
-        expected = [(name, value) for name in values if name in found for value in values[name]]
         n_without += "may" not in found
-        assert [score["choice"] for score in body["choice_logprobs"]] == [dumped({name: value}) for name, value in expected], body
-        for (name, value), score in zip(expected, body["choice_logprobs"]):
-            kept, rest = branch(tokens, name, value)
-            before, targets = prompt + [each[0] for each in ids[:kept]], tokens_of(test, rest)
-            assert abs(score["logprob"] - sum(drawn_logprobs(test, before, targets))) < 1e-5, (name, value, score, rest)
-            assert abs(score["logprob"] - sum(evaluated_logprobs(test, before, targets))) < 0.2 * len(targets), (name, value, score)
-        for name in values:
-            shares = [(math.exp(score["logprob"]), score["probability"]) for (of, _), score in zip(expected, body["choice_logprobs"]) if of == name]
-            assert all(abs(share - exact / math.fsum(each for each, _ in shares)) < 1e-6 for exact, share in shares), shares
+        scores = iter(body["choice_logprobs"])
+        for name in (name for name in values if name in found):
+            branches = [branch(tokens, name, value) for value in values[name]]
+            of_name = [next(scores) for _ in branches]
+            assert [score["choice"] for score in of_name] == [dumped({name: value}) for value in values[name]], body
+            before = prompt + [each[0] for each in ids[:branches[0][0]]]
+            choices.append(dict(custom_id=f"{answer['custom_id']}-{name}", tokens=before, guided_choice=[rest for _, rest in branches],
+                                choice_logprobs=True, max_tokens=0))
+            found_scores[choices[-1]["custom_id"]] = [(score["logprob"], score["probability"]) for score in of_name]
+            targets = tokens_of(test, branches[0][1])
+            assert abs(of_name[0]["logprob"] - sum(evaluated_logprobs(test, before, targets))) < 0.2 * len(targets), (name, of_name)
+        assert next(scores, None) is None, body
     assert 0 < n_without < len(prompts), n_without
+    test.write("choices.jsonl", choices)
+    test.run("run", "choices.jsonl", "-o", "choices.out.jsonl", "--model", test.model)
+    for answer in test.answers("choices.out.jsonl"):  # the same bytes as of choices after these tokens
+        assert [(score["logprob"], score["probability"]) for score in body_of(answer)["choice_logprobs"]] == found_scores[answer["custom_id"]], answer
 
 
 @case
@@ -158,7 +164,8 @@ def values_of_properties_are_scored_to_the_same_bytes_in_every_batch(test):
     test.write("in.jsonl", [dict(custom_id=str(i), prompt=text_of(i % 7, 12) + text_of(i, i % 9), guided_json=SCHEMA, choice_logprobs=True,
                                  max_tokens=3 if i % 8 == 0 else 90, seed=i) for i in range(24)])
     outputs = []
-    for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"], ["--backend", "cpu:plain"], ["--speculate", "off"]):
+    for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"], ["--backend", "cpu:plain"], ["--speculate", "off"],
+                    ["--max-batch", "16", "--kv-memory", "160K"]):
         test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--overwrite", "--store", f"{len(outputs)}.db", *options)
         outputs.append(test.comparable("out.jsonl"))
     assert len(set(outputs)) == 1
