@@ -60,7 +60,8 @@ static const struct rule {
     {"truncate", ANNOTATE, NEEDS, "truncate-prompt", "nothing else is cut"},
     {"guarantee confidence gold-column", ANNOTATE, NEEDS, "cascade", "it is the cascade's"},
     {"spaces", GRAMMAR, NEEDS, "json-schema cases", "it is about JSON"},
-    {"prompt generate batch settings alone", BENCH, EXCLUDES, "embed products", "no sequence is generated"},
+    {"prompt generate batch settings alone trace-steps", BENCH, EXCLUDES, "embed products",
+     "no sequence is generated"},
     {"repeat", BENCH, EXCLUDES, "products", "a product is repeated until its time is known"},
     {"embed", BENCH, CONTRADICTS, "products", "they are two measurements"},
 };
