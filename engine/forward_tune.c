@@ -57,7 +57,7 @@ static bool allocate_step(struct tuning *tuning)
     return true;
 }
 
-// The last rows have outputs, as many as a step may have.
+// The last rows have outputs, up to the largest number of a step.
 static struct step make_step(struct tuning *tuning, int32_t n_rows)
 {
     bool bidirectional = tuning->forward->model->shape.bidirectional;
