@@ -343,6 +343,12 @@ struct backend_device {
     // Allocates the scratch of a step. Called once, after all weights, matrices, pages and states were
     // created. Optional.
     enum status (*ready)(struct backend *backend, struct error *error);
+    // Autotuning, called once after `ready`: computes steps of all sizes for which the device chooses among ways to
+    // compute the same bytes, so that later steps find each choice made. run(context, n_rows) computes one step of
+    // up to n_rows_max tokens. NULL: the device chooses nothing.
+    enum status (*tune)(struct backend *backend, int32_t n_rows_max,
+                        enum status (*run)(void *context, int32_t n_rows, struct error *error), void *context,
+                        struct error *error);
     uint64_t (*available_bytes)(struct backend *backend); // bytes left for weights, matrices and pages
     // Returns the bytes of available_bytes that a weight uses. NULL: the size of the weight in the file.
     uint64_t (*weight_bytes)(struct backend *backend, const struct tensor *tensor, enum weight_role role);

@@ -684,8 +684,7 @@ struct pass pass_begin(struct forward *forward, struct step *step, bool stops)
     return pass;
 }
 
-// Begins the step and enqueues everything up to the outputs. `stops`: see struct step.
-static struct pass enqueue_layers(struct forward *forward, struct step *step, bool stops)
+struct pass pass_enqueue_layers(struct forward *forward, struct step *step, bool stops)
 {
     struct pass pass = pass_begin(forward, step, stops);
     pass_embed(&pass);
@@ -705,7 +704,7 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
 static void run_step(struct forward *forward, struct step *step, float *logits)
 {
     assert(!forward->limits.hidden_only);
-    struct pass pass = enqueue_layers(forward, step, logits != NULL);
+    struct pass pass = pass_enqueue_layers(forward, step, logits != NULL);
     if (step->n_outputs > 0) {
         compute_logits(&pass);
         if (!step->samples_apart)
@@ -740,7 +739,7 @@ void pass_read_hidden(struct pass *pass, float *hidden)
 enum status forward_hidden(struct forward *forward, struct step *step, float *hidden, struct error *error)
 {
     assert(forward->limits.hidden_only && !step->samples);
-    struct pass pass = enqueue_layers(forward, step, true);
+    struct pass pass = pass_enqueue_layers(forward, step, true);
     if (step->n_outputs > 0)
         pass_read_hidden(&pass, hidden);
     return forward->backend->operations.end(forward->backend, NULL, error);

@@ -565,6 +565,8 @@ static enum status create_parts(struct weight_loading *loading)
         status = forward->backend->device.states_create(forward->backend, &states, loading->error);
     if (status == STATUS_OK)
         status = forward->backend->device.ready(forward->backend, loading->error);
+    if (status == STATUS_OK)
+        status = forward_tune(forward, loading->error);
     return status;
 }
 

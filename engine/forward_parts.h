@@ -157,13 +157,18 @@ void altup_keep_outputs(struct pass *pass); // reduces the parts and laurel to t
 void altup_add_laurel(struct pass *pass);
 void altup_correct(struct pass *pass, int32_t index); // with the layer's own input
 void altup_end(struct pass *pass);                    // x = mean of all parts
-// The parts of a pass (forward.c), for forward_text.c. After pass_begin the backend's end must follow.
+// Autotuning (forward_tune.c), after `ready`.
+enum status forward_tune(struct forward *forward, struct error *error) WARN_UNUSED;
+
+// The parts of a pass (forward.c), for forward_text.c and forward_tune.c. After pass_begin the backend's end must follow.
 enum { PASS_QUERIES = 1, PASS_KEYS = 2 }; // keys and values
 // `stops`: see struct step.
 struct pass pass_begin(struct forward *forward, struct step *step, bool stops);
 void pass_embed(struct pass *pass);
 // A layer; PASS_KEYS: only its keys and values, to the pages; PASS_QUERIES: all but these.
 void pass_run_layer(struct pass *pass, int32_t index, unsigned parts);
+// Begins the step and enqueues everything up to the outputs.
+struct pass pass_enqueue_layers(struct forward *forward, struct step *step, bool stops);
 // Reads the hidden states of the pass's rows, after the output norm.
 void pass_read_hidden(struct pass *pass, float *hidden);
 

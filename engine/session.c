@@ -12,7 +12,14 @@ void session_init(struct session *session, const struct session_options *options
     *session = (struct session){.options = *options};
     session->opened_us = session->ended_us = now_us();
     if (options->timed)
-        options->timed->device.trace(options->timed, &session->times);
+        session_time(session, options->timed);
+}
+
+void session_time(struct session *session, struct backend *timed)
+{
+    session->options.timed = timed;
+    session->ended_us = now_us();
+    timed->device.trace(timed, &session->times);
 }
 
 void session_finish(struct session *session)

@@ -50,6 +50,8 @@ struct session {
 // The objects that the options point to must outlive the session.
 void session_init(struct session *session, const struct session_options *options);
 void session_finish(struct session *session); // a zeroed session is fine
+// Measures the steps from here on, as options.timed does from the start.
+void session_time(struct session *session, struct backend *timed);
 
 // Does the work of forward_step, and observes it. Errors: as forward_step and cross_check_step.
 enum status session_step(struct session *session, struct step *step, struct sample_result *results,

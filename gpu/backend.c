@@ -648,6 +648,7 @@ static const struct backend_device device_cuda = {.name = "cuda",
                                                   .weight_bytes = gpu_weight_bytes,
                                                   .scratch_bytes = gpu_scratch_bytes,
                                                   .ready = make_ready,
+                                                  .tune = gpu_tune,
                                                   .host_allocate = host_allocate,
                                                   .host_free = host_free,
                                                   .trace = trace_steps};
@@ -710,6 +711,7 @@ enum status gpu_backend_create(struct backend **out, const struct gpu_options *o
                                     .no_carveout = options->no_carveout,
                                     .no_wgmma = options->no_wgmma,
                                     .memory_bytes = options->emulated_memory_bytes,
+                                    .shared_bytes_max = options->shared_bytes_max,
                                     .failing_work = options->failing_work,
                                     .upload_order = options->upload_order,
                                     .failing_graph = options->failing_graph};

@@ -15,7 +15,7 @@
 
 enum gpu_tiles {
     GPU_TILES_AUTO,     // measured on a device, by rows in the emulation
-    GPU_TILES_MEASURED, // each GEMM's tiles are measured the first time a step has it with as many rows
+    GPU_TILES_MEASURED, // measured when the model is loaded; in a hybrid, when a step first has as many rows
     GPU_TILES_BY_ROWS,  // for comparisons: the same bytes
 };
 
@@ -31,6 +31,7 @@ struct gpu_options {
     enum gpu_tiles tiles;          // of GEMMs by wgmma
     const char *tiles_path;        // file of measured tiles (gpu/tile_file.h), kept by the caller; NULL: none
     void (*say)(const char *text); // is told each choice of tiles and what the file has; NULL: nobody
+    uint64_t shared_bytes_max;     // limit of shared memory per block, for tests; 0: the device's own
     // Emulated device only, see gpu/device.h:
     uint64_t emulated_memory_bytes;
     int64_t failing_work, failing_graph;

@@ -252,11 +252,30 @@ void device_unpin(struct device *device, void *memory)
 
 // --- Kernels ---
 
+// A compute capability without machine code in the program needs PTX and a driver that is not older than the nvcc which made it
+// (CUDA C++ programming guide, application compatibility; PTX is no part of minor version compatibility).
+static enum status refuse_code(const struct device_facts *facts, cudaError_t code, struct error *error)
+{
+    int major = facts->capability_major, minor = facts->capability_minor, driver = facts->driver_version;
+    if (code == cudaErrorNoKernelImageForDevice)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
+                         "%s: this program has no code for compute capability %d.%d", facts->name, major,
+                         minor);
+    return error_set(
+        error, STATUS_REFUSE, ERROR_DEVICE,
+        "%s: for compute capability %d.%d the driver has to compile the kernels: expected a driver "
+        "for CUDA %d.%d or newer, got one for CUDA %d.%d",
+        facts->name, major, minor, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10, driver / 1000,
+        driver % 1000 / 10);
+}
+
 enum status device_load_kernels(struct device *device, struct error *error)
 {
     for (const struct kernel_entry *kernel = kernel_list(); kernel; kernel = kernel->next) {
         struct cudaFuncAttributes attributes;
         cudaError_t code = cudaFuncGetAttributes(&attributes, kernel->function);
+        if (code == cudaErrorUnsupportedPtxVersion || code == cudaErrorNoKernelImageForDevice)
+            return refuse_code(&device->facts, code, error);
         if (code == cudaSuccess)
             code = cudaFuncSetAttribute(kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         (int)(device->facts.shared_bytes_max - attributes.sharedSizeBytes));

@@ -1,6 +1,7 @@
 // Launches GEMMs with the tiles that were measured for them (gpu/tile_choice.h) or are in the file of tiles.
 #include "gpu/state.h"
 #include "gpu/tile_file.h"
+#include "schemas/base/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,7 +47,7 @@ enum status gpu_tiles_read(struct gpu_backend *backend, struct error *error)
 static void keep_tiles(struct gpu_backend *backend)
 {
     struct error error;
-    if (!backend->keeps_tiles)
+    if (!backend->keeps_tiles || backend->tunes)
         return;
     if (tile_file_write(&backend->tile_choices, backend->options.tiles_path, device_facts(backend->device),
                         &error) == STATUS_OK)
@@ -66,7 +67,7 @@ static void say_choice(const struct gpu_backend *backend, const struct tile_choi
     buffer_finish(&text);
 }
 
-// Measures tiles only in an eager step, which precedes the capture of a step of the same size.
+// Measures tiles only in an eager step: of autotuning, or, in a hybrid, the first one of its size, which precedes a capture.
 static void choose_tiles(struct gpu_backend *backend, struct product_launch *call)
 {
     const struct tile_choice *choice = tile_choices_find(&backend->tile_choices, call);
@@ -88,4 +89,42 @@ void gpu_launch_products(struct gpu_backend *backend, struct product_launch *cal
     if (n == 1 && calls[0].x.swizzled)
         choose_tiles(backend, &calls[0]);
     launch_products(backend->stream, calls, n);
+}
+
+// ---- autotuning ----
+
+// Each step of rows (tile_rows) once, in a step of as many rows.
+static enum status run_sizes(int32_t n_rows_max,
+                             enum status (*run)(void *context, int32_t n_rows, struct error *error),
+                             void *context, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (int32_t n = tile_rows(WGMMA_ROWS_LEAST); status == STATUS_OK; n = tile_rows(n + 1)) {
+        status = run(context, n < n_rows_max ? n : n_rows_max, error);
+        if (n >= n_rows_max)
+            break;
+    }
+    return status;
+}
+
+enum status gpu_tune(struct backend *base, int32_t n_rows_max,
+                     enum status (*run)(void *context, int32_t n_rows, struct error *error), void *context,
+                     struct error *error)
+{
+    struct gpu_backend *backend = gpu_backend_of(base);
+    const struct device_facts *facts = device_facts(backend->device);
+    if (!backend->measures_tiles ||
+        !product_is_wgmma(facts->has_wgmma, facts->shared_bytes_max, n_rows_max, 0))
+        return STATUS_OK;
+    int64_t n_before = backend->figures.n_tilings;
+    double began_s = clock_s();
+    backend->tunes = true;
+    enum status status = run_sizes(n_rows_max, run, context, error);
+    backend->tunes = false;
+    int64_t n = backend->figures.n_tilings - n_before;
+    if (n > 0)
+        keep_tiles(backend);
+    say(backend, "tiles: measured %d matrix products of up to %d rows in %.2f s", (int)n, (int)n_rows_max,
+        clock_s() - began_s);
+    return status;
 }

@@ -190,6 +190,7 @@ struct gpu_backend {
     struct graphs graphs;
     struct tile_choices tile_choices;
     bool measures_tiles, keeps_tiles; // keeps: in options.tiles_path
+    bool tunes;                       // within gpu_tune, which keeps the tiles at its end
     struct gpu_counts figures;
 
     struct latched_fault fault;
@@ -319,6 +320,10 @@ void gpu_read(struct backend *base, const struct matrix *matrix, int32_t n_rows,
 enum status gpu_tiles_read(struct gpu_backend *backend, struct error *error) WARN_UNUSED;
 // Launches GEMMs of the same x. In an eager step, tiles that no earlier step needed are measured first.
 void gpu_launch_products(struct gpu_backend *backend, struct product_launch *calls, int32_t n);
+// Computes a step of each size for which tiles are measured (engine/backend.h).
+enum status gpu_tune(struct backend *base, int32_t n_rows_max,
+                     enum status (*run)(void *context, int32_t n_rows, struct error *error), void *context,
+                     struct error *error) WARN_UNUSED;
 
 // products.c
 void gpu_products(struct backend *base, const struct product *products, int n, const struct matrix *x,

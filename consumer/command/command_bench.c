@@ -7,7 +7,9 @@
 #include "consumer/observe/log.h"
 #include "consumer/worker/check_log.h"
 #include "consumer/worker/runtime.h"
+#include "consumer/worker/trace.h"
 #include "schemas/base/clock.h"
+#include "schemas/base/file.h"
 #include "schemas/base/hash.h"
 
 #include <stdio.h>
@@ -49,6 +51,7 @@ struct command_bench {
     int32_t n_pages_each;
     int32_t first; // number of the batch's first sequence, which determines its prompt
     struct alone_check alone;
+    struct trace *trace; // gets the steps that the session times; NULL: none
 };
 
 static bool allocate_bench(struct command_bench *bench, int32_t batch_max, size_t n_pages)
@@ -112,17 +115,23 @@ static void take_drawn(struct command_bench *bench, const int32_t *drawing, int3
     }
 }
 
+static void report_findings(struct command_bench *bench)
+{
+    struct step_findings findings;
+    session_take_findings(&bench->runtime->session, &findings);
+    check_log(&findings.check);
+    trace_write(bench->trace, &findings.trace);
+}
+
 static enum status run_step(struct command_bench *bench, struct step *step, const int32_t *drawing,
                             struct error *error)
 {
     enum status status = session_step(&bench->runtime->session, step, bench->results, error);
-    if (status == STATUS_OK)
-        take_drawn(bench, drawing, step->n_outputs);
-    struct step_findings findings;
-    session_take_findings(&bench->runtime->session, &findings);
-    if (status == STATUS_OK)
-        check_log(&findings.check);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    take_drawn(bench, drawing, step->n_outputs);
+    report_findings(bench);
+    return STATUS_OK;
 }
 
 // Prefills all prompts, one after the other, in steps of up to n_tokens_max tokens: chunked prefill, as in
@@ -190,9 +199,11 @@ static struct step decode_step(struct command_bench *bench, int32_t batch, int32
 static enum status collect_step(struct command_bench *bench, const struct step *step, struct error *error)
 {
     enum status status = session_collect(&bench->runtime->session, step, bench->results, error);
-    if (status == STATUS_OK)
-        take_drawn(bench, bench->output_rows, step->n_outputs);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    take_drawn(bench, bench->output_rows, step->n_outputs);
+    report_findings(bench);
+    return STATUS_OK;
 }
 
 // As in the batcher: an asynchronous device gets the next step while the previous one runs.
@@ -330,6 +341,21 @@ static void print_measurement(const struct measurement *m, const struct measurem
     fflush(stdout);
 }
 
+// With --trace-steps: computes each batch once more, after all times are printed.
+static enum status trace_settings(struct command_bench *bench, const struct bench_setting *chosen, int n,
+                                  struct error *error)
+{
+    enum status status = STATUS_OK;
+    session_time(&bench->runtime->session, bench->runtime->device.backend);
+    for (int i = 0; status == STATUS_OK && i < n; i++) {
+        start_setting(bench, &chosen[i]);
+        status = draw_batch(bench, 0, chosen[i].batch, -1, error);
+    }
+    trace_close(bench->trace);
+    bench->trace = NULL;
+    return status;
+}
+
 // With --alone, after all times are printed.
 static enum status check_settings(struct command_bench *bench, const struct bench_setting *chosen, int n,
                                   struct error *error)
@@ -373,6 +399,8 @@ static enum status measure_all(struct command_bench *bench, const struct setting
     if (settings->output.json && status == STATUS_OK)
         puts("]");
     fflush(stdout);
+    if (status == STATUS_OK && bench->trace)
+        status = trace_settings(bench, chosen, n, error);
     return status == STATUS_OK && settings->bench.alone ? check_settings(bench, chosen, n, error) : status;
 }
 
@@ -426,6 +454,14 @@ static enum status place_model(const struct command_bench *bench, struct runtime
     return runtime_plan(runtime, &settings->engine, &wanted, error);
 }
 
+static enum status check_files(const struct settings *settings, struct error *error)
+{
+    const struct file_use uses[] = {{"--model", settings->model.path, .is_model = true},
+                                    {"--config", settings->line.config, false},
+                                    {"--trace-steps", settings->engine.trace_steps, true}};
+    return file_check_uses(uses, sizeof uses / sizeof uses[0], error);
+}
+
 // Without a model.
 static enum status measure_products(const struct settings *settings, struct error *error)
 {
@@ -463,6 +499,8 @@ enum status command_bench(const struct settings *settings, struct error *error)
         return measure_embeddings(settings, error);
     enum status status = bench_settings_parse(&settings->bench, chosen, &n, error);
     if (status == STATUS_OK)
+        status = check_files(settings, error);
+    if (status == STATUS_OK)
         status = runtime_open_weights(&runtime, settings, settings->model.path, error);
     bench.model = runtime.model;
     if (status == STATUS_OK)
@@ -480,12 +518,15 @@ enum status command_bench(const struct settings *settings, struct error *error)
     bench.runtime = &runtime;
     if (status == STATUS_OK)
         status = runtime_open_session(&runtime, settings, &bench.limits, false, error);
+    if (status == STATUS_OK && settings->engine.trace_steps)
+        status = trace_open(&bench.trace, settings->engine.trace_steps, settings->output.overwrite, error);
     if (status == STATUS_OK) {
         log_write(LOG_INFO, "%s on %s, %d threads; loaded in %.2f s", runtime.model->name,
                   runtime.device.backend->device.name, pool_n_threads(runtime.device.pool),
                   clock_s() - start_s);
         status = measure_all(&bench, settings, chosen, n, error);
     }
+    trace_close(bench.trace);
     free(bench.tokens);
     free(bench.positions);
     free(bench.output_rows);

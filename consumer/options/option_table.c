@@ -200,7 +200,7 @@ static const struct option options[] = {
      "if the dataset has answers of another model or other options, compute all "
      "of its jobs again (embedded queue)"},
     {"overwrite", 0, FLAG,
-     WORK | RUN | ANNOTATE | COLLECT | EMBED | CLASSIFY | RERANK | REPORT | LOGITS | QUANTIZE,
+     WORK | RUN | ANNOTATE | COLLECT | EMBED | CLASSIFY | RERANK | REPORT | LOGITS | QUANTIZE | BENCH,
      AT(output.overwrite), 0, 0, NULL,
      "replace an output also if this dataset or this input did not write it, or it was edited since"},
     {"no-reuse", 0, FLAG, WORK | RUN | ANNOTATE, AT(worker.no_reuse), 0, 0, NULL,
@@ -243,7 +243,7 @@ static const struct option options[] = {
     {"no-wgmma", 0, FLAG, ENGINE, AT(engine.gpu.no_wgmma), 0, 0, NULL,
      "on a GPU of compute capability 9.0, multiply as older ones do, to the same bytes: for comparisons"},
     {"tiles", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.tiles), 1, 0, "HOW",
-     "on a GPU of compute capability 9.0, tiles of matrix products: measured (when a step first needs them), FILE, which keeps what was "
+     "on a GPU of compute capability 9.0, tiles of matrix products: measured (when the model is loaded), FILE, which keeps what was "
      "measured, or by-rows for comparisons, to the same bytes (measured)"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
@@ -252,7 +252,7 @@ static const struct option options[] = {
     {"speculate", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | VERIFY, AT(engine.speculate), 1, 0, "HOW",
      "on a CPU, draft tokens from the prompt and from finished answers, to the same answers: auto (as many as "
      "pay), off, or their number in each step of a sequence; a step has room for --max-rows less --max-batch (auto)"},
-    {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE, AT(engine.trace_steps), 1, 0, "FILE",
+    {"trace-steps", 0, TEXT_VALUE, WORK | RUN | ANNOTATE | BENCH, AT(engine.trace_steps), 1, 0, "FILE",
      "write each step's tokens and times by phase, as JSON lines"},
     {"kv-memory", 0, SIZE, WORK | RUN | ANNOTATE | BENCH | EMBED | CLASSIFY | RERANK | VERIFY,
      AT(engine.kv_memory_bytes), 0, 0, "SIZE",

@@ -252,7 +252,7 @@ struct wgmma_progress {
 };
 
 // Holds the fragments of the last two halves of groups. A wgmma reads its registers until it has been waited
-// for; the compiler does not know that. hold() keeps the fragments in their registers until then.
+// for; the compiler does not know that. hold() keeps the fragments alive until then (register_hold).
 struct wgmma_fragments {
     uint32_t halves[2][4][4];
 

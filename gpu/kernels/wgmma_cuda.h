@@ -134,7 +134,8 @@ template <int n_left> __device__ __forceinline__ void wgmma_wait()
     ASM_SM90A("wgmma.wait_group.sync.aligned %0;" ::"n"(n_left) : "memory");
 }
 
-// Makes the compiler keep a value in its register up to this point.
+// Keeps a value alive up to this point, so that the allocation of registers has no reason to use its register for another value
+// while a wgmma in flight reads it; that is no guarantee, which is why gpu_counts checks the machine code.
 __device__ __forceinline__ void register_hold(uint32_t &value)
 {
     asm volatile("" : "+r"(value)::"memory");

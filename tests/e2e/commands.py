@@ -838,7 +838,14 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
 
 @case
 def bench_measures_several_settings_with_one_model_and_computes_sequences_alone(test):
-    found = test.run("bench", "tiny.gguf", "--settings", "8+4@1/2,12+1@3", "--max-rows", "7", "--alone", "--repeat", "1")
+    found = test.run("bench", "tiny.gguf", "--settings", "8+4@1/2,12+1@3", "--max-rows", "7", "--alone", "--repeat", "1", "--trace-steps", "steps")
+    steps = [json.loads(line) for line in test.read("steps").splitlines()]
+    # Of each setting once: prompts in steps of 7 rows, then a row of each sequence in a step.
+    assert [step["rows"] for step in steps] == [7, 1, *[1] * 4, 7, 7, 2, *[2] * 4, *[7] * 5, 1, 3], steps
+    assert all(step["products_us"] > 0 and step["since_last_us"] < step["ended_us"] for step in steps), steps
+    test.write("other", ["text"])
+    refused = test.run("bench", "tiny.gguf", "--settings", "8+4@1", "--repeat", "1", "--trace-steps", "other", status=1)
+    assert "other exists, and is no trace of steps" in refused.err and test.read("other").strip() == b"text", refused
     assert re.findall(r"prompt (\d+), generate (\d+), median", found.out) == [("8", "4"), ("12", "1")], found
     assert [line.split()[0] for line in found.out.splitlines() if line.split()[0] != "batch"] == ["1", "2", "3"], found
     assert re.findall(r"batch (\d+): (\d) sequences alone have the same tokens and logprobs", found.err) == [("1", "1"), ("2", "2"), ("3", "3")], found

@@ -88,7 +88,7 @@ def products_without_wgmma_give_the_same_bytes(test):
 
 @case
 def measured_tiles_of_products_give_the_same_bytes(test):
-    same_as_reference(test, "--tiles", "measured")
+    same_as_reference(test, "--tiles", "measured", "--max-rows", "64", "--max-batch", "8")
     refused = test.run_file("in.jsonl", "x.jsonl", "--backend", "cuda", "--tiles", "wide", status=2)
     assert "--tiles: expected measured, by-rows or a file with a dot or a slash in its name" in refused.err, refused
 
@@ -101,15 +101,16 @@ def tiles_in_a_file_are_measured_once_and_give_the_same_bytes(test):
 
     def run():
         output = f"{len(os.listdir(test.folder))}.jsonl"
-        finished = on_gpu(test, "in.jsonl", output, "--tiles", "kept.tiles")
+        finished = on_gpu(test, "in.jsonl", output, "--tiles", "kept.tiles", "--max-rows", "64", "--max-batch", "8")
         assert test.comparable(output) == test.comparable("expected.jsonl")
         return finished.err, len(re.findall(r"tiles: \w+ \d+ x \d+ (?:plain|gated), up to", finished.err)), test.read("kept.tiles").decode()
 
-    _, n_measured, kept = run()
+    err, n_measured, kept = run()
     lines = kept.splitlines()
     if lines[0] != "sheaf tiles 1" or n_measured == 0:
         raise Skip("the device has no tiles to choose")
     assert lines[1].startswith("device ") and len(lines) == 2 + n_measured, kept
+    assert f"tiles: measured {n_measured} matrix products of up to 64 rows in " in err, err
     err, n_again, same = run()
     assert n_again == 0 and same == kept and f"tiles: {n_measured} choices from kept.tiles" in err, err
     test.write("kept.tiles", [lines[0], "device old " + lines[1], *lines[2:]])
@@ -387,7 +388,7 @@ def the_script_for_a_day_with_a_gpu_abandons_what_hangs_and_ends_with_the_faults
     os.makedirs(test.path("hanging"))
     write_program(test.path("hanging/timeout"), 'case "$*" in *gpu_forward*) trap "" TERM; while [ -d "$HANGS" ]; do sleep 0.2; done ;; *) exec /usr/bin/timeout "$@" ;; esac\n')
     environment = dict(test.environment, SHEAF=test.sheaf, BUILD=test.path("build"), DRY="1", LIMIT_forward="1", HANGS=test.path("hanging"),
-                       PATH=test.path("hanging") + ":" + os.environ["PATH"],
+                       PATH=test.path("hanging") + ":" + os.environ["PATH"], TMPDIR=test.path("hanging"),
                        ONLY="facts golden sample rows products attention forward hybrid bench faults")
     stages = {}
     for part in ("check", "bench", "faults"):
@@ -454,12 +455,12 @@ def the_script_for_a_quarter_of_an_hour_with_a_gpu_begins_with_what_matters_most
 
 @case
 def the_script_for_a_day_with_a_gpu_marks_times_of_a_shared_device(test):
-    """A program hangs and is abandoned: what is measured after it says so, until the program has ended."""
+    """A program hangs and is abandoned: what is measured after it says so, in a later call too, until the program has ended."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     os.makedirs(test.path("build/tests/gpu"))
     write_program(test.path("build/tests/gpu/gpu_golden"), "true\n")
     write_program(test.path("build/tests/gpu/gpu_probe"), "echo $1\n")
-    write_program(test.path("build/tests/gpu/gpu_bench"), 'rmdir "$HANGS"; until [[ -e $work/golden.status ]]; do sleep 0.1; done\n')
+    write_program(test.path("build/tests/gpu/gpu_bench"), 'rmdir "$HANGS"; while kill -0 "$(cut -d " " -f 2 "$TMPDIR/sheaf-gpu-hanging")"; do sleep 0.1; done\n')
     write_program(test.path("sheaf"), FAKE_SHEAF)
     os.makedirs(test.path("hangs"))
     os.makedirs(test.path("bin"))
@@ -467,13 +468,15 @@ def the_script_for_a_day_with_a_gpu_marks_times_of_a_shared_device(test):
     write_program(test.path("bin/timeout"), 'case "$*" in *golden*) trap "" TERM; while [[ -d $HANGS ]]; do sleep 0.1; done ;; *) exec /usr/bin/timeout "$@" ;; esac\n')
     test.write("model", "")
     environment = dict(test.environment, SHEAF=test.path("sheaf"), BUILD=test.path("build"), DRY="1", LIMIT_golden="1", ENDLESS="", HANGS=test.path("hangs"),
-                       PATH=test.path("bin") + ":" + os.environ["PATH"], ONLY="facts golden probe-memory bench settings")
-    finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu", "gpu_device.sh"), "first", test.path("out"), test.path("model")],
-                              env=environment, capture_output=True, text=True, timeout=400)
-    with open(test.path("out/stages.csv"), encoding="utf-8", newline="") as file:
-        stages = {row[0]: row[1:2] + row[3:] for row in csv.reader(file)}
-    assert stages == {"facts": ["passed"], "golden": ["abandoned after 1 s"], "probe-memory": ["passed", "shared with golden"],
-                      "bench": ["passed"], "settings": ["passed"]}, (stages, finished)
+                       PATH=test.path("bin") + ":" + os.environ["PATH"], TMPDIR=test.path("bin"))
+    shared = ["passed", "shared with golden"]
+    for out, only, expected in (("out", "facts golden probe-memory", {"facts": ["passed"], "golden": ["abandoned after 1 s"], "probe-memory": shared}),
+                                ("later", "probe-cache bench settings", {"probe-cache": shared, "bench": ["passed"], "settings": ["passed"]})):
+        finished = subprocess.run(["bash", os.path.join(root, "tests", "gpu", "gpu_device.sh"), "first", test.path(out), test.path("model")],
+                                  env=environment | {"ONLY": only}, capture_output=True, text=True, timeout=400)
+        with open(test.path(f"{out}/stages.csv"), encoding="utf-8", newline="") as file:
+            stages = {row[0]: row[1:2] + row[3:] for row in csv.reader(file)}
+        assert stages == expected, (stages, finished)
 
 
 # Answers are equal on every path through the engine; a placement that changes the arithmetic has its own reference.

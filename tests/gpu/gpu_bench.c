@@ -1,6 +1,6 @@
 // Times of the kernels on a device beside what bounds them: products of each weight type x five shapes of a
-// Llama-3-8B x nine row counts, gate and up in one launch, attention by batch x context, norms that write an
-// operand. One CSV line each, written when it is known:
+// Llama-3-8B x nine row counts, gate and up in one launch, queries, keys and values of two types, attention by
+// batch x context, norms that write an operand. One CSV line each, written when it is known:
 //
 //   gpu_bench [--bandwidth GB/s] [--mma TFLOP/s] [--wgmma TFLOP/s] [--tiny] [--once] [TYPE...]
 //   what,type,inputs,outputs,rows,us,GB/s,TFLOP/s,bound_us,bound_percent,hash,tile
@@ -8,6 +8,8 @@
 // Launches are those of the program: in a graph, tiles of two blocks where it has them. `hash` is of y after one
 // launch with the first copy of the weights: y of the first row is the same bytes at any number of rows, so `hash`
 // of it alone must be the same in all lines of a type and shape; else "differs" follows and the exit status is 1.
+// Lines of what "pair" are queries and keys of the type TYPE+q6_k's first, values of its second, as a layer of Q4_K_M or
+// Q5_K_M has them: one launch if there is a kernel for both types and as many rows, else two.
 // For attention, inputs are positions and rows are sequences. bound_us is the larger of bytes / bandwidth and
 // operations / rate, that of wgmma where it multiplies; the defaults are an H200's: the rates as measured
 // (gpu/README.md), the bandwidth assumed. Weights rotate over copies that exceed the second-level cache.
@@ -141,8 +143,10 @@ static double time_of(void (*launch_once)(void *context, int i), void *context)
 
 // --- Products ---
 
+// Of one x: one, or two that differ in their types and parts.
 struct products {
-    struct product_launch call;
+    struct product_launch calls[2];
+    int n_calls;
     const unsigned char *weights;
     uint64_t copy_bytes; // from one copy to the next
     int n_copies;
@@ -153,36 +157,54 @@ static void launch_once_product(void *context, int i)
     struct products *products = context;
     const unsigned char *tiles =
         products->weights + (uint64_t)(i % products->n_copies) * products->copy_bytes;
-    for (int32_t part = 0; part < products->call.n_parts; part++) {
-        products->call.parts[part].tiles = tiles;
-        tiles +=
-            tiles_bytes(products->call.type, products->call.parts[part].n_outputs, products->call.x.n_inputs);
+    for (int c = 0; c < products->n_calls; c++) {
+        struct product_launch *call = &products->calls[c];
+        for (int32_t part = 0; part < call->n_parts; part++) {
+            call->parts[part].tiles = tiles;
+            tiles += tiles_bytes(call->type, call->parts[part].n_outputs, call->x.n_inputs);
+        }
     }
-    launch_product(device_stream(device), &products->call);
+    launch_products(device_stream(device), products->calls, products->n_calls);
 }
 
 static const char *const type_names[] = {
     [TENSOR_F32] = "f32",   [TENSOR_F16] = "f16",   [TENSOR_BF16] = "bf16", [TENSOR_Q8_0] = "q8_0",
     [TENSOR_Q4_0] = "q4_0", [TENSOR_Q4_K] = "q4_k", [TENSOR_Q5_K] = "q5_k", [TENSOR_Q6_K] = "q6_k"};
 
-// Of y and of its first row, of which y is left [n_rows, n_outputs].
+// Of all y and of their first rows.
 struct product_hashes {
     uint64_t all, first_row;
 };
 
+// Adds y [n_rows, n_outputs] of a part.
+static void hash_part(const struct product_part *part, int32_t n_rows, struct product_hashes *hashes)
+{
+    size_t row_bytes = (size_t)part->n_outputs * sizeof(float), size = (size_t)n_rows * row_bytes;
+    void *items = malloc(size);
+    if (!items) {
+        printf("# no memory for results\n");
+        exit(1);
+    }
+    device_download_rows(device, items, part->y, 1, size, size);
+    wait_for_device();
+    hashes->all = hash_bytes(items, size, hashes->all);
+    hashes->first_row = hash_bytes(items, row_bytes, hashes->first_row);
+    free(items);
+}
+
+// Only the first part of gated products has a y.
+static int32_t stored_parts(const struct product_launch *call)
+{
+    return call->gated ? 1 : call->n_parts;
+}
+
 static struct product_hashes hash_product(struct products *products)
 {
-    const struct product_launch *call = &products->call;
-    size_t row_bytes = (size_t)call->parts[0].n_outputs * sizeof(float),
-           size = (size_t)call->x.n_rows * row_bytes;
-    void *items = malloc(size);
+    struct product_hashes hashes = {0, 0};
     launch_once_product(products, 0);
-    if (items)
-        device_download_rows(device, items, call->parts[0].y, 1, size, size);
-    wait_for_device();
-    struct product_hashes hashes = {items ? hash_bytes(items, size, 0) : 0,
-                                    items ? hash_bytes(items, row_bytes, 0) : 0};
-    free(items);
+    for (int c = 0; c < products->n_calls; c++)
+        for (int32_t part = 0; part < stored_parts(&products->calls[c]); part++)
+            hash_part(&products->calls[c].parts[part], products->calls[c].x.n_rows, &hashes);
     return hashes;
 }
 
@@ -204,13 +226,24 @@ static const char *const tile_names[WGMMA_TILE_COUNT] = {"",       "64x32",  "25
 
 static void bench_tiling(struct products *products, uint64_t *first_row)
 {
-    const struct product_launch *call = &products->call;
-    int32_t n_inputs = call->x.n_inputs, n_stored = call->parts[0].n_outputs, n_rows = call->x.n_rows,
-            n_outputs = n_stored * call->n_parts;
+    const struct product_launch *call = &products->calls[0];
+    int32_t n_inputs = call->x.n_inputs, n_rows = call->x.n_rows, n_stored = 0, n_outputs = 0;
+    char types[16];
+    for (int c = 0; c < products->n_calls; c++)
+        for (int32_t part = 0; part < products->calls[c].n_parts; part++) {
+            n_outputs += products->calls[c].parts[part].n_outputs;
+            if (part < stored_parts(&products->calls[c]))
+                n_stored += products->calls[c].parts[part].n_outputs;
+        }
     double bytes = (double)products->copy_bytes + (double)n_rows * (2.0 * n_inputs + 4.0 * n_stored);
-    print_times(call->gated ? "gated" : "product", type_names[call->type], n_inputs, n_outputs, n_rows,
-                time_of(launch_once_product, products), bytes, 2.0 * n_inputs * n_outputs * n_rows,
-                call->x.swizzled ? wgmma_flop : mma_flop);
+    bool is_pair = products->n_calls == 2;
+    snprintf(types, sizeof types, is_pair ? "%s+%s" : "%s", type_names[call->type],
+             type_names[products->calls[1].type]);
+    print_times(is_pair       ? "pair"
+                : call->gated ? "gated"
+                              : "product",
+                types, n_inputs, n_outputs, n_rows, time_of(launch_once_product, products), bytes,
+                2.0 * n_inputs * n_outputs * n_rows, call->x.swizzled ? wgmma_flop : mma_flop);
     struct product_hashes hashes = hash_product(products);
     bool same = *first_row == 0 || hashes.first_row == *first_row;
     *first_row = hashes.first_row;
@@ -224,20 +257,57 @@ static void bench_tiling(struct products *products, uint64_t *first_row)
 static void bench_rows(struct products *products, uint64_t *first_row)
 {
     struct product_tiling tilings[PRODUCT_TILINGS_MAX];
-    int32_t n = product_tilings(&products->call, tilings);
+    int32_t n = products->n_calls == 1 ? product_tilings(&products->calls[0], tilings) : 0;
     if (n == 0)
         bench_tiling(products, first_row);
     for (int32_t i = 0; i < n; i++) {
-        products->call.tiling = tilings[i];
+        products->calls[0].tiling = tilings[i];
         bench_tiling(products, first_row);
     }
 }
 
-// gated: two parts with half of the outputs each, whose result is silu(first) * second.
-static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_outputs, bool gated,
+// Products of one x: a matrix; gate and up, with half of the outputs each; or queries, keys and values, of 4, 1 and 1 sixths of
+// the outputs, the values in Q6_K.
+enum product_kind { PRODUCT_PLAIN, PRODUCT_GATED, PRODUCT_PAIR };
+
+// One after the other in y, except those of gate and up, which is one.
+static void add_part(struct product_launch *call, int32_t n_outputs, float **y)
+{
+    call->parts[call->n_parts++] = (struct product_part){NULL, NULL, *y, n_outputs, n_outputs};
+    if (!call->gated)
+        *y += (int64_t)call->x.n_rows * n_outputs;
+}
+
+static void make_calls(struct products *products, enum product_kind kind, const struct product_launch *common,
+                       int32_t n_outputs, float *y)
+{
+    struct product_launch *calls = products->calls;
+    calls[0] = calls[1] = *common;
+    calls[0].gated = kind == PRODUCT_GATED;
+    calls[1].type = TENSOR_Q6_K;
+    products->n_calls = kind == PRODUCT_PAIR ? 2 : 1;
+    if (kind == PRODUCT_PLAIN) {
+        add_part(&calls[0], n_outputs, &y);
+        return;
+    }
+    int32_t n_last = kind == PRODUCT_PAIR ? n_outputs / 6 : n_outputs / 2;
+    add_part(&calls[0], kind == PRODUCT_PAIR ? n_outputs - 2 * n_last : n_last, &y);
+    add_part(&calls[0], n_last, &y);
+    if (kind == PRODUCT_PAIR)
+        add_part(&calls[1], n_last, &y);
+}
+
+static uint64_t weights_bytes(enum tensor_type type, int32_t n_inputs, int32_t n_outputs,
+                              enum product_kind kind)
+{
+    int32_t n_last = kind == PRODUCT_PAIR ? n_outputs / 6 : 0;
+    return tiles_bytes(type, n_outputs - n_last, n_inputs) + tiles_bytes(TENSOR_Q6_K, n_last, n_inputs);
+}
+
+static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_outputs, enum product_kind kind,
                           const int32_t *n_rows)
 {
-    struct products products = {.copy_bytes = tiles_bytes(type, n_outputs, n_inputs)};
+    struct products products = {.copy_bytes = weights_bytes(type, n_inputs, n_outputs, kind)};
     struct product_partials partials = {0};
     bool complete = create_partials(&partials, n_inputs);
     uint64_t first_row = 0;
@@ -255,21 +325,18 @@ static void bench_product(enum tensor_type type, int32_t n_inputs, int32_t n_out
                                                         device_facts(device)->shared_bytes_max, *n_rows, 0)};
         float *floats = filled_floats((size_t)*n_rows * (size_t)n_inputs),
               *y = device_allocate(device, (size_t)*n_rows * (size_t)n_outputs * sizeof(float));
-        int32_t n_each = gated ? n_outputs / 2 : n_outputs;
-        products.call =
-            (struct product_launch){.type = type,
-                                    .n_parts = gated ? 2 : 1,
-                                    .parts = {{NULL, NULL, y, n_each, n_each},
-                                              {NULL, NULL, y, n_each, n_each}},
-                                    .gated = gated,
-                                    .activation = ACTIVATION_SILU,
-                                    .x = x,
-                                    .floats.items = floats,
-                                    .floats.stride = n_inputs,
-                                    .floats.rows_divisor = 1,
-                                    .device.shared_bytes_max = device_facts(device)->shared_bytes_max,
-                                    .device.n_multiprocessors = device_facts(device)->n_multiprocessors,
-                                    .device.partials = partials};
+        const struct product_launch common = {.type = type,
+                                              .activation = ACTIVATION_SILU,
+                                              .x = x,
+                                              .floats.items = floats,
+                                              .floats.stride = n_inputs,
+                                              .floats.rows_divisor = 1,
+                                              .device.shared_bytes_max =
+                                                  device_facts(device)->shared_bytes_max,
+                                              .device.n_multiprocessors =
+                                                  device_facts(device)->n_multiprocessors,
+                                              .device.partials = partials};
+        make_calls(&products, kind, &common, n_outputs, y);
         if (complete && weights && x.items && x.scales && y && floats) {
             launch_activation_operand(device_stream(device),
                                       &(struct activation_operand_launch){x, floats, n_inputs, NULL, 1});
@@ -302,13 +369,20 @@ static void bench_products(void)
                 continue;
             if (tiny)
                 bench_product(types[t], shapes[s][0] / 32 / 128 * 128, shapes[s][1] / 2048 / 16 * 16 + 16,
-                              false, once ? tiny_rows + 7 : tiny_rows);
+                              PRODUCT_PLAIN, once ? tiny_rows + 7 : tiny_rows);
             else
-                bench_product(types[t], shapes[s][0], shapes[s][1], false, once ? few_rows : rows);
+                bench_product(types[t], shapes[s][0], shapes[s][1], PRODUCT_PLAIN, once ? few_rows : rows);
             if (shapes[s][1] == 28672 && types[t] != TENSOR_F32)
-                bench_product(types[t], tiny ? 128 : shapes[s][0], tiny ? 32 : shapes[s][1], true,
+                bench_product(types[t], tiny ? 128 : shapes[s][0], tiny ? 32 : shapes[s][1], PRODUCT_GATED,
                               tiny ? tiny_rows + 7 : few_rows);
         }
+    static const enum tensor_type paired[] = {TENSOR_Q4_K, TENSOR_Q5_K};
+    for (size_t t = 0; t < sizeof paired / sizeof *paired; t++)
+        if (wanted[paired[t]])
+            bench_product(paired[t], tiny ? 256 : shapes[0][0], tiny ? 96 : shapes[0][1], PRODUCT_PAIR,
+                          tiny   ? tiny_rows
+                          : once ? few_rows
+                                 : rows);
 }
 
 // --- Attention ---

@@ -12,7 +12,8 @@
 #   tests/gpu/gpu_device.sh all OUT [MODEL.gguf]      the last five: check to faults
 # Each part fits a call of ten minutes, the first two one of 330 s, and what matters most comes first. OUT/stages.csv says how each stage ended as soon as it
 # has, OUT/log.txt has what all of them wrote: 7 files at most, none above 16 MiB. A stage that does not even die when it is killed,
-# because it hangs in the driver, is abandoned; as long as it hangs, stages.csv says of all others with which ones they shared the device. Without MODEL, one of Llama-3-8B's shape is made.
+# because it hangs in the driver, is abandoned; as long as it hangs, stages.csv says of all others with which ones they shared the device,
+# in later calls too: $TMPDIR/sheaf-gpu-hanging has the process of each. Without MODEL, one of Llama-3-8B's shape is made.
 #
 # Programs are those of a pack ($PACK, build-pack) where there is one; else of the build folder $BUILD (build-gpu), which is brought
 # up to date where there is meson. $SHEAF names a program that is used as it is. DRY=1: those of build/ over the emulated device
@@ -41,7 +42,8 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 work=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-gpu-XXXXXX")
 trap 'rm -rf "$work"' EXIT
-running=() abandoned=() # names of stages
+running=() # names of stages
+hanging=${TMPDIR:-/tmp}/sheaf-gpu-hanging # a line for each abandoned stage of this and earlier calls: name, process
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 
 # --- Stages ---
@@ -51,16 +53,17 @@ begin_part() { # [SECONDS]
 }
 
 # Stages that were abandoned and have not ended since.
-hanging() {
-    local name
-    for name in "${abandoned[@]}"; do
-        [[ -e $work/$name.status ]] || printf ' %s' "$name"
-    done
+still_hanging() {
+    local name process
+    [[ -e $hanging ]] || return 0
+    while read -r name process; do
+        ! kill -0 "$process" 2>/dev/null || printf ' %s' "$name"
+    done <"$hanging"
 }
 
 report() { # NAME HOW SECONDS
     local with
-    with=$(hanging)
+    with=$(still_hanging)
     printf '%s,%s,%d%s\n' "$@" "${with:+,shared with$with}" >>"$out/stages.csv"
     printf '%-20s %s, %d s%s\n' "$@" "${with:+, shared with$with}"
 }
@@ -87,7 +90,9 @@ start() {
     echo "$SECONDS $limit" >"$work/$name.began"
     (
         status=0
-        timeout --kill-after 2 "$limit" "$@" >"$work/$name.log" 2>&1 </dev/null || status=$?
+        timeout --kill-after 2 "$limit" "$@" >"$work/$name.log" 2>&1 </dev/null &
+        echo "$!" >"$work/$name.process"
+        wait "$!" || status=$?
         echo "$status" >"$work/$name.ending" && mv "$work/$name.ending" "$work/$name.status"
     ) >/dev/null 2>&1 </dev/null &
     running+=("$name")
@@ -113,7 +118,7 @@ note_end() { # NAME
     esac
     { printf '\n===== %s\n' "$name"; cat "$work/$name.log"; } >>"$out/log.txt"
     report "$name" "$ended" $((SECONDS - began))
-    [[ $status != abandoned ]] || abandoned+=("$name")
+    [[ $status != abandoned ]] || echo "$name $(cat "$work/$name.process")" >>"$hanging"
     [[ $ended == passed ]] && return
     n_failed=$((n_failed + 1))
     tail -n 15 "$work/$name.log"
@@ -312,7 +317,7 @@ run_jobs() { # JOBS ANSWERS BATCH OPTION...
 }
 
 trace() {
-    run_jobs "$work/batch.jsonl" "$work/answers.jsonl" "$batch" --trace-steps "$out/trace.jsonl"
+    run_jobs "$work/batch.jsonl" "$work/answers.jsonl" "$batch" --trace-steps "$out/trace.jsonl" --overwrite
 }
 
 # A job a line of ONE is the line FIRST + i of OTHERS: the same answers.
@@ -389,8 +394,8 @@ stage_bench() { # NAME SECONDS OPTION...
 }
 
 # One process loads the model once for all of them, then computes sequences of each batch alone. If it did not end, each by itself.
-stage_settings() { # SECONDS
-    stage_bench settings "$1" --max-rows 8192 --alone ${SETTINGS:---settings 480+64@1/64/256,1024+1@8,128+128@256}
+stage_settings() { # SECONDS [OPTION...]
+    stage_bench settings "$1" --max-rows 8192 --alone ${SETTINGS:---settings 480+64@1/64/256,1024+1@8,128+128@256} "${@:2}"
     passed settings || ! wanted settings || {
         stage_decode 60
         stage_prefill 30
@@ -459,8 +464,8 @@ first() {
     stage bench 90 bash -euo pipefail -c 'write_bench "$@"' write_bench q4_k q6_k bf16
     stage_ncu 50
     prepare_jobs
-    stage_settings 110
-    stage trace 40 bash -euc trace
+    stage_settings 130 --trace-steps "$out/trace.jsonl"
+    passed settings || stage trace 40 bash -euc trace
     write_goals || true
 }
 

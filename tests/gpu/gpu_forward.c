@@ -11,6 +11,8 @@
 #include "tests/support/make_model.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 enum { SEQUENCES_MAX = 4, ROWS_MAX = 600 };
 
@@ -20,6 +22,8 @@ struct forward_subject {
     enum kv_type kv_type;
     int length;
     bool repeats; // each of its operations is another subject's too: runs where all do (tests/support/wide.h)
+    int32_t n_rows_max; // 0: ROWS_MAX
+    bool untuned;       // loading computes no steps, as for a hybrid
 };
 
 #define FAMILY(family_name)                                                                                  \
@@ -191,8 +195,9 @@ static void machine_open_with(struct machine *machine, const struct model *model
                               const struct forward_subject *subject, const struct gpu_options *gpu)
 {
     struct error error = {0};
-    struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
-                                    .n_outputs_max = ROWS_MAX,
+    int32_t n_rows_max = subject->n_rows_max ? subject->n_rows_max : ROWS_MAX;
+    struct forward_limits limits = {.n_tokens_max = n_rows_max,
+                                    .n_outputs_max = n_rows_max,
                                     .n_sequences_max = SEQUENCES_MAX,
                                     .page_positions = PAGE_POSITIONS,
                                     .n_pages = PAGES_EACH * SEQUENCES_MAX,
@@ -205,6 +210,8 @@ static void machine_open_with(struct machine *machine, const struct model *model
     options.pool = machine->pool;
     enum status status = gpu ? gpu_backend_create(&machine->backend, &options, &error)
                              : cpu_backend_create(&machine->backend, machine->pool, CPU_AVX512, &error);
+    if (status == STATUS_OK && subject->untuned)
+        machine->backend->device.tune = NULL;
     if (status != STATUS_OK ||
         forward_create(&machine->forward, model, machine->backend, &limits, NULL, NULL, &error))
         fail_msg("%s", error.text);
@@ -262,6 +269,24 @@ static void logits_are_near_the_cpus_and_the_same_bytes_in_every_way(void **stat
     compute_logits(&gpu, SEQUENCES_MAX, subject->length, subject->length > 100 ? 100 : 7, other);
     assert_memory_equal(other, first, n * sizeof *first);
     machine_close(&gpu);
+    model_close(model);
+}
+
+// As compute capability 8.6, 8.9 and 12.0 have it: no wgmma, and 99 KiB of shared memory for a block.
+static void little_shared_memory_gives_the_bytes_of_much(void **state)
+{
+    static float expected[LENGTH_MAX * N_VOCAB], got[LENGTH_MAX * N_VOCAB];
+    const struct forward_subject *subject = *state;
+    struct model *model = open_model_of(&subject->recipe);
+    for (int little = 0; little < 2; little++) {
+        struct gpu_options options = {.no_wgmma = little, .shared_bytes_max = little ? 99 << 10 : 0};
+        struct machine machine;
+        machine_open_with(&machine, model, subject, &options);
+        compute_logits(&machine, SEQUENCES_MAX, subject->length, subject->length > 100 ? 100 : 7,
+                       little ? got : expected);
+        machine_close(&machine);
+    }
+    assert_memory_equal(got, expected, (size_t)subject->length * N_VOCAB * sizeof *got);
     model_close(model);
 }
 
@@ -568,23 +593,90 @@ static void a_shared_prefix_is_read_once_and_does_not_show(void **state)
     model_close(model);
 }
 
-// Both in the eager step that measures and in the graph captured after it, for prompts and for decoding.
-static void measured_tiles_give_the_bytes_of_tiles_by_rows(void **state)
+enum {
+    TILED_ROWS = 80, // of a step: tiles are measured with 32, 64 and 80 rows
+    TILED_SIZES = 3,
+    TILED_PRODUCTS =
+        5, // queries, keys and values; the output of attention; gate and up; down; the output matrix
+};
+
+// All tiles are measured when the model is loaded, none by a step, and the answers have the bytes of tiles by rows.
+static void tiles_are_measured_at_load_and_give_the_bytes_of_tiles_by_rows(void **state)
 {
     static struct sample_result by_rows[SEQUENCES_MAX][DRAWN], measured[SEQUENCES_MAX][DRAWN];
     struct model *model = open_model_of(&((const struct forward_subject *)*state)->recipe);
     for (enum gpu_tiles tiles = GPU_TILES_MEASURED; tiles <= GPU_TILES_BY_ROWS; tiles++) {
+        bool measures = tiles == GPU_TILES_MEASURED;
         struct machine machine;
         machine_open_with(&machine, model, *state, &(struct gpu_options){.tiles = tiles});
-        generate(&machine, SEQUENCES_MAX, AHEAD, false, tiles == GPU_TILES_MEASURED ? measured : by_rows);
-        int64_t n = gpu_backend_counts(machine.backend).n_tilings;
-        // The prompts' rows: queries, keys and values; the output of attention; gate and up; down. Not the output matrix,
-        // which sees a row of each sequence.
-        assert_int_equal(n, tiles == GPU_TILES_MEASURED ? 4 : 0);
+        struct gpu_counts loaded = gpu_backend_counts(machine.backend);
+        assert_int_equal(loaded.n_tilings, measures ? TILED_SIZES * TILED_PRODUCTS : 0);
+        assert_int_equal(loaded.n_steps, measures ? TILED_SIZES : 0);
+        generate(&machine, SEQUENCES_MAX, AHEAD, false, measures ? measured : by_rows);
+        assert_int_equal(gpu_backend_counts(machine.backend).n_tilings, loaded.n_tilings);
+        assert_true(gpu_backend_counts(machine.backend).n_replayed > 0);
         machine_close(&machine);
     }
     assert_memory_equal(measured, by_rows, sizeof by_rows);
     model_close(model);
+}
+
+// Of a step of 80 rows with 4 outputs the first products see all rows.
+static void without_autotuning_the_first_step_measures_tiles(void **state)
+{
+    static struct sample_result by_rows[SEQUENCES_MAX][DRAWN], measured[SEQUENCES_MAX][DRAWN];
+    struct forward_subject subject = *(const struct forward_subject *)*state;
+    struct model *model = open_model_of(&subject.recipe);
+    subject.untuned = true;
+    for (enum gpu_tiles tiles = GPU_TILES_MEASURED; tiles <= GPU_TILES_BY_ROWS; tiles++) {
+        bool measures = tiles == GPU_TILES_MEASURED;
+        struct machine machine;
+        machine_open_with(&machine, model, &subject, &(struct gpu_options){.tiles = tiles});
+        assert_int_equal(gpu_backend_counts(machine.backend).n_tilings, 0);
+        generate(&machine, SEQUENCES_MAX, AHEAD, false, measures ? measured : by_rows);
+        assert_int_equal(gpu_backend_counts(machine.backend).n_tilings, measures);
+        machine_close(&machine);
+    }
+    assert_memory_equal(measured, by_rows, sizeof by_rows);
+    model_close(model);
+}
+
+static char said[200]; // the last line
+
+static void note_said(const char *text)
+{
+    snprintf(said, sizeof said, "%s", text);
+}
+
+static void tiles_of_a_file_are_not_measured_again(void **state)
+{
+    static struct sample_result drawn[2][SEQUENCES_MAX][DRAWN];
+    char path[] = "/tmp/gpu_forward_XXXXXX/tiles";
+    char *name = strrchr(path, '/');
+    *name = '\0';
+    assert_non_null(mkdtemp(path));
+    *name = '/';
+    struct model *model = open_model_of(&((const struct forward_subject *)*state)->recipe);
+    for (int start = 0; start < 2; start++) {
+        struct gpu_options options = {.tiles = GPU_TILES_MEASURED, .tiles_path = path, .say = note_said};
+        int n = start == 0 ? TILED_SIZES * TILED_PRODUCTS : 0, got, n_rows;
+        double elapsed_s;
+        struct machine machine;
+        machine_open_with(&machine, model, *state, &options);
+        assert_int_equal(sscanf(said, "tiles: measured %d matrix products of up to %d rows in %lf s", &got,
+                                &n_rows, &elapsed_s),
+                         3);
+        assert_int_equal(got, n);
+        assert_int_equal(n_rows, TILED_ROWS);
+        generate(&machine, SEQUENCES_MAX, AHEAD, false, drawn[start]);
+        assert_int_equal(gpu_backend_counts(machine.backend).n_tilings, n);
+        machine_close(&machine);
+    }
+    assert_memory_equal(drawn[0], drawn[1], sizeof drawn[0]);
+    model_close(model);
+    assert_int_equal(unlink(path), 0);
+    *name = '\0';
+    assert_int_equal(rmdir(path), 0);
 }
 
 // With two steps under way, eager ones and graphs, and with masks uploaded after the step.
@@ -645,7 +737,7 @@ int main(int argc, char **argv)
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     enum { N_SUBJECTS = sizeof subjects / sizeof *subjects };
-    static struct CMUnitTest tests[N_SUBJECTS + 10];
+    static struct CMUnitTest tests[N_SUBJECTS + 20];
     bool is_wide = device_cases_are_wide();
     int n = 0;
     for (int i = 0; i < N_SUBJECTS; i += STRIDE)
@@ -680,12 +772,12 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_CAPTURED; i++)
         tests[n++] = (struct CMUnitTest){captured[i].name, a_graph_draws_what_launches_one_by_one_draw, NULL,
                                          NULL, &captured[i]};
-    // Of its layers but the last one, all products see all rows.
     static struct forward_subject tiled = {
         "tiled",
-        {.family = "llama", .type = TENSOR_Q8_0, .seed = 11, .n_layers = 2, .n_ff = 128},
+        {.family = "llama", .type = TENSOR_Q8_0, .seed = 11, .n_layers = 1, .n_ff = 128},
         KV_F16,
-        24};
+        24,
+        .n_rows_max = TILED_ROWS};
     static struct forward_subject shared[] = {
         {"shared",
          {.family = "llama", .type = TENSOR_F16, .seed = 11, .n_layers = 1, .n_ff = 128},
@@ -697,11 +789,42 @@ int main(int argc, char **argv)
         tests[n++] =
             (struct CMUnitTest){i ? "a shared prefix, gemma2 with pages in bytes" : "a shared prefix, llama",
                                 a_shared_prefix_is_read_once_and_does_not_show, NULL, NULL, &shared[i]};
+    // The kernels that request much shared memory: GEMMs of each number of rows, of experts and of heads; attention of
+    // wide keys, of latents, and of pages in bytes.
+    static struct forward_subject little[] = {
+        {"99 KiB, Q4_K",
+         {.type = TENSOR_Q4_K, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256},
+         KV_F16,
+         250},
+        {"99 KiB, BF16",
+         {.type = TENSOR_BF16, .seed = 12, .n_layers = 1, .n_embd = 256, .n_ff = 256},
+         KV_F16,
+         140},
+        {"99 KiB, experts", {.family = "mixtral", .type = TENSOR_F16, .seed = 11, .n_ff = 128}, KV_F16, 140},
+        {"99 KiB, wide heads in bytes",
+         {.family = "qwen3", .seed = 28, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .head_dim = 288},
+         KV_Q8_0,
+         24},
+        {"99 KiB, latents",
+         {.family = "deepseek2", .seed = 31, .n_layers = 1, .n_heads = 8, .head_dim = 24, .type = TENSOR_F16},
+         KV_F16,
+         40},
+        {"99 KiB, recurrent layers", {.family = "qwen35", .seed = 11, .n_layers = 4}, KV_F16, 40},
+    };
+    enum { N_LITTLE = sizeof little / sizeof *little };
+    for (int i = 0; i < N_LITTLE; i++)
+        tests[n++] = (struct CMUnitTest){little[i].name, little_shared_memory_gives_the_bytes_of_much, NULL,
+                                         NULL, &little[i]};
     tests[n++] =
         (struct CMUnitTest){"no memory for graphs", without_memory_for_graphs_steps_are_launched_one_by_one,
                             NULL, NULL, &captured[0]};
-    tests[n++] = (struct CMUnitTest){"measured tiles", measured_tiles_give_the_bytes_of_tiles_by_rows, NULL,
+    tests[n++] =
+        (struct CMUnitTest){"measured tiles", tiles_are_measured_at_load_and_give_the_bytes_of_tiles_by_rows,
+                            NULL, NULL, &tiled};
+    tests[n++] = (struct CMUnitTest){"tiles by steps", without_autotuning_the_first_step_measures_tiles, NULL,
                                      NULL, &tiled};
+    tests[n++] =
+        (struct CMUnitTest){"tiles of a file", tiles_of_a_file_are_not_measured_again, NULL, NULL, &tiled};
     tests[n++] = (struct CMUnitTest){"sampling apart", sampling_submitted_apart_draws_what_whole_steps_draw,
                                      NULL, NULL, &captured[0]};
     tests[n++] =

@@ -4,8 +4,8 @@
   gpu_goals.py LOGS OUT BATCH
 
 Reads LOGS/facts.log (the device), LOGS/settings.log, LOGS/decode.log, LOGS/prefill.log and LOGS/saturated.log (sheaf bench --json, one object a line; the first
-has all of them), OUT/trace.jsonl (sheaf run --trace-steps) and OUT/stages.csv, for what shared the device. A saturated worker computes a token of a prompt for each token that it generates: their times add up.
-The share of a step's time that is not on the device is taken over the steps that decode BATCH rows. OUT/phases.csv has where the
+has all of them), OUT/trace.jsonl (--trace-steps of sheaf run or sheaf bench) and OUT/stages.csv, for what shared the device. A saturated worker computes a token of a prompt for each token that it generates: their times add up.
+The share of a step's time that is not on the device is taken over the steps that decode BATCH rows; of sheaf bench it lacks the scheduler's part. OUT/phases.csv has where the
 time of such a step goes, and of steps with prompts. Exit status 1: something was not measured.
 """
 import csv

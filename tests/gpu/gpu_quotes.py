@@ -10,39 +10,28 @@ import re
 import gpu_goals
 
 TARGET = "sm_90a"
-BEFORE = "5f5c185b"  # the commit whose counts are in the column before; counted once, in the same way
 
 # of the H200, by its data sheet
 N_MULTIPROCESSORS, N_SCHEDULERS, PRODUCTS_A_CYCLE = 132, 4, 2048
 CACHE_BYTES_A_CYCLE = 25  # of a multiprocessor, as gpu/kernels/product_type.cu assumes
 
-# Label, kernel, loop, what a pass is; the kernel and loop that had this work before.
+# Label, kernel, loop, what a pass is. kernel_counts.txt has all kernels.
 ROWS = [
-    ("Q4_K, up to 8 rows", "gemm_skinny<q4_k,1,1,4,2>", "loop1", "512 inputs x 16 outputs", "gemm_skinny<q4_k,1,1>"),
-    ("Q4_K, 9 to 16 rows", "gemm_skinny<q4_k,2,2,1,2>", "loop1", "512 inputs x 32 outputs", ""),
-    ("Q4_K, tiles of 64 outputs x 32 rows", "gemm_wgmma<q4_k,32,1,4>", "loop1", "256 inputs x 16 outputs x 32 rows", ""),
-    ("of 256 x 32", "gemm_wgmma<q4_k,32,4,1>", "loop1", "256 inputs x 16 outputs x 32 rows", ""),
-    ("of 64 x 64", "gemm_wgmma<q4_k,64,1,4>", "loop1", "256 inputs x 16 outputs x 64 rows", ""),
-    ("of 256 x 64", "gemm_wgmma<q4_k,64,4,1>", "loop1", "256 inputs x 16 outputs x 64 rows", ""),
-    ("of 256 x 96", "gemm_wgmma<q4_k,96,4,1>", "loop1", "256 inputs x 16 outputs x 96 rows", ""),
-    ("of 64 x 128", "gemm_wgmma<q4_k,128,1,2>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
-    ("of 128 x 128", "gemm_wgmma<q4_k,128,2,1>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
-    ("of 192 x 128", "gemm_wgmma<q4_k,128,3,1>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
-    ("Q4_K by mma, tiles of 32 x 32", "gemm_tiled<q4_k,1,1,4,4,165888>", "loop1", "128 inputs x 32 outputs x 32 rows", "gemm_tiled<q4_k,1,1,4,4,165888>"),
-    ("Q4_K by mma, tiles of 64 x 64", "gemm_tiled<q4_k,2,1,2,8,165888>", "loop1", "128 inputs x 32 outputs x 64 rows", "gemm_tiled<q4_k,2,1,2,8,165888>"),
-    ("Q4_K by mma, tiles of 128 x 128", "gemm_tiled<q4_k,4,2,1,8,165888>", "loop1", "128 inputs x 32 outputs x 64 rows", "gemm_tiled<q4_k,4,2,1,8,165888>"),
-    ("Q4_K, an expert's rows in a tile of 256 x 16", "gemm_experts<q4_k,165888>", "loop4", "128 inputs x 32 outputs x 16 rows", ""),
-    ("in a tile of 256 x 32", "gemm_experts<q4_k,165888>", "loop3", "128 inputs x 32 outputs x 32 rows", ""),
-    ("in a tile of 256 x 64", "gemm_experts<q4_k,165888>", "loop2", "128 inputs x 32 outputs x 64 rows", ""),
-    ("in a tile of 128 x 128", "gemm_experts<q4_k,165888>", "loop1", "128 inputs x 32 outputs x 64 rows", ""),
-    ("F16, more than 128 rows", "gemm_wgmma<f16,128,2,1>", "loop1", "128 inputs x 16 outputs x 128 rows", ""),
-    ("Q6_K, up to 8 rows", "gemm_skinny<q6_k,1,1,4,2>", "loop1", "512 inputs x 16 outputs", ""),
-    ("Q6_K, more than 128 rows", "gemm_wgmma<q6_k,128,2,1>", "loop1", "256 inputs x 16 outputs x 128 rows", ""),
-    ("attention, keys", "decode<f16,1,1>", "loop1", "32 positions x 32 dimensions", ""),
-    ("attention, values", "decode<f16,1,1>", "loop2", "64 positions x 16 dimensions", ""),
-    ("attention of 8-bit pages, keys", "decode<q8_0,1,1>", "loop1", "32 positions x 32 dimensions", ""),
-    ("attention of 8-bit pages, values", "decode<q8_0,1,1>", "loop2", "64 positions x 16 dimensions", ""),
-    ("norm with operand, 4,096 items", "norm_long<4,0>", "all", "the whole kernel", ""),
+    ("Q4_K, up to 8 rows", "gemm_skinny<q4_k,1,1,4,2>", "loop1", "512 inputs x 16 outputs"),
+    ("Q4_K, 9 to 16 rows", "gemm_skinny<q4_k,2,2,1,2>", "loop1", "512 inputs x 32 outputs"),
+    ("Q4_K, tiles of 64 outputs x 64 rows", "gemm_wgmma<q4_k,64,1,4>", "loop1", "256 inputs x 16 outputs x 64 rows"),
+    ("of 256 x 64", "gemm_wgmma<q4_k,64,4,1>", "loop1", "256 inputs x 16 outputs x 64 rows"),
+    ("of 128 x 128", "gemm_wgmma<q4_k,128,2,1>", "loop1", "256 inputs x 16 outputs x 128 rows"),
+    ("of 192 x 128", "gemm_wgmma<q4_k,128,3,1>", "loop1", "256 inputs x 16 outputs x 128 rows"),
+    ("Q4_K by mma, tiles of 128 x 128", "gemm_tiled<q4_k,4,2,1,8,165888>", "loop1", "128 inputs x 32 outputs x 64 rows"),
+    ("Q4_K, an expert's rows in a tile of 128 x 128", "gemm_experts<q4_k,165888>", "loop1", "128 inputs x 32 outputs x 64 rows"),
+    ("F16, more than 128 rows", "gemm_wgmma<f16,128,2,1>", "loop1", "128 inputs x 16 outputs x 128 rows"),
+    ("Q6_K, up to 8 rows", "gemm_skinny<q6_k,1,1,4,2>", "loop1", "512 inputs x 16 outputs"),
+    ("attention, keys", "decode<f16,1,1>", "loop1", "32 positions x 32 dimensions"),
+    ("attention, values", "decode<f16,1,1>", "loop2", "64 positions x 16 dimensions"),
+    ("attention of 8-bit pages, keys", "decode<q8_0,1,1>", "loop1", "32 positions x 32 dimensions"),
+    ("attention of 8-bit pages, values", "decode<q8_0,1,1>", "loop2", "64 positions x 16 dimensions"),
+    ("norm with operand, 4,096 items", "norm_long<4,0>", "all", "the whole kernel"),
 ]
 STEPS = {"decode_1": "decoding, batch 1", "decode_64": "decoding, batch 64", "prefill_128": "a prompt of 128 tokens"}
 PARTS = {"layer_q4_k": "a layer", "layer_q6_k": "a layer with values and down in Q6_K", "layer_bf16": "a layer in BF16", "layer_experts": "a layer with 2 of 8 experts",
@@ -53,12 +42,11 @@ PARTS = {"layer_q4_k": "a layer", "layer_q6_k": "a layer with values and down in
 
 
 def kernel_lines(_, kernels, __):
-    yield f"| kernel, {TARGET} | a pass of its loop | instructions of a warp | before ({BEFORE}) | tensor core | copies | registers | bytes spilled |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for label, kernel, what, a_pass, old in ROWS:
+    yield f"| kernel, {TARGET} | a pass of its loop | instructions of a warp | tensor core | copies | registers | bytes spilled |"
+    yield "|---|---|---|---|---|---|---|"
+    for label, kernel, what, a_pass in ROWS:
         counts, whole = kernels[TARGET, kernel, what], kernels[TARGET, kernel, "all"]
-        before = f"{kernels[BEFORE, old, what]['slots']:,}" if old else ""
-        yield (f"| {label} | {a_pass} | {counts['slots']:,} | {before} | {counts['products']} | {counts['copies']} | "
+        yield (f"| {label} | {a_pass} | {counts['slots']:,} | {counts['products']} | {counts['copies']} | "
                f"{whole['registers']} | {whole['spilled']} |")
 
 
