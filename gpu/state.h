@@ -35,6 +35,7 @@ struct weight {
     int64_t n_items;
     enum tensor_type tiles; // used with WEIGHT_PRODUCT (gpu/kernels/tiles.h); the matrices are contiguous
     int64_t n_matrices;
+    const float *factors; // [n_matrices] after the tiles: additional factors; NULL: none
     // Bounds (gpu/output_bound.h). For WEIGHT_PRODUCT: of the outputs for normed rows. For WEIGHT_VECTOR:
     // .largest of its items.
     struct output_bound bound;
