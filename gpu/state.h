@@ -228,7 +228,11 @@ void gpu_weight_destroy(struct backend *base, struct weight *weight);
 void gpu_normed_input(struct backend *base, const struct norm_items *norm);
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role);
 
-// backend.c: see engine/backend.h
+// step_memory.c
+// Allocates the scratch of the largest step.
+enum status gpu_step_memory_reserve(struct gpu_backend *backend, struct error *error) WARN_UNUSED;
+void gpu_step_memory_finish(struct gpu_backend *backend);
+// See engine/backend.h.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions);
 
