@@ -162,6 +162,7 @@ static void measure_step(struct gpu_backend *backend, const struct step *step)
             n_rows < backend->capacity.n_rows_least ? n_rows : backend->capacity.n_rows_least;
         backend->current.kind.n_positions = graph_positions(backend->current.longest.n_positions);
     }
+    backend->current.kind.selects = gpu_selects(backend);
     gpu_find_shared(backend, step);
     backend->current.kind.n_shared_tiles = graph_shared_tiles(backend->current.shared.n_tiles);
 }
@@ -494,6 +495,7 @@ static void destroy_backend(struct backend *base)
     staging_finish(&backend->staging);
     shared_prefix_finish(&backend->current.shared);
     gpu_step_memory_finish(backend);
+    gpu_selection_finish(backend);
     gpu_scratch_finish(backend, &backend->pages);
     gpu_scratch_finish(backend, &backend->states);
     device_close(backend->device);
@@ -529,6 +531,8 @@ static const struct backend_operations operations_cuda = {.begin = begin_step,
                                                           .rope = gpu_rope,
                                                           .kv_store = gpu_kv_store,
                                                           .attend = gpu_attend,
+                                                          .index_store = gpu_index_store,
+                                                          .select_positions = gpu_select_positions,
                                                           .attends_both_ways = true,
                                                           .activate = gpu_activate,
                                                           .add = gpu_add,

@@ -43,13 +43,21 @@ uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape
     uint64_t step =
         (uint64_t)n_rows_max * (uint64_t)(shape->rope.n_dims * shape->rope.n_tables + 16) * sizeof(float);
     const struct gpu_backend *backend = gpu_backend_of(base);
+    struct kv_shape sparse = {.n_layers = 1,
+                              .n_kv_heads = shape->attention.n_kv_heads,
+                              .key_dim = shape->attention.key_dim,
+                              .value_dim = shape->attention.value_dim,
+                              .page_positions = ATTENTION_BLOCK,
+                              .n_pages = shape->n_context / ATTENTION_BLOCK + 1,
+                              .index = shape->index,
+                              .n_rows_most = n_rows_max};
     (void)n_positions;
     return activation_operand_bytes(n_pairs, widest) + next_bytes(n_pairs, widest) + (uint64_t)n_pairs * 24 +
            (uint64_t)(SAMPLE_SLOTS + 1) * (uint64_t)larger_of(shape->n_vocab, widest) * sizeof(int32_t) +
            8 * step + gpu_outcome_bytes(n_outputs_max) +
            attention_scratch_bytes(shape->attention.n_heads, shape->attention.value_dim, n_outputs_max,
                                    shape->n_context) +
-           partial_bytes(backend, widest);
+           gpu_selection_bytes(&sparse) + partial_bytes(backend, widest);
 }
 
 static enum status fill_ones(struct gpu_backend *backend, struct error *error)

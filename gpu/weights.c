@@ -89,8 +89,7 @@ static void send_factors(struct gpu_backend *backend, struct weight *weight, uin
     for (int64_t matrix = 0; matrix < weight->n_matrices; matrix++)
         factors[matrix] = tensor_scale(&weight->tensor, (uint64_t)matrix);
     weight->factors = (const float *)(const void *)(weight->memory + offset);
-    staging_send(&backend->staging, weight->memory + offset,
-                 (size_t)weight->n_matrices * sizeof *factors);
+    staging_send(&backend->staging, weight->memory + offset, (size_t)weight->n_matrices * sizeof *factors);
 }
 
 static uint64_t factors_bytes(const struct tensor *tensor)

@@ -234,6 +234,31 @@ static struct forward_subject subjects[] = {
      KV_F16,
      30},
     {"a latent of deepseek2 cut by head", {.family = "deepseek2", .seed = 3, .split = true}, KV_F16, 24},
+    FAMILY("deepseek32"),
+    {"glm-dsa", {.family = "glm-dsa", .seed = 11, .n_layers = 5}, KV_F16, 24},
+    {"one selected position of deepseek32",
+     {.family = "deepseek32", .seed = 3, .keys = {{"deepseek32.attention.indexer.top_k", GGUF_U32, 1, NULL}}},
+     KV_F16,
+     24},
+    {"as many selected positions as deepseek32 sees",
+     {.family = "deepseek32",
+      .seed = 3,
+      .keys = {{"deepseek32.attention.indexer.top_k", GGUF_U32, 24, NULL}}},
+     KV_F16,
+     24},
+    {"selected positions of several pages and segments",
+     {.family = "deepseek32",
+      .seed = 5,
+      .n_layers = 2,
+      .keys = {{"deepseek32.attention.indexer.top_k", GGUF_U32, 260, NULL}}},
+     KV_F16,
+     LENGTH_MAX},
+    {"selected positions of a latent cut by head",
+     {.family = "glm-dsa", .seed = 3, .split = true, .n_layers = 4},
+     KV_F16,
+     40},
+    // Of one layer: beyond it the bytes' errors change what is selected.
+    {"selected positions of pages in bytes", {.family = "deepseek32", .seed = 3, .n_layers = 1}, KV_Q8_0, 40},
     {"wide heads",
      {.family = "qwen3", .seed = 28, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .head_dim = 288},
      KV_F16,
@@ -734,6 +759,7 @@ int main(int argc, char **argv)
         {"captured, scans", {.family = "mamba2", .seed = 11}, KV_F16, 24, .repeats = true},
         {"captured, layers that differ", {.family = "gemma4", .seed = 11}, KV_F16, 24, .repeats = true},
         {"captured, residual streams", {.family = "gemma3n", .seed = 11}, KV_F16, 24, .repeats = true},
+        {"captured, sparse attention", {.family = "deepseek32", .seed = 11}, KV_F16, 24},
         {"captured, chunks",
          {.family = "llama4", .seed = 11, .n_layers = 5, .window = 9},
          KV_F16,
@@ -773,5 +799,16 @@ int main(int argc, char **argv)
     tests[n++] =
         (struct CMUnitTest){"upload orders", uploads_at_once_and_late_give_the_bytes_of_steps_one_by_one,
                             NULL, NULL, &captured[0]};
+    // The sequences, of 20 tokens at first, pass the number of selected positions.
+    static struct forward_subject passing = {
+        "passing",
+        {.family = "deepseek32",
+         .seed = 11,
+         .keys = {{"deepseek32.attention.indexer.top_k", GGUF_U32, 26, NULL}}},
+        KV_F16,
+        24};
+    tests[n++] = (struct CMUnitTest){"upload orders, sparse attention",
+                                     uploads_at_once_and_late_give_the_bytes_of_steps_one_by_one, NULL, NULL,
+                                     &passing};
     return _cmocka_run_group_tests("tests", tests, (size_t)n, NULL, NULL);
 }
