@@ -1,6 +1,5 @@
-// Sparse attention (gpu/kernels/kernels_selection.h). The memory is reserved with the KV pages. A step in which a row
-// selects positions computes its rows in runs, as many as have room for their scores, or for copies of what they
-// selected.
+// Sparse attention (gpu/kernels/kernels_selection.h). The memory is reserved with the KV pages. If a row of a step selects
+// positions, the rows are computed in groups whose scores, or whose copies of keys and values, fit in this memory.
 #include "gpu/kernels/launch.h"
 #include "gpu/state.h"
 

@@ -1,6 +1,6 @@
-// Launches of sparse attention (DeepSeek-V3.2, section 2.1): an indexer scores positions, the best are selected for each
-// row, and their keys and values are copied to pages of the row's own, which the attention kernels then read as those of
-// a sequence. The rules of gpu/kernels/kernels.h apply.
+// Launches of sparse attention (DeepSeek-V3.2, section 2.1): an indexer scores positions, the best positions are selected
+// for each row, and their keys and values are copied to pages of the row's own. The attention kernels read these pages as
+// the pages of a sequence. The rules of gpu/kernels/kernels.h apply.
 //
 // Pages of the indexer, float32: [layer][page][page_positions][key_dim].
 //

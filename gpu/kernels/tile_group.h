@@ -262,8 +262,8 @@ template <> struct tile_group<TENSOR_NVFP4> {
         scales[0] = *(const uint32_t *)(tile_scales + lane * 4);
     }
 
-    // The bits of E4M3 from bit 7 on are a binary16 of 2^-8 times the number, those of E2M1 from bit 9 on one of 2^-14
-    // times.
+    // An E4M3 number shifted left by 7 bits is the binary16 of 2^-8 times the number. E2M1 shifted by 9 bits (and its
+    // sign by 12) is the binary16 of 2^-14 times the number.
     __device__ __forceinline__ void prepare()
     {
         uint32_t bytes = scales[0];

@@ -52,7 +52,7 @@ static void *zeros(size_t size_bytes)
 
 // ---- a step: the last rows of each sequence; the third one has none ----
 
-struct subject {
+struct selection_subject {
     int32_t n_heads, dim, n_selected;
     bool whole; // keys, queries and weights are small integers: many scores are equal
 };
@@ -66,13 +66,13 @@ struct selection_step {
     float keys[N_SEQUENCES][POSITIONS_MAX][DIM_MAX];
 };
 
-static float item_of(const struct subject *subject, uint64_t *seed)
+static float item_of(const struct selection_subject *subject, uint64_t *seed)
 {
     float item = random_float(seed);
     return subject->whole ? rintf(item * 1.4f) : item;
 }
 
-static void fill_step(struct selection_step *step, const struct subject *subject, uint64_t *seed)
+static void fill_step(struct selection_step *step, const struct selection_subject *subject, uint64_t *seed)
 {
     int32_t row = 0, page = 0;
     memset(step, 0, sizeof *step);
@@ -135,8 +135,8 @@ static void select_plainly(const float *scores, int32_t n_positions, int32_t n, 
     }
 }
 
-static void score_plainly(const struct subject *subject, const float keys[][DIM_MAX], int32_t n_positions,
-                          const float *queries, const float *weights, float *scores)
+static void score_plainly(const struct selection_subject *subject, const float keys[][DIM_MAX],
+                          int32_t n_positions, const float *queries, const float *weights, float *scores)
 {
     for (int32_t j = 0; j < n_positions; j++) {
         scores[j] = 0.0f;
@@ -159,7 +159,7 @@ static int count_equal(const float *scores, int32_t n)
     return n_equal;
 }
 
-static void check_selection(const struct subject *subject)
+static void check_selection(const struct selection_subject *subject)
 {
     static struct selection_step step;
     static int32_t expected[(N_ROWS + 1) * POSITIONS_MAX], selected[(N_ROWS + 1) * POSITIONS_MAX];
@@ -228,7 +228,7 @@ static void check_selection(const struct subject *subject)
 
 TEST(the_best_positions_are_selected_and_of_equal_ones_the_first)
 {
-    static const struct subject subjects[] = {
+    static const struct selection_subject subjects[] = {
         {10, 20, 40, false}, {10, 20, 40, true}, {1, 3, 1, true}, {3, 128, 299, false}, {8, 5, 257, true},
     };
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
