@@ -52,6 +52,7 @@ struct kv_shape {
     // Used only with a backend that has set_columns.
     const struct layer_heads *layers;
     struct index_shape index; // of sparse attention, with a backend that has select_positions
+    int32_t n_rows_most;      // rows of the largest step, if there is an index
 };
 
 // Recurrent states in float32. A slot holds the state of one sequence after some of its tokens, in all

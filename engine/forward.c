@@ -447,10 +447,12 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     pass->heads = pass->n_rows == pass->step->n_tokens ? m->heads : m->out.heads;
-    if (pass->shape->latent.dim)
+    if (pass->shape->latent.dim) {
         latent_project(pass, index, input);
-    else
+        enter_phase(pass, PHASE_ATTENTION);
+    } else {
         project_heads(pass, index, input, parts);
+    }
     rotate_heads(pass, index, parts);
     if (pass->forward->model->family->norm_after_rope)
         normalize_queries_and_keys(pass, index, parts);

@@ -520,6 +520,7 @@ static enum status create_parts(struct weight_loading *loading)
     struct kv_shape kv = kv_shape_of(forward->model, forward->limits.page_positions, forward->limits.n_pages,
                                      forward->limits.kv_type);
     enum status status = STATUS_OK;
+    kv.n_rows_most = forward->limits.n_tokens_max;
     if (shape->latent.dim && !forward->backend->operations.head_products)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention keeps latents",

@@ -95,7 +95,8 @@ enum status gpu_kv_create(struct backend *base, const struct kv_shape *shape, st
     backend->kv = *shape;
     if (shape->layers)
         choose_heads(&backend->kv);
-    return gpu_scratch_reserve(backend, &backend->pages, all_bytes(shape), "the KV pages", error);
+    status = gpu_scratch_reserve(backend, &backend->pages, all_bytes(shape), "the KV pages", error);
+    return status == STATUS_OK ? gpu_selection_create(backend, shape, error) : status;
 }
 
 uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape)
@@ -103,7 +104,7 @@ uint64_t gpu_page_bytes(struct backend *base, const struct kv_shape *shape)
     (void)base;
     struct kv_shape one = *shape;
     one.n_pages = 1;
-    return all_bytes(&one);
+    return all_bytes(&one) + gpu_index_bytes(&one);
 }
 
 // Copies the step's pages. Called before the step's graph, which is the same for every step of its size.
@@ -122,6 +123,7 @@ void gpu_copy_pages(struct gpu_backend *backend, const struct step *step)
                              memory + (size_t)step->copies[i].from * page_bytes, (size_t)n_alike, page_bytes,
                              bytes);
     }
+    gpu_copy_index_pages(backend, step);
 }
 
 // Returns 0 if the number of query heads is unknown: only shared prefixes and split-KV need the scratch.
@@ -336,6 +338,10 @@ void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         .assigned.n_runs = backend->current.padded.n_runs,
         .assigned.arrivals = (int32_t *)upload_address(backend, backend->current.layout.arrivals),
         .device = device_of(backend)};
+    if (parameters->selects && gpu_selects(backend)) {
+        gpu_attend_selected(backend, launch);
+        return;
+    }
     if (launch.assigned.n_runs == 0 || parameters->n_heads != backend->kv.n_heads)
         launch.assigned = (struct attention_assigned){0};
     if (backend->kv.layers)

@@ -34,7 +34,7 @@ int32_t graph_shared_tiles(int32_t n_tiles)
 static bool is_kind(const struct graph_kind *a, const struct graph_kind *b)
 {
     return a->part == b->part && a->n_rows == b->n_rows && a->n_positions == b->n_positions &&
-           a->n_shared_tiles == b->n_shared_tiles && a->events == b->events;
+           a->n_shared_tiles == b->n_shared_tiles && a->selects == b->selects && a->events == b->events;
 }
 
 static void release_graph(struct graph_entry *entry, struct device *device)

@@ -1,12 +1,13 @@
 // CUDA graphs of decode steps. A step whose sampling is submitted apart has two graphs: forward pass and
 // sampling. The key of a graph is the padded number of tokens, the padded length of the longest sequence and
-// the padded number of shared tiles; the key of a sampling graph is only the padded number of tokens. The
+// the padded number of shared tiles, and whether a row attends to selected positions; the key of a sampling graph is only the padded number of tokens. The
 // first step of a kind runs eagerly, which loads its kernels; the second is captured; later ones replay the
 // graph.
 #pragma once
 
 #include "gpu/phases.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum step_way { STEP_EAGER, STEP_CAPTURES, STEP_REPLAYS };
@@ -22,6 +23,7 @@ enum graph_part { GRAPH_WHOLE, GRAPH_FORWARD, GRAPH_SAMPLING };
 struct graph_kind {
     enum graph_part part;
     int32_t n_rows, n_positions, n_shared_tiles;
+    bool selects;
     int events; // 0 or 1: its event set. One set is read while the next step records the other.
 };
 

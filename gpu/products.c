@@ -145,7 +145,8 @@ static struct product_launch call_of_type(const struct product *products, int fi
                                   .bias = products[i].bias ? products[i].bias->items : NULL,
                                   .y = y->device.items,
                                   .y_stride = y->device.stride,
-                                  .n_outputs = y->n_cols};
+                                  .n_outputs = y->n_cols,
+                                  .factors = products[i].weight->factors};
     }
     return call;
 }
@@ -346,7 +347,8 @@ void gpu_head_products(struct backend *base, struct matrix *y, struct head_colum
         call.parts[0] = (struct product_part){.tiles = weight->memory + (uint64_t)head * matrix_bytes,
                                               .y = y->device.items + to.first + (int64_t)head * to.step,
                                               .y_stride = y->device.stride,
-                                              .n_outputs = n_outputs};
+                                              .n_outputs = n_outputs,
+                                              .factors = weight->factors ? weight->factors + head : NULL};
         launch_product(backend->stream, &call);
     }
 }

@@ -10,6 +10,7 @@
 #include "gpu/kernels/kernels_recurrent.h"
 #include "gpu/kernels/kernels_rows.h"
 #include "gpu/kernels/kernels_sample.h"
+#include "gpu/kernels/kernels_selection.h"
 #include "gpu/output_bound.h"
 #include "gpu/shared_prefix.h"
 #include "gpu/staging.h"
@@ -35,6 +36,7 @@ struct weight {
     int64_t n_items;
     enum tensor_type tiles; // used with WEIGHT_PRODUCT (gpu/kernels/tiles.h); the matrices are contiguous
     int64_t n_matrices;
+    const float *factors; // [n_matrices] after the tiles: additional factors; NULL: none
     // Bounds (gpu/output_bound.h). For WEIGHT_PRODUCT: of the outputs for normed rows. For WEIGHT_VECTOR:
     // .largest of its items.
     struct output_bound bound;
@@ -128,6 +130,15 @@ struct step_memory {
     struct device_scratch pair_experts, pair_weights, pair_order, expert_first;
 };
 
+// Memory of sparse attention (gpu/selection.c).
+struct sparse_attention {
+    struct device_scratch pages;    // the indexer's keys
+    struct device_scratch scores;   // of some rows
+    struct device_scratch selected; // positions of all rows
+    struct device_scratch copies;   // selected keys and values of some rows
+    struct device_scratch places;   // the step's sequences, then the sequences and the tables of the copies
+};
+
 // Maxima over the created matrices and weights. They determine the sizes above.
 struct step_capacity {
     int32_t n_rows_max, n_rows_least, n_cols_max, n_inputs_max, n_experts_max;
@@ -180,6 +191,7 @@ struct gpu_backend {
 
     struct kv_shape kv;
     struct device_scratch pages;
+    struct sparse_attention sparse;
     struct state_shape state_shape;
     struct device_scratch states; // of recurrent layers (gpu/kernels/kernels_recurrent.h)
 
@@ -228,7 +240,11 @@ void gpu_weight_destroy(struct backend *base, struct weight *weight);
 void gpu_normed_input(struct backend *base, const struct norm_items *norm);
 uint64_t gpu_weight_bytes(struct backend *base, const struct tensor *tensor, enum weight_role role);
 
-// backend.c: see engine/backend.h
+// step_memory.c
+// Allocates the scratch of the largest step.
+enum status gpu_step_memory_reserve(struct gpu_backend *backend, struct error *error) WARN_UNUSED;
+void gpu_step_memory_finish(struct gpu_backend *backend);
+// See engine/backend.h.
 uint64_t gpu_scratch_bytes(struct backend *base, const struct model_shape *shape, int32_t n_rows_max,
                            int32_t n_outputs_max, int64_t n_positions);
 
@@ -253,6 +269,21 @@ void gpu_size_runs(struct gpu_backend *backend);
 void gpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void gpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
                 const struct attention_parameters *parameters);
+
+// selection.c: see engine/backend.h
+uint64_t gpu_index_bytes(const struct kv_shape *kv);     // of the indexer's pages
+uint64_t gpu_selection_bytes(const struct kv_shape *kv); // of its working memory
+enum status gpu_selection_create(struct gpu_backend *backend, const struct kv_shape *kv,
+                                 struct error *error) WARN_UNUSED;
+void gpu_selection_finish(struct gpu_backend *backend);
+// True if a row of the step attends to selected positions.
+bool gpu_selects(const struct gpu_backend *backend);
+void gpu_copy_index_pages(struct gpu_backend *backend, const struct step *step);
+void gpu_index_store(struct backend *base, int32_t layer, const struct matrix *k);
+void gpu_select_positions(struct backend *base, int32_t layer, const struct matrix *queries,
+                          const struct matrix *weights);
+// Enqueues the attention of a step that selects.
+void gpu_attend_selected(struct gpu_backend *backend, struct attention_launch launch);
 
 // recurrent.c: see engine/backend.h
 enum status gpu_states_create(struct backend *base, const struct state_shape *shape,

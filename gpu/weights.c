@@ -1,6 +1,6 @@
-// Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/kernels/tiles.h), tables
-// unchanged, vectors as float32. Types without a tile format or a table kernel are dequantized before the
-// upload.
+// Uploads weights once, in the file's quantization: GEMM weights as tiles (gpu/kernels/tiles.h), then their
+// additional factors; tables unchanged, vectors as float32. Types without a tile format or a table kernel are
+// dequantized before the upload.
 #include "gpu/kernels/tensor_matrix.h"
 #include "gpu/state.h"
 
@@ -83,6 +83,20 @@ static void send_matrix(struct gpu_backend *backend, struct weight *weight, uint
     }
 }
 
+static void send_factors(struct gpu_backend *backend, struct weight *weight, uint64_t offset)
+{
+    float *factors = (float *)(void *)staging_take(&backend->staging);
+    for (int64_t matrix = 0; matrix < weight->n_matrices; matrix++)
+        factors[matrix] = tensor_scale(&weight->tensor, (uint64_t)matrix);
+    weight->factors = (const float *)(const void *)(weight->memory + offset);
+    staging_send(&backend->staging, weight->memory + offset, (size_t)weight->n_matrices * sizeof *factors);
+}
+
+static uint64_t factors_bytes(const struct tensor *tensor)
+{
+    return tensor->scales ? tensor->dims[2] * tensor->dims[3] * sizeof(float) : 0;
+}
+
 static enum status product_create(struct gpu_backend *backend, struct weight *weight, struct error *error)
 {
     const struct tensor *tensor = &weight->tensor;
@@ -96,14 +110,17 @@ static enum status product_create(struct gpu_backend *backend, struct weight *we
     weight->tiles = tiles_type(tensor);
     weight->n_matrices = (int64_t)n_matrices;
     uint64_t matrix_bytes = tiles_bytes(weight->tiles, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]);
-    enum status status = allocate_weight(backend, weight, matrix_bytes * n_matrices, error);
+    uint64_t panel_bytes = tiles_bytes(weight->tiles, TILE_OUTPUTS, (int64_t)tensor->dims[0]);
+    enum status status =
+        allocate_weight(backend, weight, matrix_bytes * n_matrices + factors_bytes(tensor), error);
     if (status == STATUS_OK)
-        status = staging_reserve(&backend->staging,
-                                 tiles_bytes(weight->tiles, TILE_OUTPUTS, (int64_t)tensor->dims[0]), error);
+        status = staging_reserve(&backend->staging, panel_bytes + factors_bytes(tensor), error);
     if (status != STATUS_OK)
         return status;
     for (uint64_t matrix = 0; matrix < n_matrices; matrix++)
         send_matrix(backend, weight, matrix, matrix_bytes);
+    if (tensor->scales)
+        send_factors(backend, weight, matrix_bytes * n_matrices);
     weight->bound = output_bound_of_weight(tensor, backend->normed, backend->options.pool);
     int32_t n_inputs = (int32_t)tensor->dims[0];
     backend->capacity.n_inputs_max =
@@ -224,7 +241,8 @@ static uint64_t weight_size(const struct tensor *tensor, enum weight_role role)
     if (type == TENSOR_TYPE_COUNT)
         return tensor->size_bytes; // loading will refuse the type by name
     return tiles_bytes(type, (int64_t)tensor->dims[1], (int64_t)tensor->dims[0]) * tensor->dims[2] *
-           tensor->dims[3];
+               tensor->dims[3] +
+           factors_bytes(tensor);
 }
 
 // The tensor's data need not be loaded. Each weight is one allocation, so its size is rounded.

@@ -25,6 +25,28 @@ static __host__ __device__ __forceinline__ page_shape page_shape_of(const struct
     return shape;
 }
 
+// Index of an item of position `at` within a block's keys, or values. It is the same for both types of pages.
+static __device__ __forceinline__ int32_t key_place(const page_shape &shape, int32_t at, int32_t d)
+{
+    return ((at / 8 * shape.key_steps + d / 32) * 32 + at % 8 * 4 + d % 32 / 8) * 8 + d % 8;
+}
+
+static __device__ __forceinline__ int32_t value_place(int32_t at, int32_t d)
+{
+    return ((d / 16 * 32 + d % 8 * 4 + at / 4) * 2 + d % 16 / 8) * 4 + at % 4;
+}
+
+// Index of the scale of a group of 32 dimensions.
+static __device__ __forceinline__ int32_t key_scale_place(const page_shape &shape, int32_t at, int32_t group)
+{
+    return (at / 8 * shape.key_steps + group) * 8 + at % 8;
+}
+
+static __device__ __forceinline__ int32_t value_scale_place(int32_t at, int32_t group)
+{
+    return group * ATTENTION_BLOCK + at;
+}
+
 // Address of block number `block` of a head, within a page.
 static __device__ __forceinline__ unsigned char *page_block(const struct attention_pages &pages,
                                                             const page_shape &shape, int32_t layer,

@@ -24,17 +24,6 @@ static __device__ row_place find_row(const struct attention_store &store, int32_
             position % page_positions / ATTENTION_BLOCK, position % ATTENTION_BLOCK};
 }
 
-// Index of an item within a block's keys. It is the same for both types of pages.
-static __device__ int32_t key_place(const page_shape &shape, int32_t at, int32_t d)
-{
-    return ((at / 8 * shape.key_steps + d / 32) * 32 + at % 8 * 4 + d % 32 / 8) * 8 + d % 8;
-}
-
-static __device__ int32_t value_place(int32_t at, int32_t d)
-{
-    return ((d / 16 * 32 + d % 8 * 4 + at / 4) * 2 + d % 16 / 8) * 4 + at % 4;
-}
-
 // Rotates a pair: (a, b) becomes (a cos - b sin, a sin + b cos).
 static __device__ float2 rotate_pair(float a, float b, float2 angle)
 {
@@ -157,8 +146,7 @@ static __device__ __forceinline__ void store_item(unsigned char *block, const pa
         uint16_t scale = group_scale(item);
         uint16_t *scales = (uint16_t *)(block + (key ? shape.key_scales : shape.value_scales));
         if (lane == 0)
-            scales[key ? (at / 8 * shape.key_steps + group) * 8 + at % 8 : group * ATTENTION_BLOCK + at] =
-                scale;
+            scales[key ? key_scale_place(shape, at, group) : value_scale_place(at, group)] = scale;
         if (wanted)
             items[place] = quantize_item(item, scale);
     } else if (wanted) {

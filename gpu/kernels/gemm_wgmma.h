@@ -478,7 +478,7 @@ static __device__ __forceinline__ void finish_results(wgmma_results &results, co
 {
 #pragma unroll
     for (int k = 0; k < 4; k++) {
-        results.at[k] = results.at[k] * scale;
+        results.at[k] = results.at[k] * scale * place.factor;
         if (place.bias && output + k < place.n_outputs)
             results.at[k] = results.at[k] + place.bias[output + k];
     }
@@ -511,7 +511,8 @@ find_gated(const struct product_plan &plan, const unsigned char *memory, const p
 {
     const float *totals = (const float *)(memory + shape::totals_at) + (panel * shape::n_columns + n) * 128 +
                           (output % 8 * 4 + row_in_column / 2) * 4 + row_in_column % 2 + output / 8 * 2;
-    float result = totals[0] * scale, factor = totals[shape::n_columns * 128] * scale;
+    float result = totals[0] * scale * gate.factor,
+          factor = totals[shape::n_columns * 128] * scale * up.factor;
     result = gate.bias ? result + gate.bias[output] : result;
     factor = up.bias ? factor + up.bias[output] : factor;
     return gate_result(result, factor, plan.call.activation);

@@ -116,7 +116,7 @@ struct next_operand {
 //              added by one tensor core instruction, which is independent of other outputs and rows
 //   split-K    chunks of SPLIT_K_INPUTS inputs: each starts with acc 0; the partial sums are added in order,
 //              starting from 0
-//   epilogue   result = total * the row's scale + bias
+//   epilogue   result = total * the row's scale * the matrix's factor + bias
 //              default  y = result
 //              `add`    y = fma(factor, result, y)
 //              `gated`  y = activation(result) * the other part's result at the same output, with the same
@@ -148,6 +148,7 @@ struct product_part {
     float *y;
     int64_t y_stride;
     int32_t n_outputs;
+    const float *factors; // [n_experts or 1] multiply the products of each matrix; NULL: 1
 };
 
 // One GEMM per head; n_rows is 0 otherwise. Matrix h of n_experts multiplies rows [h * n_rows, (h + 1) *

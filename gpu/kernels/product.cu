@@ -49,6 +49,9 @@ void launch_product(void *stream, const struct product_launch *product)
     case TENSOR_Q4_0:
         launch_product_of<TENSOR_Q4_0>(stream, &plan);
         break;
+    case TENSOR_NVFP4:
+        launch_product_of<TENSOR_NVFP4>(stream, &plan);
+        break;
     case TENSOR_Q4_K:
         launch_product_of<TENSOR_Q4_K>(stream, &plan);
         break;
@@ -78,6 +81,8 @@ int32_t product_tilings(const struct product_launch *product, struct product_til
         return product_tilings_of<TENSOR_Q8_0>(&plan, out);
     case TENSOR_Q4_0:
         return product_tilings_of<TENSOR_Q4_0>(&plan, out);
+    case TENSOR_NVFP4:
+        return product_tilings_of<TENSOR_NVFP4>(&plan, out);
     case TENSOR_Q4_K:
         return product_tilings_of<TENSOR_Q4_K>(&plan, out);
     case TENSOR_Q5_K:

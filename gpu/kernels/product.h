@@ -29,6 +29,7 @@ struct product_plan {
 struct panel_place {
     const unsigned char *tiles;
     const float *bias; // NULL: none
+    float factor;      // of the matrix
     float *y;          // address of row 0 and of the panel's first output
     int64_t y_stride;
     int32_t first_row; // the row of x whose result is row 0 of y
@@ -52,6 +53,7 @@ static __device__ __forceinline__ panel_place find_panel(const struct product_pl
     place.tiles = (const unsigned char *)weight.tiles + expert * plan.matrix_bytes[part] +
                   (int64_t)index * plan.panel_bytes;
     place.bias = weight.bias ? weight.bias + (int64_t)expert * weight.n_outputs + first : NULL;
+    place.factor = weight.factors ? weight.factors[expert] : 1.0f;
     place.y = weight.y + first + (int64_t)(plan.call.heads.n_rows ? expert : 0) * plan.call.heads.y_step;
     place.first_row = plan.call.heads.n_rows * expert;
     place.first_output = first;
@@ -140,6 +142,7 @@ static __device__ __forceinline__ float finish_result(const struct product_plan 
                                                       float total)
 {
     float result = plan.call.type == TENSOR_F32 ? total : total * row_scale(plan.call.x, row);
+    result *= place.factor;
     return place.bias ? result + place.bias[output] : result;
 }
 

@@ -3,6 +3,7 @@
 //   one scale per block   half(q) * d                                  Q4_0 Q8_0
 //   scales and minima     fma(q, half(d scale), -half(dmin minimum))   Q4_K Q5_K
 //   one scale per 16      (q - 32) * half(d scale)                     Q6_K
+//                         E2M1[q] * E4M3[scale], exactly               NVFP4
 // with each operation rounded to binary16; d times a scale of at most 7 bits is exact except for binary16's
 // range.
 #pragma once
@@ -17,6 +18,8 @@ enum : uint32_t {
     HALF2_MINUS_1024 = 0xE400E400u,
     HALF2_MINUS_1152 = 0xE480E480u, // 1024 + 128
     HALF2_SIXTEENTH = 0x2C002C00u,
+    HALF2_256 = 0x5C005C00u,
+    HALF2_16384 = 0x74007400u,
 };
 
 // The memory from which weights are loaded. Weights in device memory are read once, with streaming loads.
@@ -243,6 +246,39 @@ template <> struct tile_group<TENSOR_Q6_K> {
         nibbles_to_halves<32>(word_of(quants[f / 4], f % 4), high, a);
         for (int i = 0; i < 4; i++)
             a[i] = half2_multiply(a[i], f < 4 ? half2_low(scales[i % 2]) : half2_high(scales[i % 2]));
+    }
+};
+
+template <> struct tile_group<TENSOR_NVFP4> {
+    uint4 quants[2];
+    uint32_t scales[2]; // as in Q6_K, without d
+
+    template <class Memory>
+    __device__ __forceinline__ void load(const unsigned char *plane, const unsigned char *,
+                                         const unsigned char *tile_scales, int, int lane)
+    {
+        quants[0] = Memory::load_16(plane + lane * 16);
+        quants[1] = Memory::load_16(plane + 512 + lane * 16);
+        scales[0] = *(const uint32_t *)(tile_scales + lane * 4);
+    }
+
+    // An E4M3 number shifted left by 7 bits is the binary16 of 2^-8 times the number. E2M1 shifted by 9 bits (and its
+    // sign by 12) is the binary16 of 2^-14 times the number.
+    __device__ __forceinline__ void prepare()
+    {
+        uint32_t bytes = scales[0];
+        scales[0] = half2_multiply(bytes_pick(bytes, 0, 0x1404u) >> 1, HALF2_256);
+        scales[1] = half2_multiply(bytes_pick(bytes, 0, 0x3424u) >> 1, HALF2_256);
+    }
+
+    __device__ __forceinline__ void fragment(int f, uint32_t a[4]) const
+    {
+        uint32_t word = word_of(quants[f / 4], f % 4);
+        for (int i = 0; i < 4; i++) {
+            uint32_t items = bits_moved(word, 4 * i + 3, 1, 15) | bits_moved(word, 4 * i, 3, 9);
+            a[i] = half2_multiply(half2_multiply(items, HALF2_16384),
+                                  f < 4 ? half2_low(scales[i % 2]) : half2_high(scales[i % 2]));
+        }
     }
 };
 

@@ -16,7 +16,7 @@ struct row_piece {
     uint8_t quants[TILE_INPUTS_MAX];  // quantized types
     uint16_t items[TILE_INPUTS_MAX];  // F16, BF16: bits of the items
     uint16_t d[TILE_INPUTS_MAX / 32]; // binary16: Q4_0, Q8_0 one per block; K-quants d[0] = d, d[1] = dmin
-    uint8_t scales[16], minima[8];    // K-quants
+    uint8_t scales[16], minima[8];    // K-quants; NVFP4: scales
 };
 
 static uint16_t load_u16(const uint8_t *bytes)
@@ -63,6 +63,8 @@ static float block_bound(enum tensor_type type, const uint8_t *block)
         return fabsf(load_half(block + 208)) * (128 * 32);
     case TENSOR_Q3_K:
         return fabsf(load_half(block + 108)) * (32 * 4);
+    case TENSOR_NVFP4:
+        return 6 * 480;
     default:
         return INFINITY;
     }
@@ -88,12 +90,12 @@ static enum tensor_type type_of_equal_items(enum tensor_type type)
 
 static bool fits_half(const struct tensor *matrix, const struct tensor_traits *traits, uint64_t n_blocks)
 {
-    float items[TILE_INPUTS_MAX], scale = tensor_scale(matrix, 0);
+    float items[TILE_INPUTS_MAX];
     const uint8_t *block = matrix->data;
     for (uint64_t i = 0; i < n_blocks; i++, block += traits->block_bytes) {
         traits->dequantize(block, items, traits->block_items);
         for (uint32_t j = 0; j < traits->block_items; j++)
-            if (!(fabsf(items[j] * scale) <= HALF_LARGEST))
+            if (!(fabsf(items[j]) <= HALF_LARGEST))
                 return false;
     }
     return true;
@@ -129,8 +131,6 @@ enum tensor_type tiles_type(const struct tensor *tensor)
     const struct tensor_traits *traits = tensor_traits(tensor->type);
     if (!traits->name || !traits->dequantize)
         return TENSOR_TYPE_COUNT;
-    if (tensor->scales) // the items are multiplied by them
-        return all_fit(tensor, traits, fits_half) ? TENSOR_F16 : TENSOR_BF16;
     enum tensor_type type = type_of_equal_items(tensor->type);
     if (type == TENSOR_F32 || tensor->type == TENSOR_F16 || type == TENSOR_BF16)
         return type;
@@ -198,6 +198,19 @@ static void take_u4(struct row_piece *piece, int index, const uint8_t *block, co
     for (int j = 0; j < 16; j++) {
         piece->quants[32 * index + j] = (uint8_t)(128 + (nibbles[j] & 15) - block[2]);
         piece->quants[32 * index + 16 + j] = (uint8_t)(128 + (nibbles[j] >> 4) - block[2]);
+    }
+}
+
+// Unpacks 64 items. A scale of 0x7F is 0, and the upper bit of others is ignored (engine/file/dequantize.c).
+static void take_nvfp4(struct row_piece *piece, int index, const uint8_t *block)
+{
+    for (int run = 0; run < 4; run++) {
+        uint8_t *quants = piece->quants + 64 * index + 16 * run;
+        piece->scales[4 * index + run] = block[run] == 0x7F ? 0 : block[run] & 0x7F;
+        for (int j = 0; j < 8; j++) {
+            quants[j] = block[4 + 8 * run + j] & 15;
+            quants[8 + j] = block[4 + 8 * run + j] >> 4;
+        }
     }
 }
 
@@ -269,9 +282,9 @@ static uint16_t round_to_bfloat(float item)
 // Unpacks items. `skipped` is the index of the first item within its block, because float tiles are shorter
 // than some blocks.
 static void take_items(struct row_piece *piece, enum tensor_type type, const struct tensor *tensor,
-                       const uint8_t *at, int skipped, int n, float scale)
+                       const uint8_t *at, int skipped, int n)
 {
-    if (tensor->type == type && !tensor->scales) {
+    if (tensor->type == type) {
         for (int i = 0; i < n; i++)
             piece->items[i] = load_u16(at + 2 * i);
         return;
@@ -281,8 +294,8 @@ static void take_items(struct row_piece *piece, enum tensor_type type, const str
     uint32_t n_blocks = ((uint32_t)(skipped + n) + traits->block_items - 1) / traits->block_items;
     traits->dequantize(at, items, n_blocks * traits->block_items);
     for (int i = 0; i < n; i++)
-        piece->items[i] = type == TENSOR_F16 ? round_to_half(items[skipped + i] * scale)
-                                             : round_to_bfloat(items[skipped + i] * scale);
+        piece->items[i] =
+            type == TENSOR_F16 ? round_to_half(items[skipped + i]) : round_to_bfloat(items[skipped + i]);
 }
 
 // Unpacks inputs [first, first + n) of one row. n is at most the inputs of a tile; the rest of the tile is 0.
@@ -293,8 +306,7 @@ static void take_row(struct row_piece *piece, enum tensor_type type, const struc
     const uint8_t *at = (const uint8_t *)tensor->data + row * tensor_row_bytes(tensor) +
                         (uint64_t)first / traits->block_items * traits->block_bytes;
     if (type == TENSOR_F16 || type == TENSOR_BF16)
-        take_items(piece, type, tensor, at, (int)(first % traits->block_items), n,
-                   tensor_scale(tensor, row / tensor->dims[1]));
+        take_items(piece, type, tensor, at, (int)(first % traits->block_items), n);
     else if (tensor->type == TENSOR_Q4_K || tensor->type == TENSOR_Q5_K)
         take_q4_k_or_q5_k(piece, tensor->type == TENSOR_Q5_K, at);
     else if (tensor->type == TENSOR_Q6_K)
@@ -307,6 +319,9 @@ static void take_row(struct row_piece *piece, enum tensor_type type, const struc
             const uint8_t *block = at + i / runs * (int)traits->block_bytes;
             take_u4(piece, i, block, block + 3 + i % runs * 16);
         }
+    else if (tensor->type == TENSOR_NVFP4)
+        for (int i = 0; i < n / 64; i++)
+            take_nvfp4(piece, i, at + i * (int)traits->block_bytes);
     else
         for (int i = 0; i < n / 32; i++)
             take_32(piece, i, tensor->type, at + i * (int)traits->block_bytes);
@@ -353,6 +368,8 @@ static void put_scales(uint8_t *scales, enum tensor_type type, const struct row_
         for (int i = 0; i < 2; i++) {
             if (type == TENSOR_Q4_0 || type == TENSOR_Q8_0)
                 put_u16(scales + 4 * lane + 2 * i, row[i]->d[t]);
+            if (type == TENSOR_NVFP4)
+                memcpy(scales + 4 * lane + 2 * i, row[i]->scales + 2 * t, 2);
             for (int group = 0; group < 2 && type == TENSOR_Q6_K; group++)
                 memcpy(scales + 128 * group + 4 * lane + 2 * i, row[i]->scales + 8 * group + 2 * t, 2);
             for (int group = 0; group < 2 && (type == TENSOR_Q4_K || type == TENSOR_Q5_K); group++) {

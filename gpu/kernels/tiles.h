@@ -12,7 +12,7 @@
 //   a[3]  output g + 8, inputs 32 t + 4 f + 2, 3
 //
 // A tile, in bytes: planes of quants, group after group, then scales. Planes:
-//   nibbles [2][32 lanes][16]  word f: register i in bits 4i.. (lower half), 16 + 4i..   Q4_0 Q4_K Q5_K Q6_K
+//   nibbles [2][32 lanes][16]  word f: register i in bits 4i.. (lower half), 16 + 4i..   Q4_0 NVFP4 Q4_K Q5_K Q6_K
 //   bit     [32 lanes][8]      word f / 4, n = f % 4 * 4 + i: bits n and 16 + n          Q5_K
 //   pairs   [32 lanes][16]     word f / 2, n = f % 2 * 4 + i: bits 2n.. and 16 + 2n..    Q6_K
 //   bytes   [4][32 lanes][16]  words 2f (a[0], a[1]) and 2f + 1 (a[2], a[3])             Q8_0
@@ -25,6 +25,7 @@
 //   Q6_K       [2 groups][32 lanes] u8 x 4, scale + 128: of g for the first 16 inputs, for the last 16, then
 //              the same of g + 8
 //              then [8 g] h16 d of g, d of g + 8
+//   NVFP4      [32 lanes] u8 x 4, E4M3: in the order of Q6_K
 // F32 is stored in rows, padded to a multiple of 4 inputs.
 //
 // Thread: any; pieces of one weight may be packed by many threads at once.
@@ -52,10 +53,10 @@ struct tile_format {
 #define TILE_CONSTANT static inline
 #endif
 
-// Types with a tile format: F32 F16 BF16 Q8_0 Q4_0 Q4_K Q5_K Q6_K.
+// Types with a tile format: F32 F16 BF16 Q8_0 Q4_0 NVFP4 Q4_K Q5_K Q6_K.
 TILE_CONSTANT struct tile_format tile_format(enum tensor_type type)
 {
-    return type == TENSOR_Q4_0                         ? (struct tile_format){1, 1024, 0, 128}
+    return type == TENSOR_Q4_0 || type == TENSOR_NVFP4 ? (struct tile_format){1, 1024, 0, 128}
            : type == TENSOR_Q8_0                       ? (struct tile_format){1, 2048, 0, 128}
            : type == TENSOR_F16 || type == TENSOR_BF16 ? (struct tile_format){1, 4096, 0, 0}
            : type == TENSOR_Q4_K                       ? (struct tile_format){2, 1024, 0, 256}
@@ -73,7 +74,7 @@ TILE_CONSTANT int32_t tile_bytes(struct tile_format format)
 extern "C" {
 #endif
 
-// The type of a tensor's tiles. Reads all scales.
+// The type of a tensor's tiles. Reads all scales. The tensor's additional factors (struct tensor) are no part of the tiles.
 //
 //   the tensor's own type   if it has a tile format
 //   Q8_0                    for Q5_0, IQ4_NL, MXFP4, U4_32 and U4_64, exactly

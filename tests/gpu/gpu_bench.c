@@ -168,8 +168,9 @@ static void launch_once_product(void *context, int i)
 }
 
 static const char *const type_names[] = {
-    [TENSOR_F32] = "f32",   [TENSOR_F16] = "f16",   [TENSOR_BF16] = "bf16", [TENSOR_Q8_0] = "q8_0",
-    [TENSOR_Q4_0] = "q4_0", [TENSOR_Q4_K] = "q4_k", [TENSOR_Q5_K] = "q5_k", [TENSOR_Q6_K] = "q6_k"};
+    [TENSOR_F32] = "f32",   [TENSOR_F16] = "f16",   [TENSOR_BF16] = "bf16",
+    [TENSOR_Q8_0] = "q8_0", [TENSOR_Q4_0] = "q4_0", [TENSOR_NVFP4] = "nvfp4",
+    [TENSOR_Q4_K] = "q4_k", [TENSOR_Q5_K] = "q5_k", [TENSOR_Q6_K] = "q6_k"};
 
 // Of all y and of their first rows.
 struct product_hashes {

@@ -96,9 +96,13 @@ TEST(encoders_attend_in_both_directions_as_on_a_cpu)
         {.family = "bert", .seed = 9, .type = TENSOR_Q8_0, .n_embd = 96, .n_ff = 64},
         {.family = "mpnet", .seed = 2},
         {.family = "nomic-bert", .seed = 3},
+        {.family = "nomic-bert-moe", .seed = 12, .n_layers = 4},
         {.family = "jina-bert-v2", .seed = 4},
+        {.family = "jina-bert-v3", .seed = 10},
+        {.family = "gte", .seed = 11},
         {.family = "modern-bert", .seed = 5, .n_layers = 4},
         {.family = "eurobert", .seed = 6},
+        {.family = "ultrabert", .seed = 13, .n_layers = 5},
         {.family = "gemma-embedding", .seed = 7, .n_layers = 7},
         {.family = "qwen2", .seed = 8},
     };

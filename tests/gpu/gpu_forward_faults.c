@@ -182,20 +182,6 @@ TEST(memory_that_does_not_suffice_refuses_the_model)
     model_close(model);
 }
 
-TEST(sparse_attention_is_refused_by_name)
-{
-    struct model *model = open_model_of(&(struct model_recipe){.family = "deepseek32", .seed = 2});
-    struct error error = {0};
-    struct machine machine = {0};
-    assert_ok(gpu_backend_create(&machine.backend, &(struct gpu_options){0}, &error), &error);
-    assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error),
-                     STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "family deepseek32 can't be computed on cuda:0"));
-    assert_non_null(strstr(error.text, "sparse"));
-    machine.backend->device.destroy(machine.backend);
-    model_close(model);
-}
-
 int main(void)
 {
     if (device_missing() || !device_is_emulated())

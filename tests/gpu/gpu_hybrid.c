@@ -420,6 +420,33 @@ static void what_a_plan_accepts_runs_in_the_memory_it_was_given(void **state)
     model_close(model);
 }
 
+static void a_split_model_with_sparse_attention_is_refused_by_name(void **state)
+{
+    struct model *model =
+        open_model_of(&(struct model_recipe){.family = "deepseek32", .seed = 2, .n_layers = 3});
+    struct forward_limits limits = {.n_tokens_max = ROWS_MAX,
+                                    .n_outputs_max = ROWS_MAX,
+                                    .n_sequences_max = SEQUENCES_MAX,
+                                    .page_positions = PAGE_POSITIONS,
+                                    .n_pages = PAGES_EACH,
+                                    .kv_type = KV_F16};
+    struct placement placement = {1, false};
+    struct machine machine = {0};
+    struct backend *host, *device;
+    struct error error = {0};
+    assert_ok(pool_create(&machine.pool, 2, &error), &error);
+    assert_ok(cpu_backend_create(&host, machine.pool, CPU_AVX512, &error), &error);
+    assert_ok(gpu_backend_create(&device, &(struct gpu_options){.pool = machine.pool}, &error), &error);
+    assert_ok(hybrid_backend_create(&machine.backend, device, host, model, &placement, &error), &error);
+    assert_int_equal(forward_create(&machine.forward, model, machine.backend, &limits, NULL, NULL, &error),
+                     STATUS_REFUSE);
+    assert_non_null(strstr(error.text, "family deepseek32 can't be computed on "));
+    assert_non_null(strstr(error.text, "sparse"));
+    machine.backend->device.destroy(machine.backend);
+    pool_destroy(machine.pool);
+    model_close(model);
+}
+
 #ifdef __SANITIZE_ADDRESS__
 enum { N_SPLIT = 1 }; // a subject takes seconds; the host's part is the same for all
 #else
@@ -431,7 +458,7 @@ int main(void)
     if (device_missing())
         return 77;
     enum { N_PLANNED = sizeof planned / sizeof *planned };
-    static struct CMUnitTest tests[N_SPLIT + 5 + N_PLANNED];
+    static struct CMUnitTest tests[N_SPLIT + 6 + N_PLANNED];
     for (int i = 0; i < N_SPLIT; i++)
         tests[i] = (struct CMUnitTest){subjects[i].name,
                                        a_split_model_is_near_the_cpus_logits_and_the_same_bytes_in_every_way,
@@ -446,11 +473,14 @@ int main(void)
                                 a_traced_step_has_times_and_the_same_tokens, NULL, NULL, &subjects[i]};
     }
     for (int i = 0; i < N_PLANNED; i++)
-        tests[N_SPLIT + 5 + i] =
+        tests[N_SPLIT + 6 + i] =
             (struct CMUnitTest){planned[i].name, what_a_plan_accepts_runs_in_the_memory_it_was_given, NULL,
                                 NULL, &planned[i]};
     tests[N_SPLIT + 4] =
         (struct CMUnitTest){"checks on the CPU", checked_steps_are_near_the_cpus_and_draw_the_same_tokens,
                             NULL, NULL, &subjects[device_cases_are_wide() ? 0 : 1]};
+    tests[N_SPLIT + 5] =
+        (struct CMUnitTest){"sparse attention", a_split_model_with_sparse_attention_is_refused_by_name, NULL,
+                            NULL, NULL};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,14 +25,14 @@ static void compute_pair(const struct product_problem *first, const struct produ
     for (int i = 0; i < 2; i++) {
         const struct product_problem *problem = problems[i];
         device_zero(device, problem->device_y, (size_t)(problem->n_rows * problem->y_stride) * sizeof(float));
-        products[i] =
-            (struct product_launch){.type = problem->type,
-                                    .n_parts = 1,
-                                    .parts = {{problem->device_tiles, problem->device_bias, problem->device_y,
-                                               problem->y_stride, problem->n_outputs}},
-                                    .x = operand,
-                                    .device.shared_bytes_max = device_facts(device)->shared_bytes_max,
-                                    .device.n_multiprocessors = n % 2 == 0 ? 0 : 1};
+        products[i] = (struct product_launch){
+            .type = problem->type,
+            .n_parts = 1,
+            .parts = {{problem->device_tiles, problem->device_bias, problem->device_y, problem->y_stride,
+                       problem->n_outputs, problem->device_factors}},
+            .x = operand,
+            .device.shared_bytes_max = device_facts(device)->shared_bytes_max,
+            .device.n_multiprocessors = n % 2 == 0 ? 0 : 1};
     }
     launch_products(device_stream(device), products, 2);
     wait_for_device();
@@ -149,8 +149,9 @@ TEST(heads_begin_at_any_column)
                                              .heads.y_step = y_step,
                                              .device.shared_bytes_max =
                                                  device_facts(device)->shared_bytes_max};
-            product.parts[0] = (struct product_part){problem.device_tiles, problem.device_bias, device_y,
-                                                     y_stride, N_OUTPUTS_HEAD};
+            product.parts[0] =
+                (struct product_part){problem.device_tiles, problem.device_bias,   device_y, y_stride,
+                                      N_OUTPUTS_HEAD,       problem.device_factors};
             launch_product(device_stream(device), &product);
             float *y = floats_of(device_y, (size_t)(N_ROWS * y_stride));
             double wrong = 0, size = 0;
@@ -222,8 +223,11 @@ TEST(parts_of_one_launch_are_products_of_their_own)
         for (int i = 0; i < 3; i++)
             product.parts[i] =
                 (struct product_part){(char *)whole.device_tiles + (uint64_t)begins[i] / 16 * panel_bytes,
-                                      whole.device_bias + begins[i], whole.device_y + begins[i],
-                                      whole.y_stride, begins[i + 1] - begins[i]};
+                                      whole.device_bias + begins[i],
+                                      whole.device_y + begins[i],
+                                      whole.y_stride,
+                                      begins[i + 1] - begins[i],
+                                      whole.device_factors};
         float *y = problem_compute(&whole, 0, n, NULL, product);
         assert_same_rows(&whole, y, expected, n, 0);
         free(y);

@@ -81,6 +81,9 @@ struct product_problem problem_make(struct tensor tensor, int32_t n_rows, int32_
     problem.x = random_rows(n_rows, problem.n_inputs, problem.x_stride, seed);
     problem.bias = random_rows(1, (int64_t)n_matrices * problem.n_outputs,
                                (int64_t)n_matrices * problem.n_outputs, seed);
+    problem.factors = malloc((size_t)n_matrices * sizeof(float));
+    for (int32_t i = 0; i < n_matrices; i++)
+        problem.factors[i] = 0.9f - 0.0625f * (float)(i % 8);
     uint64_t matrix_bytes = tiles_bytes(problem.type, problem.n_outputs, problem.n_inputs);
     char *tiles = malloc((size_t)n_matrices * matrix_bytes);
     for (int32_t i = 0; i < n_matrices; i++) // in two pieces
@@ -91,6 +94,7 @@ struct product_problem problem_make(struct tensor tensor, int32_t n_rows, int32_
     free(tiles);
     problem.device_x = on_device(problem.x, (size_t)(n_rows * problem.x_stride) * sizeof(float));
     problem.device_bias = on_device(problem.bias, (size_t)(n_matrices * problem.n_outputs) * sizeof(float));
+    problem.device_factors = on_device(problem.factors, (size_t)n_matrices * sizeof(float));
     problem.device_y = device_allocate(device, (size_t)(n_rows * problem.y_stride) * sizeof(float));
     assert_non_null(problem.device_y);
     return problem;
@@ -102,8 +106,10 @@ void problem_free(struct product_problem *problem)
     free(problem->weights);
     free(problem->x);
     free(problem->bias);
+    free(problem->factors);
     device_free(device, problem->device_x);
     device_free(device, problem->device_bias);
+    device_free(device, problem->device_factors);
     device_free(device, problem->device_y);
     device_free(device, problem->device_tiles);
 }
@@ -139,8 +145,9 @@ float *problem_compute(const struct product_problem *problem, int32_t first, int
         product.device.n_multiprocessors = n % 2 == 0 ? 0 : 1;
     if (product.n_parts == 0) {
         product.n_parts = 1;
-        product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias,
-                                                 problem->device_y, problem->y_stride, problem->n_outputs};
+        product.parts[0] =
+            (struct product_part){problem->device_tiles, problem->device_bias, problem->device_y,
+                                  problem->y_stride,     problem->n_outputs,   problem->device_factors};
     }
     launch_product(device_stream(device), &product);
     float *y = floats_of(problem->device_y, (size_t)(problem->n_rows * problem->y_stride));
@@ -159,11 +166,13 @@ float *compute_gated(const struct product_problem *problem, int32_t n, struct pr
     device_zero(device, up, up_items * sizeof *up);
     product.n_parts = 2;
     product.gated = in_one;
-    product.parts[0] = (struct product_part){problem->device_tiles, problem->device_bias, problem->device_y,
-                                             problem->y_stride, problem->n_outputs};
+    product.parts[0] =
+        (struct product_part){problem->device_tiles, problem->device_bias, problem->device_y,
+                              problem->y_stride,     problem->n_outputs,   problem->device_factors};
     product.parts[1] = product.parts[0];
     product.parts[1].tiles = (char *)problem->device_tiles + gate_bytes;
     product.parts[1].bias += half * problem->n_outputs;
+    product.parts[1].factors += half;
     product.parts[1].y = up;
     float *y = problem_compute(problem, 0, n, NULL, product);
     if (!in_one) {
@@ -179,11 +188,12 @@ float *compute_gated(const struct product_problem *problem, int32_t n, struct pr
 double exact_product(const struct product_problem *problem, int32_t matrix, int32_t row, int32_t output,
                      double *size)
 {
-    double sum = (double)problem->bias[matrix * problem->n_outputs + output];
+    double sum = (double)problem->bias[matrix * problem->n_outputs + output],
+           factor = (double)problem->factors[matrix];
     const float *w = problem->weights + ((int64_t)matrix * problem->n_outputs + output) * problem->n_inputs;
     *size += sum * sum;
     for (int32_t k = 0; k < problem->n_inputs; k++) {
-        double term = (double)w[k] * (double)problem->x[row * problem->x_stride + k];
+        double term = factor * (double)w[k] * (double)problem->x[row * problem->x_stride + k];
         sum += term;
         *size += term * term;
     }

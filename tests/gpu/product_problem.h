@@ -25,9 +25,9 @@ struct product_problem {
     enum tensor_type type; // as packed
     int32_t n_rows, n_outputs, n_inputs, n_matrices;
     int64_t x_stride, y_stride;
-    float *weights; // dequantized [n_matrices][n_outputs][n_inputs]
-    float *x, *bias;
-    float *device_x, *device_bias, *device_y;
+    float *weights;            // dequantized [n_matrices][n_outputs][n_inputs]
+    float *x, *bias, *factors; // factors: additional ones [n_matrices]
+    float *device_x, *device_bias, *device_factors, *device_y;
     void *device_tiles;
 };
 

@@ -798,10 +798,10 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
 // The factors beside a layer's matrices, of those that it has: one, or one an expert.
 static void add_scales(struct maker *maker, int32_t layer)
 {
-    static const char *const names[] = {"attn_q.scale",        "attn_q.input_scale",
-                                        "attn_output.scale",   "ffn_down.scale",
-                                        "ffn_gate_exps.scale", "ffn_up_exps.scale",
-                                        "ffn_down_exps.scale", "ffn_down_exps.input_scale"};
+    static const char *const names[] = {
+        "attn_q.scale",      "attn_q.input_scale",  "attn_output.scale",
+        "attn_kv_b.scale",   "ffn_down.scale",      "ffn_gate_exps.scale",
+        "ffn_up_exps.scale", "ffn_down_exps.scale", "ffn_down_exps.input_scale"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char name[64], weight[64];
         int stem = (int)strcspn(names[i], ".");

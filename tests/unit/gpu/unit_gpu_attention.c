@@ -170,11 +170,41 @@ void launch_attention(void *stream, const struct attention_launch *attention)
     n_attended++;
 }
 
+static bool selects;
+static int n_selecting, n_index_copies;
+
+bool gpu_selects(const struct gpu_backend *of)
+{
+    return selects;
+}
+
+void gpu_attend_selected(struct gpu_backend *of, struct attention_launch launch)
+{
+    attended = launch;
+    n_selecting++;
+}
+
+uint64_t gpu_index_bytes(const struct kv_shape *kv)
+{
+    return (uint64_t)kv->n_pages * (uint64_t)kv->index.key_dim;
+}
+
+void gpu_copy_index_pages(struct gpu_backend *of, const struct step *step)
+{
+    n_index_copies++;
+}
+
+enum status gpu_selection_create(struct gpu_backend *of, const struct kv_shape *kv, struct error *error)
+{
+    return STATUS_OK;
+}
+
 static int begin(void **state)
 {
     static unsigned char pages[16], upload[256], partials[16];
     enqueues = true;
-    n_stored = n_attended = n_copied = scratch.n = 0;
+    n_stored = n_attended = n_copied = scratch.n = n_selecting = n_index_copies = 0;
+    selects = false;
     n_runs_wanted = 14;
     reads_saved = 0;
     step_found = NULL;
@@ -244,6 +274,7 @@ TEST(a_page_is_copied_in_every_layer)
         assert_int_equal(copied[i].row_bytes, 7);
         assert_int_equal(copied[i].stride_bytes, PAGES * 7);
     }
+    assert_int_equal(n_index_copies, 1);
     backend.pages.memory = NULL; // none yet
     gpu_copy_pages(&backend, &step);
     assert_int_equal(n_copied, 2);
@@ -566,6 +597,27 @@ TEST(runs_are_of_layers_with_the_assigned_heads)
     assert_int_equal(attended.n_heads, HEADS / 2);
     assert_int_equal(attended.assigned.n_runs, 0);
     assert_null(attended.assigned.runs);
+}
+
+TEST(sparse_attention_is_launched_at_once_where_a_row_selects)
+{
+    struct attention_parameters parameters = {.layer = 1, .n_heads = HEADS, .selects = true};
+    for (int i = 0; i < 3; i++) {
+        selects = i > 0;
+        parameters.selects = i < 2;
+        gpu_attend(&backend.base, &out, &q, &parameters);
+        assert_int_equal(n_selecting, i > 0);
+        assert_true(i == 1 ? !backend.current.pending_rows.out : backend.current.pending_rows.out == &out);
+        flush();
+        assert_int_equal(attended.layer, 1);
+    }
+}
+
+TEST(a_page_includes_the_indexer_s)
+{
+    uint64_t bytes = gpu_page_bytes(&backend.base, &backend.kv);
+    backend.kv.index.key_dim = 24;
+    assert_int_equal(gpu_page_bytes(&backend.base, &backend.kv), bytes + 24);
 }
 
 TEST(a_step_that_failed_or_is_replayed_attends_to_nothing)

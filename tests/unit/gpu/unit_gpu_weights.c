@@ -153,6 +153,35 @@ TEST(a_product_is_packed_piece_by_piece_to_the_same_bytes)
         }
 }
 
+// One for the tensor, or one for each matrix.
+TEST(additional_factors_follow_tiles_of_the_file_s_own_type)
+{
+    static const enum tensor_type types[] = {TENSOR_Q8_0, TENSOR_Q4_K, TENSOR_NVFP4, TENSOR_F32};
+    static const float scales[3] = {0.5f, -3.0f, 0.1f};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        for (int one_scale = 0; one_scale < 2; one_scale++) {
+            struct tensor tensor = make_tensor(types[i], 300, 3);
+            struct weight *plain = create(&tensor, WEIGHT_PRODUCT);
+            size_t size_bytes = 3 * tiles_bytes(types[i], 300, N_INPUTS);
+            unsigned char *expected = malloc(size_bytes);
+            memcpy(expected, plain->memory, size_bytes);
+            assert_null(plain->factors);
+            gpu_weight_destroy(&backend.base, plain);
+            tensor.scales = scales;
+            tensor.one_scale = one_scale;
+            struct weight *weight = create(&tensor, WEIGHT_PRODUCT);
+            assert_int_equal(weight->tiles, types[i]);
+            assert_int_equal(weight->size_bytes, device_block_bytes(size_bytes + sizeof scales));
+            assert_memory_equal(weight->memory, expected, size_bytes);
+            assert_ptr_equal(weight->factors, weight->memory + size_bytes);
+            for (int m = 0; m < 3; m++)
+                assert_true(weight->factors[m] == scales[one_scale ? 0 : m]);
+            gpu_weight_destroy(&backend.base, weight);
+            free(expected);
+            free((void *)(uintptr_t)tensor.data);
+        }
+}
+
 // gpu/output_bound.h: of weights that multiply rows of a norm, until others are named; and of their biases.
 TEST(weights_of_normed_rows_have_a_limit)
 {
