@@ -296,6 +296,8 @@ static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input
         pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
                                    pass->shape->activation);
     }
+    if (layer->weights[SLOT_FFN_SUB_NORM])
+        normalize_slot(pass, hidden, hidden, layer, SLOT_FFN_SUB_NORM, false);
     multiply_rows(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
 
@@ -486,6 +488,8 @@ static bool run_mixers(struct pass *pass, int32_t index, const struct matrix *in
         return false;
     if (last)
         keep_outputs(pass, index, normed_wanted);
+    if (layer->weights[SLOT_ATTN_SUB_NORM])
+        normalize_slot(pass, pass->heads, pass->heads, layer, SLOT_ATTN_SUB_NORM, false);
     if (tensors->attends)
         multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
                       pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
@@ -568,8 +572,11 @@ static void compute_logits(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
+    bool consumed = !pass->operations->output_product;
     normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
-                   shape->norm_epsilon, !pass->operations->output_product);
+                   shape->norm_epsilon, consumed);
+    if (forward->output_head)
+        output_head_run(pass, consumed);
     const struct adapter_weights *adapter = forward->output_adapter.rank ? &forward->output_adapter : NULL;
     struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias, adapter};
     await_masks(forward, pass->step, true);

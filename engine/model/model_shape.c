@@ -311,6 +311,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         if (shape->bidirectional) // pages hold the keys and values of one layer at a time
             layer->store = 0, shape->attention.n_layers = 1;
     }
+    if (shape->bidirectional && model->heads && reader->status == STATUS_OK)
+        share_pages(reader, model);
     shape->n_ff = dense ? dense : shape->n_ff;
     bool needed = family->layer_kinds != LAYERS_RECURRENT;
     if (reader->status == STATUS_OK && shape->attention.n_layers == 0 && needed)
@@ -438,6 +440,7 @@ static void read_activation(struct key_reader *reader, const struct family *fami
         {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
         {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
         {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+        {"relu2", ACTIVATION_RELU_SQUARED},
     };
     struct text name = {0};
     bool found = false;
