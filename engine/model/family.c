@@ -658,7 +658,7 @@ static const struct family families[] = {
      .has_output_head = true,
      .cpu_only = true},
     {.name = "eurobert", RMS_SILU(HALVES, LLAMA), .bidirectional = true},
-    {.name = "llama-embed", RMS_SILU(ADJACENT, LLAMA), .bidirectional = true},
+    {.name = "llama-embed", RMS_SILU(ADJACENT, LLAMA), .bidirectional = true, .cpu_only = true},
     {.name = "ultrabert", RMS_SILU(HALVES, LLAMA), .bidirectional = true, .window_pattern = 3},
     {.name = "gemma-embedding",
      .norm = NORM_RMS,
