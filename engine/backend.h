@@ -369,6 +369,7 @@ struct backend_device {
 
 // The operations of a step, one function each.
 struct backend_operations {
+    bool computes_all; // else families that are not compared on the device are refused
     void (*begin)(struct backend *backend, const struct step *step);
     // True if `begin` does not read the samples' masks; the output product and `sample` do.
     bool reads_masks_late;

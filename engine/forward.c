@@ -297,6 +297,8 @@ static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input
         pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
                                    pass->shape->activation);
     }
+    if (layer->weights[SLOT_FFN_SUB_NORM])
+        normalize_slot(pass, hidden, hidden, layer, SLOT_FFN_SUB_NORM, false);
     multiply_rows(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
 }
 
@@ -399,6 +401,8 @@ static void run_experts(struct pass *pass, int32_t index, const struct matrix *i
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input, tensors->shared_limit);
         pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
+        if (pass->forward->model->family->experts_averaged)
+            pass->operations->scale(pass->backend, m->branch, pass->n_rows, 0.5f, 0.0f);
     }
 }
 
@@ -489,6 +493,8 @@ static bool run_mixers(struct pass *pass, int32_t index, const struct matrix *in
         return false;
     if (last)
         keep_outputs(pass, index, normed_wanted);
+    if (layer->weights[SLOT_ATTN_SUB_NORM])
+        normalize_slot(pass, pass->heads, pass->heads, layer, SLOT_ATTN_SUB_NORM, false);
     if (tensors->attends)
         multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
                       pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
@@ -571,8 +577,11 @@ static void compute_logits(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
+    bool consumed = !pass->operations->output_product;
     normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
-                   shape->norm_epsilon, !pass->operations->output_product);
+                   shape->norm_epsilon, consumed);
+    if (forward->output_head)
+        output_head_run(pass, consumed);
     struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias,
                               forward->output_adapters};
     bool adapted = pass->adapted->n_groups && product.adapters;

@@ -65,6 +65,10 @@ static const struct {
     GLOBAL_WEIGHT(altup_unembd_proj, WEIGHT_PRODUCT, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm_bias, WEIGHT_VECTOR, LAYER_AFTER),
+    GLOBAL_WEIGHT(output_head, WEIGHT_PRODUCT, LAYER_AFTER),
+    GLOBAL_WEIGHT(output_head_bias, WEIGHT_VECTOR, LAYER_AFTER),
+    GLOBAL_WEIGHT(output_head_norm, WEIGHT_VECTOR, LAYER_AFTER),
+    GLOBAL_WEIGHT(output_head_norm_bias, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output, WEIGHT_PRODUCT, LAYER_AFTER),
     GLOBAL_WEIGHT(output_bias, WEIGHT_VECTOR, LAYER_AFTER),
 #undef GLOBAL_WEIGHT
@@ -89,7 +93,9 @@ static struct weight **global_weight(struct forward *forward, int i)
 
 static bool is_of_logits(int i)
 {
-    return global_weights[i].weight == offsetof(struct forward, output) ||
+    return (global_weights[i].weight >= offsetof(struct forward, output_head) &&
+            global_weights[i].weight <= offsetof(struct forward, output_head_norm_bias)) ||
+           global_weights[i].weight == offsetof(struct forward, output) ||
            global_weights[i].weight == offsetof(struct forward, output_bias);
 }
 
@@ -335,9 +341,9 @@ static void plan_experts(const struct model *model, int64_t rows, struct matrix_
 }
 
 // Matrices of per-layer embeddings and of several residual streams (Gemma 3n).
-static void plan_streams(const struct model_shape *shape, int64_t rows, int64_t outputs,
-                         struct matrix_plans *plans)
+static void plan_streams(const struct model *model, int64_t rows, int64_t outputs, struct matrix_plans *plans)
 {
+    const struct model_shape *shape = &model->shape;
     const int64_t inputs = (int64_t)shape->n_layer_input * shape->n_layers, altup = shape->altup.n,
                   n_embd = shape->n_embd;
     PLAN(altup.streams, rows, altup * n_embd);
@@ -349,7 +355,7 @@ static void plan_streams(const struct model_shape *shape, int64_t rows, int64_t 
     PLAN(altup.laurel, rows, altup ? n_embd : 0);
     PLAN(altup.laurel_outputs, outputs, altup ? n_embd : 0);
     PLAN(input.all, rows, inputs);
-    PLAN(input.table, rows, inputs);
+    PLAN(input.table, rows, model->layer_embd.data ? inputs : 0);
     PLAN(input.own, rows, shape->n_layer_input);
     PLAN(input.gate, rows, shape->n_layer_input);
     PLAN(input.own_outputs, outputs, shape->n_layer_input);
@@ -397,7 +403,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
         PLAN(low[i], rows,
              (model_adapter_rank_max(model) + ADAPTER_LANES - 1) / ADAPTER_LANES * ADAPTER_LANES);
     plan_experts(model, rows, plans);
-    plan_streams(shape, rows, outputs, plans);
+    plan_streams(model, rows, outputs, plans);
     PLAN(out.x, outputs, n_embd);
     PLAN(out.normed, outputs, n_embd);
     PLAN(out.heads, outputs, heads_out);
@@ -462,7 +468,7 @@ static struct kv_shape kv_shape_of(const struct model *model, int32_t page_posit
                              .type = kv_type,
                              .n_heads = shape->attention.n_heads,
                              .n_positions_most = shape->n_context,
-                             .layers = model->heads,
+                             .layers = model->paged ? model->paged : model->heads,
                              .index = shape->index};
 }
 
@@ -494,6 +500,8 @@ uint64_t forward_share_bytes(const struct model *model, struct backend *backend,
     int32_t n_layers = model->shape.bidirectional ? kv.n_layers : model->shape.n_layers;
     for (int32_t i = 0; i < n_layers; i++) {
         const struct model_layer *layer = &model->layers[i];
+        if (model->paged && layer->store != i)
+            continue;
         if (layer->kv_layer == i && layer->attends && layer->store >= first && layer->store < end)
             bytes += position_bytes(model_layer_heads(model, i), kv_type);
         if (layer->indexed && layer->store >= first && layer->store < end)
@@ -543,7 +551,8 @@ static enum status create_parts(struct weight_loading *loading)
             loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
             "family %s can't be computed on %s, which has no recurrent states (--placement device or --backend cpu)",
             model_family_name(forward->model), forward->backend->device.name);
-    if ((shape->experts.weighs_inputs && !forward->backend->operations.weighs_inputs) ||
+    if ((forward->model->family->cpu_only && !forward->backend->operations.computes_all) ||
+        (shape->experts.weighs_inputs && !forward->backend->operations.weighs_inputs) ||
         (shape->activation == ACTIVATION_XIELU && !forward->backend->operations.xielu) ||
         (shape->rope.queries_own_table && shape->latent.dim && !forward->backend->operations.set_columns))
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,

@@ -1,6 +1,6 @@
 // Per-layer embeddings (Gemma 3n and 4): besides the residual stream, each layer has an input of its own, a
 // few hundred items of a table's row for the token plus a projection of the embedded token. The table is
-// larger than the other weights together, and a step reads one row a token. Source:
+// larger than the other weights together, and a step reads one row a token. EmbeddingGemma 2 has no table. Source:
 // github.com/huggingface/transformers, models/gemma4/modeling_gemma4.py, project_per_layer_inputs.
 #include "engine/forward_parts.h"
 
@@ -23,11 +23,14 @@ void inputs_compute(const struct pass *pass)
     const struct input_matrices *m = &forward->matrices.input;
     const struct model_shape *shape = pass->shape;
     struct product product = {m->all, forward->layer_embd_proj, NULL};
-    operations->embed(pass->backend, m->table, forward->layer_embd, sqrtf((float)shape->n_layer_input), NULL,
-                      NULL);
+    if (forward->layer_embd)
+        operations->embed(pass->backend, m->table, forward->layer_embd, sqrtf((float)shape->n_layer_input),
+                          NULL, NULL);
     operations->products(pass->backend, &product, 1, pass->x, pass->n_rows);
     operations->scale(pass->backend, m->all, pass->n_rows, 1.0f / sqrtf((float)shape->n_embd), 0.0f);
     normalize(pass, m->all, forward->layer_embd_norm, shape->n_layers);
+    if (!forward->layer_embd)
+        return;
     operations->add(pass->backend, m->all, m->table, pass->n_rows, 1.0f);
     operations->scale(pass->backend, m->all, pass->n_rows, sqrtf(0.5f), 0.0f);
 }

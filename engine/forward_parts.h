@@ -110,6 +110,7 @@ struct forward {
     struct forward_layer *layers; // [n_layers]
     struct weight *token_embd, *position_embd, *token_types, *embd_norm, *embd_norm_bias, *relative_bias;
     struct weight *output_norm, *output_norm_bias, *output, *output_bias;
+    struct weight *output_head, *output_head_bias, *output_head_norm, *output_head_norm_bias;
     struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
     struct weight *altup_proj, *altup_unembd_proj;
     struct adapter_weights *output_adapters; // [n_sets]; NULL: none
@@ -171,6 +172,9 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts);
 struct pass pass_enqueue_layers(struct forward *forward, struct step *step, bool stops);
 // Reads the hidden states of the pass's rows, after the output norm.
 void pass_read_hidden(struct pass *pass, float *hidden);
+
+// normed = the head of normed (forward_output.c). `consumed`: see struct norm_parameters.
+void output_head_run(struct pass *pass, bool consumed);
 
 // Biases by distance (relative_bias.c) from the model's tensor of buckets.
 enum status relative_bias_create(struct forward *forward, struct error *error) WARN_UNUSED;

@@ -69,6 +69,18 @@ static enum status store_chunk(const struct long_text *text, int32_t layer, int3
     return pass.operations->end(pass.backend, NULL, text->error);
 }
 
+// Begins a step on rows of `hidden`. The layers' own inputs are computed from the embedded tokens anew.
+static struct pass begin_chunk(const struct long_text *text, struct step *step, int32_t first)
+{
+    struct pass pass = pass_begin(text->forward, step, true);
+    if (pass.shape->n_layer_input) {
+        pass_embed(&pass);
+        inputs_compute(&pass);
+    }
+    pass.operations->write(pass.backend, pass.x, pass.n_rows, rows_at(text, first));
+    return pass;
+}
+
 static enum status finish_chunk(const struct long_text *text, int32_t layer, int32_t first)
 {
     struct step_sequence sequence;
@@ -76,8 +88,7 @@ static enum status finish_chunk(const struct long_text *text, int32_t layer, int
     bool last = layer == text->forward->model->shape.n_layers - 1;
     if (last && !has_output(text->whole, first, step.n_tokens))
         return STATUS_OK;
-    struct pass pass = pass_begin(text->forward, &step, true);
-    pass.operations->write(pass.backend, pass.x, pass.n_rows, rows_at(text, first));
+    struct pass pass = begin_chunk(text, &step, first);
     pass_run_layer(&pass, layer, PASS_QUERIES);
     if (last)
         pass_read_hidden(&pass, rows_at(text, first));

@@ -46,7 +46,8 @@ struct family {
     bool normed_before_cut;      // a vector of fewer dimensions is cut after a layer norm without weights
     bool first_unnormed;         // layer 0 has no attn_norm: the embedding is normalized already
     bool has_output_bias;
-    bool qk_norm_full; // q and k are normalized over their full width, not head by head
+    bool has_output_head; // a dense layer, the activation and a norm before the output matrix
+    bool qk_norm_full;    // q and k are normalized over their full width, not head by head
     bool experts_allowed;
     bool experts_normalized;
     bool experts_plain;         // experts' MLPs have no gate
@@ -74,6 +75,7 @@ struct family {
     bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file
     int32_t unrotated_every;   // every n-th layer is not rotated; 0: all are
     bool unwindowed_unrotated; // layers without a window are not rotated
+    bool dense_rotated;        // of these, leading layers without experts are rotated
     bool window_rope_unscaled; // windowed layers ignore the rope scaling
     bool yarn_exact_bounds;    // YaRN's bounds are not rounded to whole pairs
     bool embedding_by_width;   // the embedding is multiplied by sqrt(n_embd)
@@ -83,9 +85,11 @@ struct family {
     bool unit_head_norms;      // these have no weights in the file; in layers that are rotated
     bool unit_all_norms;       // as unit_head_norms in all layers, and the embedding is normalized so, too
     bool plain_norms;          // norms of layers and of the output have no weights in the file
+    bool sub_norms;            // norms before attention's output matrix and before ffn_down
     bool window_chunked;       // windows do not slide
     bool experts_interleaved;  // the file's interleave_moe_layer_step says which layers have experts
     bool experts_weigh_inputs; // weights multiply the experts' inputs
+    bool experts_averaged;     // with the shared expert: half of the sum of both
     bool shared_expert;        // of the experts' width, in layers with experts
     bool attention_unscaled;   // q.k is not scaled
     double query_temperature;  // of all queries, if the file has none
@@ -108,6 +112,8 @@ struct family {
                             // without a window uses the projection of its keys
     bool experts_beside_mlp; // a layer with experts has an MLP, too, and norms for both
     bool altup;              // alternating updates, LAuReL, sparse gates (Gemma 3n)
+    bool inputs_projected;   // the layers' inputs are projections of the embedded token, without a table
+    bool cpu_only;           // not compared on another device, which refuses it
 };
 
 // NULL: no such family.

@@ -92,6 +92,7 @@ void model_close(struct model *model)
     rope_finish(&model->rope_long);
     free(model->layers);
     free(model->heads);
+    free(model->paged);
     free(model->ones);
     adapters_destroy(model->adapters);
     gguf_close(model->gguf);

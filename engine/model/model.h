@@ -246,6 +246,8 @@ enum layer_slot {
     SLOT_INPUT_GATE, // a layer's own input
     SLOT_INPUT_OUT,
     SLOT_INPUT_POST_NORM,
+    SLOT_ATTN_SUB_NORM, // of the heads' outputs together, and of the MLP's inner items (BitNet)
+    SLOT_FFN_SUB_NORM,
     SLOT_ALTUP_ROUTER_NORM, // alternating updates
     SLOT_ALTUP_ROUTER,
     SLOT_ALTUP_PREDICT,
@@ -265,14 +267,16 @@ struct model_layer {
     struct xielu xielu;      // with ACTIVATION_XIELU
     bool attends, recurrent; // has attention, a recurrence: one, both, or neither in a layer with an MLP only
     bool linear;             // attn_output alone is in place of attention
-    int32_t store;           // number among the layers with attention, of all if heads vary; bidirectional: 0
-    bool indexed;            // has an indexer
-    int32_t index;           // number among the layers with an indexer
-    int32_t state;           // number among the recurrent layers
-    bool sparse;             // has experts in place of an MLP
-    int32_t n_ff;            // 0: no MLP
-    int32_t kv_layer;        // whose keys and values it reads: its own index, or an earlier layer's
-    float output_scale;      // multiplies the layer's output; 1: none
+    int32_t
+        store; // number among the layers with attention, of all if heads vary; bidirectional: the first layer
+    // with the same heads
+    bool indexed;       // has an indexer
+    int32_t index;      // number among the layers with an indexer
+    int32_t state;      // number among the recurrent layers
+    bool sparse;        // has experts in place of an MLP
+    int32_t n_ff;       // 0: no MLP
+    int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
+    float output_scale; // multiplies the layer's output; 1: none
     // A gated activation of experts, of the shared expert: its gate is at most this, the other factor from
     // -limit to limit. 0: none
     float experts_limit, shared_limit;
@@ -296,7 +300,9 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
         output_norm_bias, output, output_bias;
-    float *ones; // [n_embd] weights of norms that no file has; NULL: all have
+    struct tensor output_head, output_head_bias, output_head_norm,
+        output_head_norm_bias; // engine/forward_output.c
+    float *ones;               // [n_embd] weights of norms that no file has; NULL: all have
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
@@ -307,10 +313,12 @@ struct model {
     struct model_classifier classifier;
     struct model_layer *layers; // [n_layers]
     struct layer_heads *heads;  // [n_layers]; NULL: all layers have the heads and pages of shape.attention
-    struct rope rope[2];        // [table]; unused: empty
-    struct rope rope_long;      // table 0 for sequences with long_context; empty: as for all others
-    struct adapters *adapters;  // engine/model/adapter.h; NULL: none
-    char name[128];             // general.name, else the file's name
+    struct layer_heads
+        *paged;          // [n_layers] of a bidirectional model with `heads`: those that have pages, others 0
+    struct rope rope[2]; // [table]; unused: empty
+    struct rope rope_long;     // table 0 for sequences with long_context; empty: as for all others
+    struct adapters *adapters; // engine/model/adapter.h; NULL: none
+    char name[128];            // general.name, else the file's name
 };
 
 // Limits on what a file may declare; above them: ERROR_LIMIT_EXCEEDED.

@@ -222,6 +222,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof *items;
         tensor->data = items;
+        if (folder->config.shape.divides_by_output)
+            return folder_divide_norm(folder->weights, items, from->dims[0], error);
         return STATUS_OK;
     }
     case FORM_SCALED:
@@ -541,10 +543,10 @@ static enum status add_rules(struct folder *folder, const struct folder_rule *ru
 {
     enum status status = STATUS_OK;
     for (; rules->from && status == STATUS_OK; rules++) {
-        if (folder->config.shape.tied && strcmp(rules->to, "output") == 0)
-            continue;                     // the embedding is the output matrix; a copy in the file is ignored
+        // tied: the embedding is the output matrix; a copy in the file is ignored
+        bool held = folder->config.shape.tied && strcmp(rules->to, "output") == 0;
         bool whole = *rules->from == '='; // the name is used unchanged
-        status = add_tensor(folder, rules, layer, whole ? "" : ".weight", error);
+        status = held ? STATUS_OK : add_tensor(folder, rules, layer, whole ? "" : ".weight", error);
         if (status == STATUS_OK && !whole)
             status = add_tensor(folder, rules, layer, ".bias", error);
     }

@@ -87,6 +87,8 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
 {
     if (is_model_type(config, "granitemoehybrid_dense"))
         return read_integer(config, "shared_intermediate_size", 1024);
+    if (is_model_type(config, "cohere2_moe"))
+        return read_integer(config, "prefix_dense_intermediate_size intermediate_size", otherwise);
     int64_t width = read_integer(
         config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
         otherwise);
@@ -158,6 +160,7 @@ static void read_sizes(struct config *config)
         put_integer(config, "context_length", read_context(config));
     if (is_model_type(config, "ernie4_5_vl_moe_text"))
         shape->n_text_experts = read_integer(config, "moe_num_experts", 0);
+    shape->divides_by_output = read_truth(config, "norm_head", false);
     if (is_model_type(config, "apertus1p5_text"))
         shape->n_vocab = read_integer(config, "vocab_size", 0);
     const struct value *tied = config->outer ? find_in(config->outer, "tie_word_embeddings") : NULL;
@@ -287,7 +290,9 @@ static void read_numbers(struct config *config)
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from) && has_experts)
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
-    if (find_setting(config, scoring_names))
+    if (is_model_type(config, "cohere2_moe"))
+        folder_put_cohere2_moe(config, count_dense_layers(config));
+    else if (find_setting(config, scoring_names))
         put_routing(config);
     else if (find_setting(config, "norm_topk_prob"))
         gguf_writer_bool(config->keys, format_key(config, "norm_topk_prob", name),
@@ -463,7 +468,6 @@ static void read_weight_types(struct config *config)
 
 static void refuse_routing(struct config *config)
 {
-    // Ling 1's experts are selected in another way.
     if (is_model_type(config, "bailing_moe") && !is_text(find_setting(config, "score_function"), "sigmoid"))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "score_function", find_setting(config, "score_function"));
     // Its groups are ranked by their two best experts, which softmax routing does not do.
@@ -485,6 +489,9 @@ static void read_activation(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_limit", find_setting(config, "swiglu_limit"));
     if (fabs(read_number(config, "swiglu_alpha", 1.702) - 1.702) > 1e-6)
         refuse_setting(config, ERROR_MODEL_FILE, "swiglu_alpha", find_setting(config, "swiglu_alpha"));
+    const struct value *of_head = find_setting(config, "classifier_activation");
+    if (is_model_type(config, "modernbert-decoder") && of_head && !is_text(of_head, "gelu"))
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "classifier_activation", of_head);
     const struct value *named =
         find_setting(config, "hidden_activation hidden_act mlp_hidden_act activation_function activation");
     if (!named)
@@ -497,7 +504,7 @@ static void read_activation(struct config *config)
     // Gemma's first files say "gelu" and mean the tanh form, its only one.
     else if (strncmp(padded, " gelu", 5) == 0 && !is_model_type(config, "gemma"))
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
-    else if (config->out->encoder && !is_text(named, "swiglu"))
+    else if ((config->out->encoder && !is_text(named, "swiglu")) || is_model_type(config, "bitnet"))
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
 }
 
@@ -555,7 +562,8 @@ static void put_layer_types(struct config *config, const struct value *types)
                       is_text(type, "local") || (sizes && type->kind == VALUE_INTEGER && type->integer > 0);
         fits = windowed[i] || (sizes && (type->kind == VALUE_INTEGER || type->kind == VALUE_NULL)) ||
                is_text(type, "full_attention") || is_text(type, "global") ||
-               (family_of(config)->recurrent == RECURRENT_SHORT && is_text(type, "conv"));
+               (family_of(config)->recurrent == RECURRENT_SHORT && is_text(type, "conv")) ||
+               (family_of(config)->recurrent == RECURRENT_DELTA && is_text(type, "linear_attention"));
     }
     if (fits)
         gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name),
@@ -614,6 +622,10 @@ static void read_windows(struct config *config)
         window = read_integer(config, "sliding_window_size", 0) + 1; // without the row's own position
     if (is_model_type(config, "ultrabert"))                          // positions to each side
         window = 2 * read_ultrabert_window(config, window);
+    if (is_model_type(config, "embedding_gemma2_text"))
+        window *= 2;
+    if (is_model_type(config, "modernbert-decoder")) // to both sides, as the encoder's
+        window = read_integer(config, "local_attention", 0) / 2;
     if (used && is_none)
         put_integer(config, "attention.sliding_window", 0);
     if (!used || is_none || window == 0 || config->status != STATUS_OK)
@@ -626,6 +638,8 @@ static void read_windows(struct config *config)
         return; // folder_put_layers or folder_put_heads wrote the pattern
     if (types)
         put_layer_types(config, types);
+    else if (is_model_type(config, "cohere2_moe"))
+        folder_put_cohere2_windows(config, count_dense_layers(config));
     else if (is_model_type(config, "cwm"))
         put_windowed(config, 4, 0);
     else if (is_model_type(config, "gpt_neo"))
@@ -656,6 +670,11 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         return status;
     if (text_equals_string(name, "bert") && is_text(value_get(json, "position_embedding_type"), "alibi"))
         name = TEXT("jina_bert_v2");
+    if (text_equals_string(name, "bailing_moe_v2"))
+        name = TEXT("bailing_moe");
+    const struct value *scoring = find_in(json, "score_function");
+    if (text_equals_string(name, "bailing_moe") && (!scoring || is_text(scoring, "softmax")))
+        name = TEXT("bailing_moe_softmax");
     if (text_equals_string(name, "gemma3_text") && read_truth(&config, "use_bidirectional_attention", false))
         name = TEXT("gemma3_text_bidirectional");
     const struct value *experts = find_in(json, "num_local_experts");

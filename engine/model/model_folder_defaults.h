@@ -101,6 +101,11 @@
 #define COHERE2_DEFAULTS                                                                                     \
     "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
     "\"max_position_embeddings\":8192}"
+#define COHERE2_MOE_DEFAULTS                                                                                      \
+    "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,\"head_dim\":128,"                   \
+    "\"num_attention_heads\":64,\"num_experts\":8,\"num_experts_per_tok\":2,\"expert_selection_fn\":\"softmax\"," \
+    "\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\",\"sliding_window_pattern\":4,"                       \
+    "\"max_position_embeddings\":8192}"
 #define BERT_DEFAULTS                                                                                        \
     "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
     "\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,\"pad_token_id\":0}"
@@ -358,6 +363,9 @@
     "\"norm_topk_prob\":true,\"routed_scaling_factor\":2.5,\"first_k_dense_replace\":1,"                     \
     "\"num_experts\":256,\"num_shared_experts\":1,\"num_experts_per_tok\":8,"                                \
     "\"moe_intermediate_size\":512,\"max_position_embeddings\":32768}"
+#define BAILING_1_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-5,\"rope_theta\":10000.0,\"scoring_func\":\"softmax\",\"topk_method\":\"greedy\"," \
+    "\"norm_topk_prob\":true,\"num_experts\":16,\"num_experts_per_tok\":2,\"max_position_embeddings\":16384}"
 #define BAMBA_DEFAULTS                                                                                       \
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":8,\"mamba_n_heads\":128,\"mamba_n_groups\":1,"           \
     "\"mamba_d_state\":256,\"mamba_d_head\":\"auto\",\"mamba_d_conv\":4,\"mamba_expand\":2,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":262144}"
@@ -430,6 +438,20 @@
 #define PADDLEOCR_DEFAULTS                                                                                   \
     "{\"rms_norm_eps\":1e-5,\"head_dim\":128,\"num_attention_heads\":16,\"num_key_value_heads\":2,"          \
     "\"rope_theta\":500000.0,\"max_position_embeddings\":131072}"
+#define EMBEDDING_GEMMA2_DEFAULTS                                                                            \
+    "{\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":256,\"global_head_dim\":512,"         \
+    "\"num_global_key_value_heads\":1,\"rms_norm_eps\":1e-6,\"hidden_size\":512,\"intermediate_size\":2048," \
+    "\"num_hidden_layers\":24,\"sliding_window\":512,\"max_position_embeddings\":262144,"                    \
+    "\"hidden_size_per_layer_input\":512,\"rope_theta\":1000000.0,\"rope_local_base_freq\":10000.0}"
+#define BITNET_DEFAULTS                                                                                      \
+    "{\"rms_norm_eps\":1e-5,\"rope_theta\":500000.0,\"hidden_act\":\"relu2\",\"num_attention_heads\":20,"    \
+    "\"num_key_value_heads\":5,\"max_position_embeddings\":2048}"
+#define LARA_MINI_DEFAULTS                                                                                     \
+    "{\"rms_norm_eps\":1e-6,\"rope_theta\":10000.0,\"num_attention_heads\":16,\"num_key_value_heads\":4,"      \
+    "\"head_dim\":128,\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,\"linear_value_head_dim\":128," \
+    "\"linear_num_key_heads\":8,\"linear_num_value_heads\":16,\"moe_intermediate_size\":512,"                  \
+    "\"shared_expert_intermediate_size\":512,\"num_experts_per_tok\":4,\"num_experts\":128,"                   \
+    "\"norm_topk_prob\":true,\"sliding_window\":512,\"max_position_embeddings\":131072}"
 #define NANOCHAT_DEFAULTS                                                                                    \
     "{\"rms_norm_eps\":1e-6,\"final_logit_softcapping\":15.0,\"num_attention_heads\":6,"                     \
     "\"max_position_embeddings\":2048}"

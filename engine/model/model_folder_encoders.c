@@ -194,6 +194,56 @@ const struct folder_rule folder_modernbert_layers[] = {{"model.layers.*.attn_nor
                                                        {"model.layers.*.mlp.Wo", "ffn_down", FORM_AS_IS},
                                                        END};
 
+const struct folder_rule folder_modernbert_decoder_globals[] = {
+    {"model.embeddings.tok_embeddings", "token_embd", FORM_AS_IS},
+    {"model.embeddings.norm", "token_embd_norm", FORM_AS_IS},
+    {"model.final_norm", "output_norm", FORM_AS_IS},
+    {"lm_head.dense", "output_head", FORM_AS_IS},
+    {"lm_head.norm", "output_head_norm", FORM_AS_IS},
+    {"decoder", "output", FORM_AS_IS},
+    END};
+const struct folder_rule folder_modernbert_decoder_layers[] = {
+    {"model.layers.*.attn_norm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.attn.q_proj", "attn_q", FORM_AS_IS},
+    {"model.layers.*.attn.k_proj", "attn_k", FORM_AS_IS},
+    {"model.layers.*.attn.v_proj", "attn_v", FORM_AS_IS},
+    {"model.layers.*.attn.Wo", "attn_output", FORM_AS_IS},
+    {"model.layers.*.mlp_norm", "ffn_norm", FORM_AS_IS},
+    {"model.layers.*.mlp.Wi", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.mlp.Wo", "ffn_down", FORM_AS_IS},
+    END};
+
+#define OWN_INPUT                                                                                            \
+    {"model.layers.*.ple_block.per_layer_input_gate", "inp_gate", FORM_AS_IS},                               \
+        {"model.layers.*.ple_block.per_layer_projection", "proj", FORM_AS_IS},                               \
+    {                                                                                                        \
+        "model.layers.*.ple_block.post_per_layer_input_norm", "post_norm", FORM_AS_IS                        \
+    }
+const struct folder_rule folder_embedding_gemma2_globals[] = {
+    {"model.embed_tokens", "token_embd", FORM_AS_IS},
+    {"model.norm", "output_norm", FORM_AS_IS},
+    {"model.ple.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
+    {"model.ple.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
+    {"model.embedding_projection", "dense_2", FORM_AS_IS}, // of each token; the same as of their mean
+    END};
+const struct folder_rule folder_embedding_gemma2_layers[] = {
+    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
+    {"model.layers.*.post_attention_layernorm", "post_attention_norm", FORM_AS_IS},
+    {"model.layers.*.pre_feedforward_layernorm", "ffn_norm", FORM_AS_IS},
+    {"model.layers.*.post_feedforward_layernorm", "post_ffw_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.q_proj", "attn_q", FORM_AS_IS},
+    {"model.layers.*.self_attn.k_proj", "attn_k", FORM_AS_IS},
+    {"model.layers.*.self_attn.v_proj", "attn_v", FORM_AS_IS},
+    {"model.layers.*.self_attn.o_proj", "attn_output", FORM_AS_IS},
+    {"model.layers.*.self_attn.q_norm", "attn_q_norm", FORM_AS_IS},
+    {"model.layers.*.self_attn.k_norm", "attn_k_norm", FORM_AS_IS},
+    {"model.layers.*.mlp.gate_proj", "ffn_gate", FORM_AS_IS},
+    {"model.layers.*.mlp.up_proj", "ffn_up", FORM_AS_IS},
+    {"model.layers.*.mlp.down_proj", "ffn_down", FORM_AS_IS},
+    OWN_INPUT,
+    {"=model.layers.*.layer_scalar", "layer_output_scale.weight", FORM_AS_IS},
+    END};
+
 bool folder_is_head(struct text name)
 {
     static const char *const prefixes[] = {

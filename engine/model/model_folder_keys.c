@@ -158,7 +158,9 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "route_norm", "true"},         //
     {"config.json", KEY_NO_PART, "global_attn_every_n_layers load_balance_coeff for_llm_compressor", NULL},
     {"config.json", KEY_READ,
-     "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi "
+     "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi norm_head "
+     "expert_selection_fn shared_expert_combination_strategy prefix_dense_sliding_window_pattern "
+     "prefix_dense_intermediate_size "
      "parallel_attn use_parallel_residual use_parallel_block use_bidirectional_attention is_causal "
      "scale_attn_weights scale_attn_by_inverse_layer_idx apply_residual_connection_post_layernorm "
      "add_cross_attention qk_layernorm",
@@ -197,7 +199,7 @@ static const struct folder_key keys[] = {
      "laurel_rank num_ln_in_parallel_attn vocab_size vocab_size_per_layer_input type_vocab_size norm_bias "
      "decoder_bias classifier_bias qkv_proj_bias mlp_fc1_bias mlp_fc2_bias num_mtp_layers "
      "mtp_num_hidden_layers mtp_use_dedicated_embeddings qk_head_dim lm_head_bias use_routing_bias "
-     "output_vocab_size use_attention_gate use_sandwich_norm",
+     "output_vocab_size use_attention_gate use_sandwich_norm embedding_dim norm_softmax",
      NULL},
     {"config.json", KEY_NO_PART,
      "bos_token_id eod_token_id unk_token_id decoder_start_token_id sep_token_id "
@@ -226,7 +228,7 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_NO_PART,
      "attention_probs_dropout_prob hidden_dropout_prob dropout mlp_dropout initializer_cutoff_factor "
      "seq_classif_dropout qa_dropout initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
-     "embedding_dropout classifier_dropout router_aux_loss_coef router_jitter_noise input_jitter_noise "
+     "embedding_dropout output_dropout classifier_dropout router_aux_loss_coef router_jitter_noise input_jitter_noise "
      "moe_norm_min aux_loss_alpha seq_aux altup_coef_clip "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},

@@ -16,6 +16,7 @@ static const struct {
     {"apertus1p5", "apertus1p5_text", false},
     {"deepseek_vl", "llama", false},
     {"deepseek_vl_hybrid", "llama", false},
+    {"embedding_gemma2", "embedding_gemma2_text", false},
     {"ernie4_5_vl_moe", "ernie4_5_vl_moe_text", false},
     {"exaone4_5", "exaone4", false},
     {"fast_vlm", "qwen2", false},
@@ -167,6 +168,7 @@ const struct folder_naming *folder_find_naming(const struct safetensors *weights
     static const struct folder_naming namings[] = {{"language_model.model.", "language_model."},
                                                    {"model.language_model.", ""},
                                                    {"model.text_model.", ""},
+                                                   {"language_model.", ""},
                                                    {"thinker.model.", "thinker."},
                                                    {"model.", ""}};
     for (size_t i = 0; i < sizeof namings / sizeof *namings; i++) {

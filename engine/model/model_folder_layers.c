@@ -1,5 +1,5 @@
-// Settings of layers that differ, for Gemma 3n and 4: configuration_gemma3n.py and configuration_gemma4.py of
-// github.com/huggingface/transformers.
+// Settings of layers that differ, for Gemma 3n and 4 and EmbeddingGemma 2: configuration_gemma3n.py,
+// configuration_gemma4.py and configuration_embedding_gemma2.py of github.com/huggingface/transformers.
 #include "engine/model/model.h"
 #include "engine/model/model_folder_settings.h"
 #include "schemas/base/elementary.h"
@@ -71,6 +71,21 @@ static int64_t layer_width(struct config *config, int64_t layer)
     return 1;
 }
 
+// The layer's member of "per_layer_config", whose numbers may begin with zeros ("05"); NULL: none.
+static const struct value *find_layer(const struct value *listed, int64_t layer)
+{
+    for (size_t i = 0; listed && listed->kind == VALUE_OBJECT && i < listed->object.n_members; i++) {
+        struct text key = listed->object.members[i].key;
+        int64_t number = 0;
+        size_t at = 0;
+        for (; at < key.size && key.data[at] >= '0' && key.data[at] <= '9' && number <= layer; at++)
+            number = 10 * number + (key.data[at] - '0');
+        if (key.size && at == key.size && number == layer)
+            return &listed->object.members[i].value;
+    }
+    return NULL;
+}
+
 // One layer's settings in "per_layer_config"; other settings than heads are refused.
 static void read_own_heads(struct config *config, const struct value *own, int64_t *head_dim,
                            int64_t *n_kv_heads)
@@ -99,12 +114,14 @@ void folder_put_layers(struct config *config)
     for (int64_t i = 0, n = shape->n_layers; i < n && config->status == STATUS_OK; i++) {
         int64_t head_dim = local, n_heads = shape->n_kv_heads;
         windowed[i] = !is_global(config, i);
-        snprintf(name, sizeof name, "%lld", (long long)i);
-        if (listed && find_in(listed, name)) {
-            read_own_heads(config, find_in(listed, name), &head_dim, &n_heads);
+        const struct value *own = find_layer(listed, i);
+        if (own) {
+            read_own_heads(config, own, &head_dim, &n_heads);
         } else if (!listed && !windowed[i]) {
             head_dim = read_integer(config, "global_head_dim", local);
-            n_heads = same ? read_integer(config, "num_global_key_value_heads", n_heads) : n_heads;
+            n_heads = same || is_model_type(config, "embedding_gemma2_text")
+                          ? read_integer(config, "num_global_key_value_heads", n_heads)
+                          : n_heads;
         }
         if (!windowed[i])
             shape->head_dim = shape->head_dim == local ? head_dim : shape->head_dim;

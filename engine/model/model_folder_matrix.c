@@ -17,6 +17,7 @@ static const char *const part_names[][FOLDER_MATRIX_PARTS] = {
     [ITEMS_BY_ROW] = {"weight_packed", "weight_scale", "weight_zero_point", "weight_g_idx", "weight_shape"},
     [ITEMS_GPTQ] = {"qweight", "scales", "qzeros", "g_idx", NULL},
     [ITEMS_AWQ] = {"qweight", "scales", "qzeros", NULL, NULL},
+    [ITEMS_TERNARY] = {"weight", "weight_scale", NULL, NULL, NULL},
 };
 
 // A search for one matrix.
@@ -49,6 +50,10 @@ static bool find_items(const struct search *search, struct folder_matrix *out)
     if (method == METHOD_GPTQ || method == METHOD_AWQ) {
         out->kind = method == METHOD_GPTQ ? ITEMS_GPTQ : ITEMS_AWQ;
         return find_part(search, "qweight", &out->parts[PART_ITEMS]) != NULL;
+    }
+    if (method == METHOD_BITNET) {
+        out->kind = ITEMS_TERNARY;
+        return has_dtype(find_part(search, "weight", &out->parts[PART_ITEMS]), "U8");
     }
     out->kind = ITEMS_BY_ROW;
     if (method == METHOD_COMPRESSED) {
@@ -114,7 +119,7 @@ static enum status read_shape(const struct search *search, struct folder_matrix 
 {
     static const char *const dtypes[] = {
         [ITEMS_E4M3] = "F8_E4M3", [ITEMS_I8] = "I8",   [ITEMS_BY_ROW] = "I32",
-        [ITEMS_GPTQ] = "I32",     [ITEMS_AWQ] = "I32",
+        [ITEMS_GPTQ] = "I32",     [ITEMS_AWQ] = "I32", [ITEMS_TERNARY] = "U8",
     };
     const struct safetensors_tensor *items = safetensors_at(search->weights, out->parts[PART_ITEMS]);
     const uint64_t *dims = items->tensor.dims;
@@ -123,6 +128,8 @@ static enum status read_shape(const struct search *search, struct folder_matrix 
         return wrong_part(search, items, dtypes[out->kind]);
     out->n_rows = out->kind == ITEMS_GPTQ ? dims[0] : out->kind == ITEMS_AWQ ? dims[0] * per : dims[1];
     out->n_columns = out->kind == ITEMS_GPTQ ? dims[1] * per : out->kind == ITEMS_AWQ ? dims[1] : dims[0];
+    if (out->kind == ITEMS_TERNARY)
+        out->n_rows = 4 * dims[1];
     if (out->kind != ITEMS_BY_ROW)
         return STATUS_OK;
     const struct safetensors_tensor *shape = safetensors_at(search->weights, out->parts[PART_SHAPE]);
@@ -242,12 +249,12 @@ float folder_matrix_scale(const struct folder_matrix *matrix, uint64_t row, uint
     const struct tensor_traits *traits = tensor_traits(matrix->scales->type);
     float scale;
     traits->dequantize((const char *)matrix->scales->data + at * traits->block_bytes, &scale, 1);
-    return scale;
+    return matrix->scale_divides ? 1.0f / scale : scale;
 }
 
 int folder_matrix_zero(const struct folder_matrix *matrix, uint64_t row, uint64_t group)
 {
-    const int bits = matrix->bits, middle = 1 << (bits - 1);
+    const int bits = matrix->bits, middle = matrix->kind == ITEMS_TERNARY ? 1 : 1 << (bits - 1);
     if (!matrix->zeros)
         return middle;
     if (matrix->zeros_in_bytes)
@@ -266,6 +273,8 @@ int folder_matrix_zero(const struct folder_matrix *matrix, uint64_t row, uint64_
 
 float folder_matrix_factor(const struct folder_matrix *matrix)
 {
+    if (matrix->type == TENSOR_TQ2_0)
+        return folder_matrix_scale(matrix, 0, 0);
     return matrix->type == TENSOR_F32 ? 1.0f : ldexpf(1.0f, matrix->factor_exponent);
 }
 
@@ -337,7 +346,9 @@ static enum status choose_type(struct folder_matrix *matrix, struct error *error
 {
     enum status status = read_blocks(matrix, error);
     matrix->type = TENSOR_F32;
-    if (status != STATUS_OK || !matrix->block_columns)
+    if (matrix->kind == ITEMS_TERNARY && matrix->n_columns % tensor_traits(TENSOR_TQ2_0)->block_items == 0)
+        matrix->type = TENSOR_TQ2_0;
+    if (status != STATUS_OK || !matrix->block_columns || matrix->kind == ITEMS_TERNARY)
         return status;
     if (matrix->kind == ITEMS_E4M3)
         matrix->type = TENSOR_F8_E4M3;
@@ -397,7 +408,8 @@ enum status folder_find_matrix(const struct folder_quantization *quantization,
 {
     static const char ending[] = ".weight";
     const size_t size = sizeof ending - 1;
-    *out = (struct folder_matrix){.zero_adds_one = quantization->zero_adds_one};
+    *out = (struct folder_matrix){.zero_adds_one = quantization->zero_adds_one,
+                                  .scale_divides = quantization->scale_divides};
     *found = false;
     if (weight.size <= size || memcmp(weight.data + weight.size - size, ending, size) != 0)
         return STATUS_OK;

@@ -99,12 +99,24 @@ static void read_awq(const struct folder_matrix *matrix, const uint64_t *rows, s
     }
 }
 
+static void read_ternary(const struct folder_matrix *matrix, const uint64_t *rows, size_t n, uint8_t *items)
+{
+    const uint64_t n_columns = matrix->n_columns, n_each = matrix->n_rows / 4;
+    for (size_t r = 0; r < n; r++) {
+        const uint8_t *from = (const uint8_t *)matrix->items->data + rows[r] % n_each * n_columns;
+        for (uint64_t i = 0; i < n_columns; i++)
+            items[r * n_columns + i] = from[i] >> 2 * (rows[r] / n_each) & 3;
+    }
+}
+
 static void read_items(const struct folder_matrix *matrix, const uint64_t *rows, size_t n, uint8_t *items)
 {
     if (matrix->kind == ITEMS_AWQ)
         read_awq(matrix, rows, n, items);
     else if (matrix->kind == ITEMS_GPTQ || matrix->kind == ITEMS_BY_ROW)
         read_words(matrix, rows, n, items);
+    else if (matrix->kind == ITEMS_TERNARY)
+        read_ternary(matrix, rows, n, items);
     else
         read_bytes(matrix, rows, n, items);
 }
@@ -115,12 +127,26 @@ static void put_nibbles(const uint8_t *items, uint8_t *out)
         out[j] = (uint8_t)(items[j] | items[j + 16] << 4);
 }
 
+// Four digits a byte: of items 32 apart.
+static void put_digits(const uint8_t *items, uint8_t out[64])
+{
+    for (int j = 0; j < 64; j++) {
+        const uint8_t *first = items + j / 32 * 128 + j % 32;
+        out[j] = (uint8_t)(first[0] | first[32] << 2 | first[64] << 4 | first[96] << 6);
+    }
+}
+
 // Writes one block; `items` are sorted.
 static void put_block(enum tensor_type type, const uint8_t *items, float scale, int zero, uint8_t *out)
 {
     uint16_t half = float_to_half(scale);
     memcpy(out, &half, sizeof half);
     switch (type) {
+    case TENSOR_TQ2_0:
+        put_digits(items, out);
+        half = float_to_half(1.0f); // the matrix has a factor
+        memcpy(out + 64, &half, sizeof half);
+        break;
     case TENSOR_Q4_0:
         put_nibbles(items, out + 2);
         break;
@@ -158,7 +184,7 @@ static void write_blocks(const struct folder_matrix *matrix, uint64_t row, const
 {
     const struct tensor_traits *traits = tensor_traits(matrix->type);
     for (uint64_t first = 0; first < matrix->n_columns; first += traits->block_items) {
-        uint8_t block[64];
+        uint8_t block[256];
         for (uint32_t i = 0; i < traits->block_items; i++)
             block[i] = items[order[first + i]];
         uint64_t group = folder_matrix_group(matrix, (uint64_t)order[first]);

@@ -268,6 +268,13 @@ static const struct folder_rule internlm2_layers[] = {
     END};
 static const struct folder_rule hunyuan_layers[] = {HUNYUAN_ATTENTION, GATED_MLP, END};
 
+static const struct folder_rule bitnet_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    GATED_MLP,
+    {"model.layers.*.self_attn.attn_sub_norm", "attn_sub_norm", FORM_AS_IS},
+    {"model.layers.*.mlp.ffn_sub_norm", "ffn_sub_norm", FORM_AS_IS},
+    END};
 static const struct folder_rule plain_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
                                                    {"lm_head", "output", FORM_AS_IS},
                                                    END};
@@ -420,6 +427,8 @@ static const struct folder_family families[] = {
      QWEN3_5_MOE_DEFAULTS},
     {"olmo_hybrid", "olmo_hybrid", llama_globals, folder_olmo_hybrid_layers, false, true, SILU, WINDOWS_NEVER,
      true, OLMO_HYBRID_DEFAULTS},
+    {"lara_mini", "lara-mini", llama_globals, folder_lara_mini_layers, true, true, SILU, WINDOWS_GIVEN, true,
+     LARA_MINI_DEFAULTS},
     {"gemma", "gemma", gemma_globals, gemma_layers, true, true, GELU, WINDOWS_NEVER, true, GEMMA_DEFAULTS},
     {"gemma2", "gemma2", gemma_globals, gemma2_layers, true, true, GELU, WINDOWS_GIVEN, true,
      GEMMA2_DEFAULTS},
@@ -446,6 +455,8 @@ static const struct folder_family families[] = {
     {"falcon", "falcon", falcon_globals, falcon_layers, true, false, GELU, WINDOWS_NEVER, true,
      FALCON_DEFAULTS},
     {"bloom", "bloom", bloom_globals, bloom_layers, true, false, GELU, WINDOWS_NEVER, false, BLOOM_DEFAULTS},
+    {"bitnet", "bitnet", llama_globals, bitnet_layers, false, true, "relu2 " SILU, WINDOWS_NEVER, true,
+     BITNET_DEFAULTS},
     {"olmo", "olmo", plain_globals, olmo_layers, false, true, SILU, WINDOWS_NEVER, true, LAYER_5(2048)},
     {"nanochat", "nanochat", plain_globals, nanochat_layers, false, false, "relu2", WINDOWS_NEVER, true,
      NANOCHAT_DEFAULTS},
@@ -477,6 +488,9 @@ static const struct folder_family families[] = {
      WINDOWS_NEVER, true, SARVAM_MOE_DEFAULTS},
     {"bailing_moe", "bailingmoe2", folder_bailing_globals, folder_bailing_layers, false, true, SILU,
      WINDOWS_NEVER, true, BAILING_DEFAULTS},
+    // model_type "bailing_moe" with softmax routing: Ling 1
+    {"bailing_moe_softmax", "bailingmoe", folder_bailing_1_globals, folder_bailing_1_layers, false, true,
+     SILU, WINDOWS_IF_USED, true, BAILING_1_DEFAULTS},
     {"deepseek_v2", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
      true, DEEPSEEK2_DEFAULTS},
     {"deepseek_v3", "deepseek2", llama_globals, folder_deepseek_layers, false, true, SILU, WINDOWS_NEVER,
@@ -501,6 +515,8 @@ static const struct folder_family families[] = {
      COHERE_DEFAULTS},
     {"cohere2", "cohere2", llama_globals, cohere_layers, true, true, SILU, WINDOWS_GIVEN, true,
      COHERE2_DEFAULTS},
+    {"cohere2_moe", "cohere2moe", llama_globals, folder_cohere2_moe_layers, true, true, SILU, WINDOWS_GIVEN,
+     true, COHERE2_MOE_DEFAULTS},
     {"internlm2", "internlm2", internlm2_globals, internlm2_layers, false, true, SILU, WINDOWS_NEVER, true,
      INTERNLM2_DEFAULTS},
     {"qwen3_vl_text", "qwen3vl", llama_globals, qwen3_layers, false, true, SILU, WINDOWS_NEVER, true,
@@ -633,6 +649,8 @@ static const struct folder_family families[] = {
      false, BERT_DEFAULTS},
     {"modernbert", "modern-bert", folder_modernbert_globals, folder_modernbert_layers, true, true,
      SILU " " GELU, WINDOWS_GIVEN, true, MODERNBERT_DEFAULTS},
+    {"modernbert-decoder", "modernbert-decoder", folder_modernbert_decoder_globals,
+     folder_modernbert_decoder_layers, true, true, SILU " " GELU, WINDOWS_GIVEN, true, MODERNBERT_DEFAULTS},
     {"jina_embeddings_v3", "jina-bert-v3", folder_jina3_globals, folder_jina3_layers, true, false, GELU,
      WINDOWS_NEVER, true, JINA3_DEFAULTS},
     {"gte", "gte", folder_gte_globals, folder_gte_layers, true, true, GELU, WINDOWS_NEVER, true,
@@ -645,6 +663,8 @@ static const struct folder_family families[] = {
     // model_type "gemma3_text" with use_bidirectional_attention: EmbeddingGemma
     {"gemma3_text_bidirectional", "gemma-embedding", gemma_globals, gemma2_layers, true, true, GELU,
      WINDOWS_GIVEN, true, GEMMA3_DEFAULTS},
+    {"embedding_gemma2_text", "gemma-embedding2", folder_embedding_gemma2_globals,
+     folder_embedding_gemma2_layers, true, true, GELU_TANH, WINDOWS_GIVEN, true, EMBEDDING_GEMMA2_DEFAULTS},
 };
 
 const struct folder_family *folder_family_find(struct text model_type)

@@ -22,7 +22,8 @@ enum folder_form {
     FORM_ROWS_TURNED,          // the halves of each head exchanged: rotates the other way
     FORM_ROWS_BY_HEAD,         // q, k, v of each head together -> all q, all k, all v
     FORM_ROWS_BY_GROUP,        // the same, for the query heads of one key-value head
-    FORM_ROWS_BY_GROUP_PAIRED, // the same, and q and k as FORM_ROWS_Q
+    FORM_ROWS_PAIRED,          // all q, all k, all v; q and k as FORM_ROWS_Q
+    FORM_ROWS_BY_GROUP_PAIRED, // as FORM_ROWS_BY_GROUP, and q and k as FORM_ROWS_Q
     FORM_POSITIONS,            // without the rows before shape.first_position
     FORM_TAPS,                 // a convolution's [channels, 1, taps] -> [channels, taps]
     FORM_DECAY,                // float32: x becomes -exp(x); a vector becomes a column
@@ -40,6 +41,11 @@ enum folder_form {
     // Rows of each key head together: query, key, its value heads' values, their gates
     FORM_DELTA_QKV,  // -> all queries, all keys, all values
     FORM_DELTA_GATE, // -> all gates
+    // All queries, all keys, all values, all gates, betas and steps one after the other
+    FORM_DELTA_FIRST, // -> queries, keys and values
+    FORM_DELTA_SECOND,
+    FORM_DELTA_BETAS,
+    FORM_DELTA_STEPS,
     FORM_FIRST_ROWS, // the first half of the rows, the second
     FORM_SECOND_ROWS,
     // Selects a part of each expert's rows from a tensor that holds the matrices of all experts.
@@ -86,7 +92,9 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
     folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
     folder_modernbert_globals[], folder_modernbert_layers[], folder_jina3_globals[], folder_jina3_layers[],
-    folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[];
+    folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[],
+    folder_embedding_gemma2_globals[], folder_embedding_gemma2_layers[], folder_modernbert_decoder_globals[],
+    folder_modernbert_decoder_layers[];
 // model_folder_expert_names.c
 extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers[], folder_qwen3_moe_layers[],
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
@@ -95,13 +103,14 @@ extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers
     folder_ernie_vl_layers[], folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[],
     folder_granite_shared_layers[], folder_granite_moe_swa_layers[], folder_exaone_moe_layers[],
     folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[],
-    folder_mimo_layers[], folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
+    folder_cohere2_moe_layers[], folder_bailing_1_globals[], folder_bailing_1_layers[], folder_mimo_layers[],
+    folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
     folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
     folder_mamba_layers[], folder_jamba_layers[], folder_lfm3_layers[], folder_bamba_layers[],
-    folder_olmo_hybrid_layers[], folder_kimi_linear_layers[];
+    folder_olmo_hybrid_layers[], folder_lara_mini_layers[], folder_kimi_linear_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 
@@ -120,6 +129,10 @@ bool folder_is_tower(struct text name);
 struct folder_naming {
     const char *model, *head;
 };
+// Divides the output's norm [n] by the norms of the output matrix's columns (Ling 1's norm_head). STATUS_REFUSE: no
+// such matrix.
+enum status folder_divide_norm(const struct safetensors *weights, float *norm, uint64_t n,
+                               struct error *error);
 const struct folder_naming *folder_find_naming(const struct safetensors *weights);
 
 // Recurrent layers: value heads and key heads, and their dimensions.
@@ -145,6 +158,7 @@ struct folder_shape {
     int64_t n_text_experts; // the first ones of a layer, before those for images; 0: all
     int64_t n_vocab;        // of a padded output matrix
     int64_t n_output;       // its rows in the folder; 0: none is padded
+    bool divides_by_output; // folder_divide_norm
     int64_t first_position; // row of the position embeddings that is the first token's
     bool tied;
 };

@@ -204,6 +204,20 @@ static void read_awq(struct settings_reader *reader, struct folder_quantization 
                                       .columns = columns < 0 ? 0 : (uint64_t)columns});
 }
 
+static void read_bitnet(struct settings_reader *reader, struct folder_quantization *out)
+{
+    static const char *const classes[] = {"bitlinear", "autobitlinear", NULL}, *const modes[] = {"offline",
+                                                                                                 NULL};
+    out->method = METHOD_BITNET;
+    out->scale_divides =
+        read_choice(reader, "linear_class", classes, false, "\"bitlinear\" or \"autobitlinear\"") == 0;
+    (void)read_choice(reader, "quantization_mode", modes, false, "\"offline\"");
+    refuse_unless_empty(reader, "use_rms_norm");
+    out->quantizes_activations = true;
+    read_ignored(reader, out, "modules_to_not_convert");
+    add_scheme(reader, out, (struct folder_scheme){.bits = 2, .symmetric = true});
+}
+
 // The weights' settings of one group of compressed-tensors.
 static void read_weights(struct settings_reader *reader, struct folder_quantization *out, int format)
 {
@@ -293,16 +307,18 @@ static void read_compressed(struct settings_reader *reader, struct folder_quanti
 enum status folder_read_quantized(struct folder_quantization *out, const struct value *settings,
                                   struct error *error)
 {
-    static const char *const methods[] = {"fp8",  "fbgemm_fp8", "compressed-tensors", "compressed_tensors",
-                                          "gptq", "awq",        "modelopt",           NULL},
+    static const char *const methods[] =
+        {"fp8",      "fbgemm_fp8", "compressed-tensors", "compressed_tensors", "gptq", "awq", "bitnet",
+         "modelopt", NULL},
                              *const algorithms[] = {"FP8", "MIXED_PRECISION", NULL};
     struct settings_reader reader = {settings, setting_name, STATUS_OK, error};
     *out = (struct folder_quantization){0};
     if (settings->kind != VALUE_OBJECT)
         return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE, "\"%s\": expected an object, got %s",
                          setting_name, value_kind_name(settings->kind));
-    int method = read_choice(&reader, "quant_method", methods, true,
-                             "\"fp8\", \"compressed-tensors\", \"gptq\", \"awq\" or \"modelopt\"");
+    int method =
+        read_choice(&reader, "quant_method", methods, true,
+                    "\"fp8\", \"compressed-tensors\", \"gptq\", \"awq\", \"bitnet\" or \"modelopt\"");
     if (reader.status != STATUS_OK)
         return reader.status;
     switch (method) {
@@ -319,6 +335,9 @@ enum status folder_read_quantized(struct folder_quantization *out, const struct 
         break;
     case 5:
         read_awq(&reader, out);
+        break;
+    case 6:
+        read_bitnet(&reader, out);
         break;
     default:
         (void)read_choice(&reader, "quant_algo", algorithms, true,

@@ -18,6 +18,8 @@ static void put_recurrent_layers(struct config *config)
     bool recurrent[MODEL_LAYERS_MAX];
     char name[128];
     int64_t n_layers = config->out->shape.n_layers, interval = 1;
+    if (!types && is_model_type(config, "lara_mini"))
+        refuse_setting(config, ERROR_MODEL_FILE, "layer_types", NULL);
     if (!types) {
         put_integer(config, "full_attention_interval", read_integer(config, "full_attention_interval", 4));
         return;
@@ -26,8 +28,8 @@ static void put_recurrent_layers(struct config *config)
     for (int64_t i = 0; fits && i < n_layers; i++) {
         const struct value *type = &types->array.items[i];
         recurrent[i] = is_linear(type);
-        fits =
-            recurrent[i] || (type->kind == VALUE_STRING && text_equals_string(type->text, "full_attention"));
+        fits = recurrent[i] || is_text(type, "full_attention") ||
+               (is_model_type(config, "lara_mini") && is_text(type, "sliding_attention"));
     }
     while (fits && interval < n_layers && recurrent[interval - 1])
         interval++;

@@ -167,6 +167,25 @@ const struct folder_rule folder_olmo_hybrid_layers[] = {
     {"model.layers.*.linear_attn.o_norm", "ssm_norm", FORM_AS_IS},
     {"model.layers.*.linear_attn.o_proj", "ssm_out", FORM_AS_IS},
     END};
+const struct folder_rule folder_lara_mini_layers[] = {
+    PRE_NORMS,
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_AS_IS),
+    {"model.layers.*.linear_attn.in_proj", "attn_qkv", FORM_DELTA_FIRST},
+    {"model.layers.*.linear_attn.in_proj", "attn_gate", FORM_DELTA_SECOND},
+    {"model.layers.*.linear_attn.in_proj", "ssm_beta", FORM_DELTA_BETAS},
+    {"model.layers.*.linear_attn.in_proj", "ssm_alpha", FORM_DELTA_STEPS},
+    {"model.layers.*.linear_attn.conv1d", "ssm_conv1d", FORM_TAPS},
+    {"=model.layers.*.linear_attn.A_log", "ssm_a", FORM_DELTA_DECAY},
+    {"=model.layers.*.linear_attn.dt_bias", "ssm_dt.bias", FORM_AS_IS},
+    {"model.layers.*.linear_attn.out_norm", "ssm_norm", FORM_AS_IS},
+    {"model.layers.*.linear_attn.out_proj", "ssm_out", FORM_AS_IS},
+    EXPERTS,
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
+    SHARED_EXPERT_OF("shared_expert"),
+    END};
 const struct folder_rule folder_bamba_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
     {"model.layers.*.pre_ff_layernorm", "ffn_norm", FORM_AS_IS},

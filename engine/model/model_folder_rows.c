@@ -57,8 +57,28 @@ static uint64_t qkv_rows(const struct folder_delta *delta)
     return (uint64_t)(2 * delta->n_key_heads * delta->key_dim + delta->n_heads * delta->value_dim);
 }
 
+// The rows of a part of the tensor that has all inputs of a recurrence. Returns its first row.
+static uint64_t delta_range(const struct folder_delta *delta, enum folder_form form, uint64_t *n_rows)
+{
+    uint64_t n_heads = (uint64_t)delta->n_heads, n_values = n_heads * (uint64_t)delta->value_dim;
+    const uint64_t sizes[] = {qkv_rows(delta), n_values, n_heads, n_heads};
+    uint64_t first = 0;
+    for (int i = 0; i < (int)form - FORM_DELTA_FIRST; i++)
+        first += sizes[i];
+    *n_rows = sizes[form - FORM_DELTA_FIRST];
+    return first;
+}
+
+static bool is_delta_range(enum folder_form form)
+{
+    return form >= FORM_DELTA_FIRST && form <= FORM_DELTA_STEPS;
+}
+
 uint64_t folder_made_rows(const struct folder_shape *shape, enum folder_form form, uint64_t n_rows)
 {
+    uint64_t n_part;
+    if (is_delta_range(form))
+        return (void)delta_range(&shape->delta, form, &n_part), n_part;
     return form == FORM_DELTA_QKV                                ? qkv_rows(&shape->delta)
            : form == FORM_DELTA_GATE                             ? n_rows - qkv_rows(&shape->delta)
            : form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS ? n_rows / 2
@@ -149,6 +169,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
         return row + (uint64_t)shape->first_position;
     if (form == FORM_SECOND_ROWS)
         return row + n_rows;
+    if (is_delta_range(form))
+        return row + delta_range(&shape->delta, form, &n_rows);
     if (form < FORM_ROWS_Q || form > FORM_ROWS_BY_GROUP_PAIRED)
         return row;
     if (form == FORM_ROWS_Q || form == FORM_ROWS_K) {
@@ -158,6 +180,8 @@ uint64_t folder_source_row(const struct folder_shape *shape, enum folder_form fo
     uint64_t width = (uint64_t)shape->head_dim, head = row / width, at = row % width;
     if (form == FORM_ROWS_TURNED)
         return row - at + (at + width / 2) % width;
+    if (form == FORM_ROWS_PAIRED)
+        return head < n_heads + n_kv ? row - at + at % 2 * (width / 2) + at / 2 : row;
     uint64_t group = form == FORM_ROWS_BY_HEAD ? 1 : n_heads / n_kv; // query heads of one key-value head
     uint64_t first = head < n_heads          ? head / group * (group + 2) + head % group
                      : head < n_heads + n_kv ? (head - n_heads) * (group + 2) + group
@@ -198,6 +222,11 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
     case FORM_DELTA_QKV:
     case FORM_DELTA_GATE:
         return from->n_dims == 2 && n_rows == qkv_rows(delta) + n_values;
+    case FORM_DELTA_FIRST:
+    case FORM_DELTA_SECOND:
+    case FORM_DELTA_BETAS:
+    case FORM_DELTA_STEPS:
+        return from->n_dims == 2 && n_rows == qkv_rows(delta) + n_values + 2 * (uint64_t)delta->n_heads;
     case FORM_POSITIONS:
         return from->n_dims == 2 && n_rows > (uint64_t)shape->first_position;
     case FORM_ROWS_Q:
@@ -208,6 +237,7 @@ bool folder_rows_fit(const struct folder_shape *shape, enum folder_form form, co
         return shape->head_dim % 2 == 0 && n_rows % (uint64_t)shape->head_dim == 0;
     case FORM_ROWS_BY_HEAD:
         return n_kv == n && n_rows == 3 * n * (uint64_t)shape->head_dim;
+    case FORM_ROWS_PAIRED:
     case FORM_ROWS_BY_GROUP_PAIRED:
         return shape->head_dim % 2 == 0 && folder_rows_fit(shape, FORM_ROWS_BY_GROUP, from);
     case FORM_ROWS_BY_GROUP:
@@ -240,7 +270,7 @@ void folder_set_rows(const struct folder_shape *shape, struct tensor *tensor, en
         tensor->dims[1] = (uint64_t)shape->delta.n_key_heads;
         tensor->dims[0] /= tensor->dims[1];
     } else if (form == FORM_DELTA_QKV || form == FORM_DELTA_GATE || form == FORM_POSITIONS ||
-               form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS) {
+               form == FORM_FIRST_ROWS || form == FORM_SECOND_ROWS || is_delta_range(form)) {
         tensor->size_bytes /= tensor->dims[1];
         tensor->dims[1] = folder_made_rows(shape, form, tensor->dims[1]);
         tensor->size_bytes *= tensor->dims[1];

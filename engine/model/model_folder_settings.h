@@ -175,13 +175,15 @@ void folder_put_recurrent(struct config *config);
 void folder_read_rope(struct config *config);
 // A layer's item of a list that may also have items for layers that predict further tokens; NULL: no such list.
 const struct value *folder_layer_item(struct config *config, const char *names, int64_t layer);
-// model_folder_layers.c: families whose layers differ (Gemma 3n and 4).
+// model_folder_layers.c: families whose layers differ (Gemma 3n and 4, EmbeddingGemma 2).
 static inline bool layers_vary(const struct config *config)
 {
-    return is_model_type(config, "gemma4_text") || is_model_type(config, "gemma4_unified_text") ||
-           is_model_type(config, "gemma3n_text");
+    return family_of(config)->layers_vary;
 }
 
+// model_folder_cohere.c: Cohere 2's mixtures, whose n_dense first layers have no experts.
+void folder_put_cohere2_moe(struct config *config, int64_t n_dense);
+void folder_put_cohere2_windows(struct config *config, int64_t n_dense);
 // model_folder_heads.c: families whose layers differ in heads (MiMo-V2-Flash, Step 3.5, Laguna).
 static inline bool heads_differ(const struct config *config)
 {

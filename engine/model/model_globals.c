@@ -17,8 +17,10 @@ static enum status take_layer_inputs(struct tensor_search *search)
         return STATUS_OK;
     if (table && table->dims[1] >= 1 && table->dims[1] < (uint64_t)n_vocab)
         n_vocab = (int64_t)table->dims[1];
-    enum status status = take_tensor(search, "per_layer_token_embd.weight", true,
-                                     (int64_t[3]){width, n_vocab, 1}, &model->layer_embd);
+    enum status status = STATUS_OK;
+    if (!model->family->inputs_projected)
+        status = take_tensor(search, "per_layer_token_embd.weight", true, (int64_t[3]){width, n_vocab, 1},
+                             &model->layer_embd);
     if (status == STATUS_OK)
         status = take_matrix(search, "per_layer_model_proj.weight", true,
                              (int64_t[3]){search->widths[EMBD], width, 1}, &model->layer_embd_proj);
@@ -166,6 +168,21 @@ static enum status take_output_norm(struct tensor_search *search)
     return status;
 }
 
+static enum status take_output_head(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    int64_t n = search->widths[EMBD];
+    enum status status =
+        take_matrix(search, "output_head.weight", true, (int64_t[3]){n, n, 1}, &model->output_head);
+    if (status == STATUS_OK)
+        status = take_vector(search, "output_head.bias", false, n, &model->output_head_bias);
+    if (status == STATUS_OK)
+        status = take_vector(search, "output_head_norm.weight", true, n, &model->output_head_norm);
+    if (status == STATUS_OK)
+        status = take_vector(search, "output_head_norm.bias", false, n, &model->output_head_norm_bias);
+    return status;
+}
+
 enum status take_globals(struct tensor_search *search)
 {
     struct model *model = search->model;
@@ -190,6 +207,8 @@ enum status take_globals(struct tensor_search *search)
         status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
     if (status == STATUS_OK && !family->normed_after_sum)
         status = take_output_norm(search);
+    if (status == STATUS_OK && family->has_output_head)
+        status = take_output_head(search);
     if (status == STATUS_OK)
         status = take_dense(search);
     if (status == STATUS_OK)

@@ -90,6 +90,30 @@ void read_limits(struct key_reader *reader, struct model *model, const char *suf
                                    "%s: expected a number from 0 for each of %zu layers", key, n_layers);
 }
 
+static bool heads_alike(const struct layer_heads *a, const struct layer_heads *b)
+{
+    return a->n_kv_heads == b->n_kv_heads && a->key_dim == b->key_dim && a->value_dim == b->value_dim;
+}
+
+void share_pages(struct key_reader *reader, struct model *model)
+{
+    int32_t n_layers = model->shape.n_layers;
+    model->paged = calloc((size_t)n_layers, sizeof *model->paged);
+    if (!model->paged) {
+        reader->status = error_memory(reader->error, STATUS_REFUSE, "%d layers", n_layers);
+        return;
+    }
+    for (int32_t i = 0; i < n_layers; i++) {
+        int32_t first = 0;
+        while (!heads_alike(&model->heads[first], &model->heads[i]))
+            first++;
+        model->layers[i].store = first;
+        model->paged[first] = model->heads[first];
+        if (model->shape.attention.n_layers <= first)
+            model->shape.attention.n_layers = first + 1;
+    }
+}
+
 void read_altup(struct key_reader *reader, struct model *model)
 {
     struct altup_shape *altup = &model->shape.altup;

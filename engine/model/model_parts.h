@@ -39,6 +39,8 @@ bool find_layer_truths(struct key_reader *reader, const char *suffix, int32_t n_
 // model_layers.c
 void read_layers(struct key_reader *reader, struct model *model);
 void read_limits(struct key_reader *reader, struct model *model, const char *suffix, bool shared);
+// In a bidirectional model whose layers differ in heads, layers with the same heads use the pages of the first one.
+void share_pages(struct key_reader *reader, struct model *model);
 void read_altup(struct key_reader *reader, struct model *model);
 void read_index(struct key_reader *reader, struct model *model);
 

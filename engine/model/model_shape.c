@@ -187,7 +187,7 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
     const char *epsilon = epsilons[family->norm == NORM_LAYER];
     bool found;
     shape->norm_epsilon = read_number(reader, epsilon, 0.0f, &found);
-    if (!found && family->norm == NORM_LAYER) // Phi-3.5-MoE has the other key
+    if (!found && family->norm == NORM_LAYER && !family->experts_averaged) // Phi-3.5-MoE has the other key
         shape->norm_epsilon = read_number(reader, epsilons[0], 0.0f, &found);
     shape->post_norm_epsilon = read_number(reader, "attention.post_norm_epsilon", shape->norm_epsilon, NULL);
     if (reader->status != STATUS_OK)
@@ -311,6 +311,8 @@ static void read_layer_kinds(struct key_reader *reader, const struct family *fam
         if (shape->bidirectional) // pages hold the keys and values of one layer at a time
             layer->store = 0, shape->attention.n_layers = 1;
     }
+    if (shape->bidirectional && model->heads && reader->status == STATUS_OK)
+        share_pages(reader, model);
     shape->n_ff = dense ? dense : shape->n_ff;
     bool needed = family->layer_kinds != LAYERS_RECURRENT;
     if (reader->status == STATUS_OK && shape->attention.n_layers == 0 && needed)
@@ -362,7 +364,8 @@ static void set_unrotated(struct key_reader *reader, struct model *model)
         model->layers[i].unrotated =
             (listed && gguf_array_integer(&truths, (size_t)i) != 0) ||
             (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
-            (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed);
+            (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed &&
+             !(family->dense_rotated && !model->layers[i].sparse));
 }
 
 // Refuses keys that would change the computation in a way that is not implemented, unless they have a neutral
@@ -438,6 +441,7 @@ static void read_activation(struct key_reader *reader, const struct family *fami
         {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
         {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
         {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+        {"relu2", ACTIVATION_RELU_SQUARED},
     };
     struct text name = {0};
     bool found = false;

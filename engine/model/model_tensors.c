@@ -65,6 +65,8 @@ static const struct {
     [SLOT_INPUT_GATE] = {"inp_gate", MATRIX_UNBIASED, {EMBD, INPUT, ONE}},
     [SLOT_INPUT_OUT] = {"proj", MATRIX_UNBIASED, {INPUT, EMBD, ONE}},
     [SLOT_INPUT_POST_NORM] = {"post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    [SLOT_ATTN_SUB_NORM] = {"attn_sub_norm", VECTOR_UNBIASED, {HEADS_OUT, ONE, ONE}},
+    [SLOT_FFN_SUB_NORM] = {"ffn_sub_norm", VECTOR_UNBIASED, {FF, ONE, ONE}},
     [SLOT_ALTUP_ROUTER_NORM] = {"altup_router_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_ALTUP_ROUTER] = {"altup_router", MATRIX_UNBIASED, {EMBD, ALTUP, ONE}},
     [SLOT_ALTUP_PREDICT] = {"altup_predict_coef", MATRIX_UNBIASED, {ALTUP, ALTUP_SQUARE, ONE}},
@@ -549,6 +551,10 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
     bool unit = search->model->shape.unit_head_norms && !layer->unrotated;
     if (status == STATUS_OK && (unit || family->unit_all_norms))
         set_unit_norms(search, layer);
+    if (status == STATUS_OK && family->sub_norms)
+        status = take_weight(search, index, SLOT_ATTN_SUB_NORM, true);
+    if (status == STATUS_OK && family->sub_norms)
+        status = take_weight(search, index, SLOT_FFN_SUB_NORM, true);
     if (status == STATUS_OK && family->plain_norms)
         layer->tensors[SLOT_ATTN_NORM] = layer->tensors[SLOT_FFN_NORM] = tensor_of_ones(search);
     if (status == STATUS_OK && family->layers_vary)

@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <math.h>
 
-enum { TENSORS_MAX = 256, MADE_EXPERTS = 5, MADE_EXPERTS_USED = 2 };
+enum { TENSORS_MAX = 256, MADE_EXPERTS = 5, MADE_EXPERTS_USED = 2, MADE_INPUT = 10 };
 
 struct encoder_tensor {
     char name[64];
@@ -46,10 +46,40 @@ static void add_key(struct encoder_maker *maker, const char *suffix, enum gguf_k
     maker->n_keys++;
 }
 
+// EmbeddingGemma 2: the last of three layers, and the last layer, have no window, and one wide key-value head.
+static bool is_wide(const struct encoder_maker *maker, int layer)
+{
+    return is_of(maker, "gemma-embedding2") && (layer % 3 == 2 || layer == maker->recipe.n_layers - 1);
+}
+
+static void add_varied_keys(struct encoder_maker *maker)
+{
+    const struct encoder_recipe *r = &maker->recipe;
+    int32_t dim = r->n_embd / r->n_heads;
+    char key[128];
+    add_key(maker, "attention.key_length", GGUF_U32, 2 * dim);
+    add_key(maker, "attention.value_length", GGUF_U32, 2 * dim);
+    add_key(maker, "attention.key_length_swa", GGUF_U32, dim);
+    add_key(maker, "attention.value_length_swa", GGUF_U32, dim);
+    add_key(maker, "embedding_length_per_layer_input", GGUF_U32, MADE_INPUT);
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", r->family);
+    put_key_array(&maker->keys, key, GGUF_I32, (uint64_t)r->n_layers);
+    for (int i = 0; i < r->n_layers; i++)
+        put_integer(&maker->keys, is_wide(maker, i) ? 1 : (uint64_t)r->n_heads / 2, 4);
+    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", r->family);
+    put_key_array(&maker->keys, key, GGUF_BOOL, (uint64_t)r->n_layers);
+    for (int i = 0; i < r->n_layers; i++)
+        put_integer(&maker->keys, !is_wide(maker, i), 1);
+    maker->n_keys += 2;
+}
+
 static void add_keys(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool rms = is_of(maker, "eurobert ultrabert gemma-embedding qwen2");
+    bool rms = is_of(maker, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2"),
+         varied = is_of(maker, "gemma-embedding2");
+    if (varied)
+        add_varied_keys(maker);
     put_key_string(&maker->keys, "general.architecture", r->family);
     maker->n_keys++;
     add_key(maker, "context_length", GGUF_U32, r->n_context);
@@ -57,17 +87,18 @@ static void add_keys(struct encoder_maker *maker)
     add_key(maker, "block_count", GGUF_U32, r->n_layers);
     add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
     add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
-    if (rms)
+    if (rms && !varied)
         add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_heads / 2);
     add_key(maker, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", GGUF_F32, 1e-6);
     add_key(maker, "attention.causal", GGUF_BOOL, r->causal);
-    if (is_of(maker, "modern-bert ultrabert gemma-embedding")) {
+    if (is_of(maker, "modern-bert ultrabert gemma-embedding gemma-embedding2")) {
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
         add_key(maker, "rope.freq_base_swa", GGUF_F32, 1e4);
     }
     if (is_of(
             maker,
-            "modern-bert ultrabert gemma-embedding nomic-bert eurobert qwen2 jina-bert-v3 gte nomic-bert-moe"))
+            "modern-bert ultrabert gemma-embedding nomic-bert eurobert qwen2 jina-bert-v3 gte nomic-bert-moe") ||
+        is_of(maker, "llama-embed gemma-embedding2"))
         add_key(maker, "rope.freq_base", GGUF_F32, is_of(maker, "nomic-bert") ? 1e3 : 1.6e5);
     if (is_of(maker, "nomic-bert-moe")) {
         add_key(maker, "expert_count", GGUF_U32, MADE_EXPERTS);
@@ -127,7 +158,11 @@ static void add_norm(struct encoder_maker *maker, const char *name, bool biased)
 {
     char whole[64];
     bool of_head = strstr(name, "_q_norm") || strstr(name, "_k_norm");
-    int64_t n = of_head ? maker->recipe.n_embd / maker->recipe.n_heads : maker->recipe.n_embd;
+    int layer = 0;
+    bool wide = sscanf(name, "blk.%d.", &layer) == 1 && is_wide(maker, layer);
+    int64_t n =
+        of_head ? maker->recipe.n_embd / maker->recipe.n_heads * (wide ? 2 : 1) : maker->recipe.n_embd;
+    n = strcmp(name, "per_layer_proj_norm") == 0 ? MADE_INPUT : n;
     snprintf(whole, sizeof whole, "%s.weight", name);
     add_tensor(maker, whole, TENSOR_F32, n, 1, 1.0f, 0.2f);
     snprintf(whole, sizeof whole, "%s.bias", name);
@@ -153,19 +188,34 @@ static void add_experts(struct encoder_maker *maker, int layer)
     }
 }
 
+// A layer's own input, and the factor of its output.
+static void add_own_input(struct encoder_maker *maker, int layer)
+{
+    char name[64];
+    add_matrix(maker, layer, "inp_gate", MADE_INPUT, maker->recipe.n_embd, false);
+    add_matrix(maker, layer, "proj", maker->recipe.n_embd, MADE_INPUT, false);
+    add_layer_norm(maker, layer, "post_norm", false);
+    snprintf(name, sizeof name, "blk.%d.layer_output_scale.weight", layer);
+    add_tensor(maker, name, TENSOR_F32, 1, 1, 1.0f, 0.2f);
+}
+
 static void add_layer(struct encoder_maker *maker, int i)
 {
     const struct encoder_recipe *r = &maker->recipe;
     bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe");
     bool biased = is_of(maker, "bert mpnet jina-bert-v2 jina-bert-v3 gte"),
-         gemma = is_of(maker, "gemma-embedding");
-    int64_t d = r->n_embd, kv = is_of(maker, "eurobert ultrabert gemma-embedding qwen2") ? d / 2 : d;
+         varied = is_of(maker, "gemma-embedding2"), gemma = varied || is_of(maker, "gemma-embedding");
+    bool grouped = is_of(maker, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2");
+    int64_t d = r->n_embd, q = is_wide(maker, i) ? 2 * d : d,
+            kv = is_wide(maker, i) ? 2 * d / r->n_heads
+                 : grouped         ? d / 2
+                                   : d;
     if (!after && !(is_of(maker, "modern-bert") && i == 0))
         add_layer_norm(maker, i, "attn_norm", false);
     if (is_of(maker, "nomic-bert modern-bert nomic-bert-moe")) {
         add_matrix(maker, i, "attn_qkv", d + 2 * kv, d, is_of(maker, "nomic-bert-moe"));
     } else {
-        add_matrix(maker, i, "attn_q", d, d, biased || is_of(maker, "qwen2"));
+        add_matrix(maker, i, "attn_q", q, d, biased || is_of(maker, "qwen2"));
         add_matrix(maker, i, "attn_k", kv, d, biased || is_of(maker, "qwen2"));
         add_matrix(maker, i, "attn_v", kv, d, biased || is_of(maker, "qwen2"));
     }
@@ -175,7 +225,9 @@ static void add_layer(struct encoder_maker *maker, int i)
         add_layer_norm(maker, i, "post_attention_norm", false);
         add_layer_norm(maker, i, "post_ffw_norm", false);
     }
-    add_matrix(maker, i, "attn_output", d, d, biased || is_of(maker, "nomic-bert-moe"));
+    if (varied)
+        add_own_input(maker, i);
+    add_matrix(maker, i, "attn_output", d, q, biased || is_of(maker, "nomic-bert-moe"));
     if (after)
         add_layer_norm(maker, i, "attn_output_norm", true);
     else
@@ -224,6 +276,11 @@ static void add_tensors(struct encoder_maker *maker)
         add_norm(maker, "token_embd_norm", after);
     if (!after)
         add_norm(maker, "output_norm", false);
+    if (is_of(maker, "gemma-embedding2")) {
+        add_tensor(maker, "per_layer_model_proj.weight", r->type, r->n_embd, r->n_layers * MADE_INPUT, 0.0f,
+                   1.2f);
+        add_norm(maker, "per_layer_proj_norm", false);
+    }
     for (int i = 0; i < r->n_layers; i++)
         add_layer(maker, i);
     for (int i = 0; i < r->n_dense; i++) { // widths: n_embd, then 20, 21, ...

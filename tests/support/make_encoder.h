@@ -1,6 +1,7 @@
 // Writes small encoders with seeded random weights as GGUF files, with the keys and tensor names that
 // llama.cpp's converter writes, where it has the family. Families: bert, mpnet, nomic-bert, nomic-bert-moe,
-// jina-bert-v2, jina-bert-v3, gte, modern-bert, eurobert, ultrabert, gemma-embedding; qwen2 is a decoder that
+// jina-bert-v2, jina-bert-v3, gte, modern-bert, eurobert, ultrabert, llama-embed, gemma-embedding, gemma-embedding2;
+// qwen2 is a decoder that
 // attends in both directions.
 #pragma once
 

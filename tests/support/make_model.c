@@ -52,6 +52,18 @@ static const struct {
     {"nemotron", LAYER_NORMS | PLAIN_MLP},
     {"minicpm3", LATENT | COMPRESSED},
     {"arcee", PLAIN_MLP},
+    {"cohere2moe", LAYER_NORMS | HEAD_LENGTHS | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | WINDOWED},
+    {"deepseek", SPARSE | ROUTED | EXPERT_WIDTH | SHARED},
+    {"bailingmoe", HEAD_LENGTHS | FUSED_QKV | SPARSE | ROUTED | EXPERT_WIDTH | SHARED},
+    {"orion", LAYER_NORMS},
+    {"xverse", 0},
+    {"maincoder", HEAD_NORMS},
+    {"pangu-embedded", BIASED | OUTPUT_BIASED},
+    {"hunyuan_vl", HEAD_LENGTHS | HEAD_NORMS},
+    {"paddleocr", 0},
+    {"bitnet", 0},
+    {"modernbert-decoder", LAYER_NORMS | WINDOWED | FUSED_GATE},
+    {"lara-mini", HEAD_LENGTHS | HEAD_NORMS | SPARSE | EXPERT_WIDTH | SHARED | WINDOWED},
     {"olmo", LAYER_NORMS},
     {"nanochat", PLAIN_MLP},
     {"apertus", HEAD_NORMS | PLAIN_MLP | MADE_XIELU},
@@ -415,7 +427,7 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "leading_dense_block_count", GGUF_U32, 1);
     if (made_latent_experts(maker))
         add_key(maker, "moe_latent_size", GGUF_U32, made_latent_experts(maker));
-    if (has_trait(maker, SHARED))
+    if (has_trait(maker, SHARED) && !is_of(maker, LARA_FAMILIES))
         add_key(maker, "expert_shared_count", GGUF_U32, 2);
     if (is_of(maker, "lfm2moe") || has_trait(maker, SIGMOIDS))
         add_key(maker, "expert_gating_func", GGUF_U32, 2);
@@ -432,6 +444,10 @@ static void add_family_keys(struct maker *maker)
     }
     if (is_of(maker, "phi3") && r->larger)
         add_key(maker, "rope.scaling.original_context_length", GGUF_U32, 16);
+    if (is_of(maker, "bitnet") && r->larger)
+        add_string(maker, "bitnet.hidden_activation", "relu2");
+    if (is_of(maker, "modernbert-decoder"))
+        add_key(maker, "rope.freq_base_swa", GGUF_F32, 500.0);
     if (is_of(maker, "gptneox"))
         add_key(maker, "use_parallel_residual", GGUF_BOOL, 1);
     if (is_of(maker, "granite granitemoe granitehybrid granite-swa")) {
@@ -440,7 +456,7 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "residual_scale", GGUF_F32, 0.5);
         add_key(maker, "logit_scale", GGUF_F32, 4.0);
     }
-    if (is_of(maker, "command-r cohere2"))
+    if (is_of(maker, "command-r cohere2 cohere2moe"))
         add_key(maker, "logit_scale", GGUF_F32, 0.25);
     if (is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) {
         add_key(maker, "expert_count", GGUF_U32, r->n_experts);
@@ -449,7 +465,7 @@ static void add_family_keys(struct maker *maker)
     if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe") ||
         has_trait(maker, EXPERT_WIDTH))
         add_key(maker, "expert_feed_forward_length", GGUF_U32, expert_width(maker));
-    if (is_of(maker, "qwen2moe qwen3next qwen35moe"))
+    if (is_of(maker, "qwen2moe qwen3next qwen35moe " LARA_FAMILIES))
         add_key(maker, "expert_shared_feed_forward_length", GGUF_U32, r->n_ff);
 }
 
@@ -606,7 +622,7 @@ void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t
     snprintf(whole, sizeof whole, "%s.weight", name);
     add_vector(maker, prefix, whole, MADE_NORM, (uint64_t)n);
     snprintf(whole, sizeof whole, "%s.bias", name);
-    if (maker->layer_norm && !is_of(maker, "command-r cohere2"))
+    if (maker->layer_norm && !is_of(maker, "command-r cohere2 cohere2moe"))
         add_vector(maker, prefix, whole, MADE_BIAS, (uint64_t)n);
 }
 
@@ -687,7 +703,8 @@ static void add_attention(struct maker *maker, const char *prefix, int32_t layer
     bool full_norm = is_of(maker, "olmo2") || has_trait(maker, FULL_NORMS),
          bias = is_of(maker, "qwen2 qwen2moe starcoder2 phi2 gpt2 gptneox bloom gpt-oss glm4moe") ||
                 has_trait(maker, BIASED);
-    if (!is_of(maker, "olmo2 olmo_hybrid") && !has_trait(maker, ONLY_POST_NORMS))
+    if (!is_of(maker, "olmo2 olmo_hybrid") && !has_trait(maker, ONLY_POST_NORMS) &&
+        !(is_of(maker, "modernbert-decoder") && layer == 0))
         add_norm(maker, prefix, "attn_norm", r->n_embd);
     if (is_of(maker, "falcon") && r->larger)
         add_norm(maker, prefix, "attn_norm_2", r->n_embd);
@@ -715,6 +732,8 @@ static void add_attention(struct maker *maker, const char *prefix, int32_t layer
                    r->n_embd, false);
     add_matrix(maker, prefix, "attn_output", r->n_embd, q / d * made_value_dim(maker),
                is_of(maker, "phi2 gpt2 starcoder2 gptneox bloom gpt-oss") || has_trait(maker, OUTPUT_BIASED));
+    if (is_of(maker, "bitnet"))
+        add_norm(maker, prefix, "attn_sub_norm", q);
     if (is_of(maker, "gpt-oss granite-swa") || (is_of(maker, "mimo2") && made_slides(layer)))
         add_vector(maker, prefix, "attn_sinks.weight", MADE_NORM, (uint64_t)r->n_heads);
     if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS))
@@ -769,13 +788,13 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     if (n_ff == 0)
         return;
     bool gated = (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) ||
-                 is_of(maker, "stablelm command-r cohere2 olmo");
+                 is_of(maker, "stablelm command-r cohere2 cohere2moe olmo orion modernbert-decoder");
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
     if (is_of(maker,
               "gpt-oss glm4moe seed_oss " DELTA_FAMILIES)) // of olmo_hybrid before or after, by the layer
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
     else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, SINGLE_FAMILIES) &&
-             !is_of(maker, "phi2 falcon olmo2 command-r cohere2 gptj") &&
+             !is_of(maker, "phi2 falcon olmo2 command-r cohere2 cohere2moe gptj") &&
              !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
@@ -790,6 +809,8 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
         add_matrix(maker, prefix, "ffn_up", fused ? 2 * n_ff : n_ff, r->n_embd, bias);
         add_matrix(maker, prefix, "ffn_down", r->n_embd, n_ff, bias);
     }
+    if (is_of(maker, "bitnet"))
+        add_norm(maker, prefix, "ffn_sub_norm", n_ff);
     if (is_of(maker, "gemma2 gemma3 olmo2 glm4") || has_trait(maker, ONLY_POST_NORMS | BOTH_NORMS) ||
         (is_of(maker, "olmo_hybrid") && !made_is_recurrent(maker, layer)))
         add_norm(maker, prefix, "post_ffw_norm", r->n_embd);
@@ -813,14 +834,23 @@ static void add_scales(struct maker *maker, int32_t layer)
     }
 }
 
+// `larger`: with a bias.
+static void add_output_head(struct maker *maker)
+{
+    add_matrix(maker, "", "output_head", maker->recipe.n_embd, maker->recipe.n_embd, maker->recipe.larger);
+    add_norm(maker, "", "output_head_norm", maker->recipe.n_embd);
+}
+
 static void add_tensors(struct maker *maker)
 {
     const struct model_recipe *r = &maker->recipe;
     add_matrix(maker, "", "token_embd", r->n_vocab, r->n_embd, false);
+    if (is_of(maker, "modernbert-decoder"))
+        add_output_head(maker);
     if (is_of(maker, "gpt2") || has_trait(maker, POSITIONS))
         add_tensor(maker, "position_embd.weight", MADE_PLAIN_MATRIX, (uint64_t)r->n_embd,
                    (uint64_t)r->n_context, 1);
-    if (is_of(maker, "bloom"))
+    if (is_of(maker, "bloom modernbert-decoder"))
         add_norm(maker, "", "token_embd_norm", r->n_embd);
     if (is_of(maker, "llama3"))
         add_tensor(maker, "rope_freqs.weight", MADE_DIVISORS, (uint64_t)maker->head_dim / 2, 1, 1);
@@ -832,7 +862,7 @@ static void add_tensors(struct maker *maker)
         add_gemma_globals(maker);
     add_norm(maker, "", is_of(maker, SHORT_FAMILIES) ? "token_embd_norm" : "output_norm", r->n_embd);
     if (!r->tied)
-        add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2 gptj"));
+        add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2 gptj modernbert-decoder"));
     for (int32_t i = 0; i < r->n_layers + r->n_beyond; i++) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "blk.%d.", i);
@@ -1056,7 +1086,8 @@ static void fill_recipe(struct maker *maker)
     r->n_experts_used = given_or(r->n_experts_used, 2);
     r->window = given_or(r->window, 24);
     r->gain = r->gain != 0.0f ? r->gain : 2.0f;
-    r->tied = r->tied || is_of(maker, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 command-r cohere2");
+    r->tied =
+        r->tied || is_of(maker, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 command-r cohere2 cohere2moe");
     maker->head_dim = given_or(r->head_dim, r->n_embd / r->n_heads);
     maker->base = is_of(maker, "mixtral llama3 mistral") ? "llama" : r->family;
     maker->layer_norm =

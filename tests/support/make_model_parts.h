@@ -59,8 +59,10 @@ void add_matrix(struct maker *maker, const char *prefix, const char *name, int32
 #define SCAN_FAMILIES       "granitehybrid bamba mamba2 " SINGLE_FAMILIES " " BOTH_FAMILIES
 #define CHANNEL_FAMILIES    "kimi-linear" // the delta rule with a decay for each channel
 #define HEADS_FAMILIES      SHORT_FAMILIES " granitehybrid bamba jamba " SINGLE_FAMILIES " " CHANNEL_FAMILIES
+#define LARA_FAMILIES       "lara-mini" // the delta rule, windows, and one layer that sees everything
 #define RECURRENT_FAMILIES                                                                                   \
-    CHANNEL_FAMILIES " " DELTA_FAMILIES " " SHORT_FAMILIES " " SCAN_FAMILIES " " SELECTIVE_FAMILIES
+    LARA_FAMILIES " " CHANNEL_FAMILIES " " DELTA_FAMILIES " " SHORT_FAMILIES " " SCAN_FAMILIES               \
+                  " " SELECTIVE_FAMILIES
 bool made_is_recurrent(const struct maker *maker, int32_t layer);
 bool made_attends(const struct maker *maker, int32_t layer);
 bool made_has_mlp(const struct maker *maker, int32_t layer);

@@ -13,6 +13,8 @@ bool made_is_recurrent(const struct maker *maker, int32_t layer)
         return layer % 4 == 0;
     if (is_of(maker, HEADS_FAMILIES))
         return layer % 3 != 1;
+    if (is_of(maker, LARA_FAMILIES))
+        return layer % 2 == 0;
     return is_of(maker, DELTA_FAMILIES) && (layer + 1) % 4 != 0;
 }
 
@@ -57,8 +59,33 @@ static void add_heads(struct maker *maker)
     maker->n_keys++;
 }
 
+static bool item_recurs(const struct maker *maker, int32_t layer)
+{
+    return made_is_recurrent(maker, layer);
+}
+
+static bool item_slides(const struct maker *maker, int32_t layer)
+{
+    return layer % 4 == 1;
+}
+
+static void add_truths(struct maker *maker, const char *suffix,
+                       bool (*item)(const struct maker *maker, int32_t layer))
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", maker->base, suffix);
+    put_key_array(&maker->keys, key, GGUF_BOOL, (uint64_t)maker->recipe.n_layers);
+    for (int32_t i = 0; i < maker->recipe.n_layers; i++)
+        put_integer(&maker->keys, item(maker, i), 1);
+    maker->n_keys++;
+}
+
 void add_recurrent_keys(struct maker *maker)
 {
+    if (is_of(maker, LARA_FAMILIES)) {
+        add_truths(maker, "attention.recurrent_layers", item_recurs);
+        add_truths(maker, "attention.sliding_window_pattern", item_slides);
+    }
     if (is_of(maker, HEADS_FAMILIES))
         add_heads(maker);
     if (is_of(maker, BOTH_FAMILIES))
@@ -87,7 +114,7 @@ void add_recurrent_keys(struct maker *maker)
             add_key(maker, "expert_group_used_count", GGUF_U32, 1);
         }
     }
-    if (!is_of(maker, DELTA_FAMILIES " " SCAN_FAMILIES))
+    if (!is_of(maker, LARA_FAMILIES " " DELTA_FAMILIES " " SCAN_FAMILIES))
         return;
     add_key(maker, "ssm.conv_kernel", GGUF_U32, TAPS);
     add_key(maker, "ssm.state_size", GGUF_U32, KEY);
@@ -211,7 +238,7 @@ static void add_selective(struct maker *maker, const char *prefix)
 
 void add_recurrence(struct maker *maker, const char *prefix)
 {
-    if (is_of(maker, DELTA_FAMILIES))
+    if (is_of(maker, LARA_FAMILIES " " DELTA_FAMILIES))
         add_delta(maker, prefix);
     else if (is_of(maker, CHANNEL_FAMILIES))
         add_channels(maker, prefix);

@@ -13,6 +13,8 @@ struct double_encoder {
     int n, n_layers, n_embd, n_heads, n_kv, head_dim, n_ff, window;
     double epsilon;
     bool rms, causal;
+    double *inputs; // [n, n_layers, n_input] the layers' own; NULL: they have none
+    int n_input;
 };
 
 static void give_up(const char *what)
@@ -121,9 +123,10 @@ static void normalize(const struct double_encoder *e, int layer, const char *nam
 // ModernBERT: every third layer from the first on sees all; UltraBERT: the last of three; Gemma: the last of six.
 static bool is_local(const struct double_encoder *e, int layer)
 {
-    return e->window > 0 && (is_of(e, "modern-bert") ? layer % 3 != 0
-                             : is_of(e, "ultrabert") ? layer % 3 != 2
-                                                     : layer % 6 != 5);
+    return e->window > 0 && (is_of(e, "modern-bert")        ? layer % 3 != 0
+                             : is_of(e, "ultrabert")        ? layer % 3 != 2
+                             : is_of(e, "gemma-embedding2") ? layer % 3 != 2 && layer != e->n_layers - 1
+                                                            : layer % 6 != 5);
 }
 
 static void rotate(const struct double_encoder *e, int layer, double *x, int n_heads)
@@ -133,9 +136,11 @@ static void rotate(const struct double_encoder *e, int layer, double *x, int n_h
     for (int p = 0; p < e->n; p++)
         for (int h = 0; h < n_heads; h++, x += e->head_dim)
             for (int i = 0; i < half; i++) {
-                double angle = p * pow(base, -2.0 * i / e->head_dim), a = x[i], b = x[i + half];
-                x[i] = a * cos(angle) - b * sin(angle);
-                x[i + half] = a * sin(angle) + b * cos(angle);
+                bool adjacent = is_of(e, "llama-embed");
+                double *first = adjacent ? x + 2 * i : x + i, *second = adjacent ? first + 1 : first + half;
+                double angle = p * pow(base, -2.0 * i / e->head_dim), a = *first, b = *second;
+                *first = a * cos(angle) - b * sin(angle);
+                *second = a * sin(angle) + b * cos(angle);
             }
 }
 
@@ -170,7 +175,8 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
                 for (int i = 0; i < d; i++)
                     dot += q[(p * e->n_heads + h) * d + i] * k[(j * e->n_kv + h / group) * d + i];
                 bool seen = (!is_local(e, layer) || abs(j - p) <= e->window / 2) && (!e->causal || j <= p);
-                scores[j] = seen ? dot / sqrt(d) + bias_of(e, buckets, h, j, p) : -INFINITY;
+                double scale = is_of(e, "gemma-embedding2") ? 1.0 : 1.0 / sqrt(d);
+                scores[j] = seen ? dot * scale + bias_of(e, buckets, h, j, p) : -INFINITY;
                 largest = fmax(largest, scores[j]);
             }
             for (int j = 0; j < e->n; j++)
@@ -186,8 +192,22 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
     return out;
 }
 
-static double *attention(const struct double_encoder *e, int layer, const double *x)
+static void normalize_units(const struct double_encoder *e, double *x, int n_vectors, int width)
 {
+    for (int v = 0; v < n_vectors; v++, x += width) {
+        double square = 0.0;
+        for (int i = 0; i < width; i++)
+            square += x[i] * x[i] / width;
+        for (int i = 0; i < width; i++)
+            x[i] /= sqrt(square + e->epsilon);
+    }
+}
+
+static double *attention(const struct double_encoder *whole, int layer, const double *x)
+{
+    struct double_encoder own = *whole, *e = &own;
+    if (is_of(e, "gemma-embedding2") && !is_local(e, layer))
+        own.head_dim *= 2, own.n_kv = 1;
     int q_width = e->n_heads * e->head_dim, kv_width = e->n_kv * e->head_dim;
     bool fused = is_of(e, "nomic-bert modern-bert nomic-bert-moe");
     double *q = multiply(e, layer, fused ? "attn_qkv" : "attn_q", x, e->n_embd, 0, q_width);
@@ -197,6 +217,8 @@ static double *attention(const struct double_encoder *e, int layer, const double
                          fused ? q_width + kv_width : 0, kv_width);
     normalize(e, layer, "attn_q_norm", q, e->n * e->n_heads, e->head_dim);
     normalize(e, layer, "attn_k_norm", k, e->n * e->n_kv, e->head_dim);
+    if (is_of(e, "gemma-embedding2"))
+        normalize_units(e, v, e->n * e->n_kv, e->head_dim);
     if (!is_of(e, "bert mpnet jina-bert-v2")) {
         rotate(e, layer, q, e->n_heads);
         rotate(e, layer, k, e->n_kv);
@@ -210,9 +232,9 @@ static double *attention(const struct double_encoder *e, int layer, const double
 
 static double activate(const struct double_encoder *e, double x)
 {
-    if (is_of(e, "nomic-bert eurobert ultrabert qwen2"))
+    if (is_of(e, "nomic-bert eurobert llama-embed ultrabert qwen2"))
         return x / (1.0 + exp(-x));
-    if (is_of(e, "gemma-embedding"))
+    if (is_of(e, "gemma-embedding gemma-embedding2"))
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
 }
@@ -269,6 +291,33 @@ static void add(double *x, double *y, size_t n)
     free(y);
 }
 
+// EmbeddingGemma 2: the layers' own inputs, from the embedded tokens.
+static void make_inputs(struct double_encoder *e, const double *x)
+{
+    int n_all = e->n_layers * e->n_input;
+    e->inputs = multiply(e, -1, "per_layer_model_proj", x, e->n_embd, 0, n_all);
+    for (int i = 0; i < e->n * n_all; i++)
+        e->inputs[i] /= sqrt(e->n_embd);
+    normalize(e, -1, "per_layer_proj_norm", e->inputs, e->n * e->n_layers, e->n_input);
+}
+
+static void add_input(const struct double_encoder *e, int layer, double *x)
+{
+    double *gate = multiply(e, layer, "inp_gate", x, e->n_embd, 0, e->n_input);
+    for (int p = 0; p < e->n; p++)
+        for (int i = 0; i < e->n_input; i++)
+            gate[p * e->n_input + i] =
+                activate(e, gate[p * e->n_input + i]) * e->inputs[(p * e->n_layers + layer) * e->n_input + i];
+    double *branch = multiply(e, layer, "proj", gate, e->n_input, 0, e->n_embd),
+           *scale = load(e, layer, "layer_output_scale", "weight");
+    normalize(e, layer, "post_norm", branch, e->n, e->n_embd);
+    add(x, branch, (size_t)(e->n * e->n_embd));
+    for (int i = 0; i < e->n * e->n_embd; i++)
+        x[i] *= scale[0];
+    free(gate);
+    free(scale);
+}
+
 static void run_layer(const struct double_encoder *e, int layer, double *x)
 {
     size_t n = (size_t)e->n * (size_t)e->n_embd;
@@ -286,6 +335,8 @@ static void run_layer(const struct double_encoder *e, int layer, double *x)
     add(x, branch, n);
     normalize(e, layer, "layer_output_norm", x, e->n, e->n_embd);
     free(input);
+    if (e->inputs)
+        add_input(e, layer, x);
 }
 
 static void open_encoder(struct double_encoder *e, const char *path)
@@ -304,7 +355,10 @@ static void open_encoder(struct double_encoder *e, const char *path)
     e->head_dim = e->n_embd / e->n_heads;
     e->n_ff = (int)read_key(e, "feed_forward_length", 0);
     e->window = (int)read_key(e, "attention.sliding_window", 0);
-    e->rms = is_of(e, "eurobert ultrabert gemma-embedding qwen2");
+    e->rms = is_of(e, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2");
+    e->n_input = (int)read_key(e, "embedding_length_per_layer_input", 0);
+    if (e->n_input)
+        e->n_kv = e->n_heads / 2;
     e->epsilon = read_key(e, e->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 0);
     snprintf(key, sizeof key, "%s.attention.causal", e->family);
     if (gguf_bool(e->gguf, key, &e->causal, NULL, &error) != STATUS_OK)
@@ -319,19 +373,22 @@ void reference_hidden(const char *path, const int32_t *ids, const int32_t *types
     double *table = load(&e, -1, "token_embd", "weight"),
            *positions = load(&e, -1, "position_embd", "weight"),
            *type_rows = load(&e, -1, "token_types", "weight");
-    double scale = is_of(&e, "gemma-embedding") ? sqrt(e.n_embd) : 1.0;
+    double scale = is_of(&e, "gemma-embedding gemma-embedding2") ? sqrt(e.n_embd) : 1.0;
     for (int p = 0; p < n_ids; p++)
         for (int i = 0; i < e.n_embd; i++)
             hidden[p * e.n_embd + i] = table[(size_t)ids[p] * (size_t)e.n_embd + (size_t)i] * scale +
                                        (positions ? positions[p * e.n_embd + i] : 0.0) +
                                        (type_rows ? type_rows[(types ? types[p] : 0) * e.n_embd + i] : 0.0);
     normalize(&e, -1, "token_embd_norm", hidden, n_ids, e.n_embd);
+    if (e.n_input)
+        make_inputs(&e, hidden);
     for (int layer = 0; layer < e.n_layers; layer++)
         run_layer(&e, layer, hidden);
     normalize(&e, -1, "output_norm", hidden, n_ids, e.n_embd);
     free(table);
     free(positions);
     free(type_rows);
+    free(e.inputs);
     gguf_close(e.gguf);
 }
 

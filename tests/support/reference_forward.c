@@ -194,9 +194,13 @@ bool is_windowed(const struct reference *r, int layer)
     static const struct {
         const char *family;
         int pattern; // period of the layers that see everything
-    } patterns[] = {{"gemma2", 2},       {"gemma3", 6},     {"gpt-oss", 2}, {"cohere2", 4},
-                    {"olmo2", 4},        {"exaone4", 4},    {"afmoe", 4},   {"llama4", 4},
-                    {"muse-glimmer", 4}, {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
+    } patterns[] = {{"gemma2", 2},     {"gemma3", 6},  {"gpt-oss", 2},   {"cohere2", 4}, {"cohere2moe", 4},
+                    {"olmo2", 4},      {"exaone4", 4}, {"afmoe", 4},     {"llama4", 4},  {"muse-glimmer", 4},
+                    {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
+    if (is_of(r, "lara-mini"))
+        return layer % 4 == 1;
+    if (is_of(r, "modernbert-decoder"))
+        return layer % 3 != 0;
     if (is_of(r, "laguna granite-swa"))
         return layer % 4 != 0;
     if (is_of(r, "gemma3n gemma4 mimo2 step35"))
@@ -213,7 +217,9 @@ static bool is_rotated(const struct reference *r, int layer)
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
            layer_number(r, "rope.unrotated_layers", layer) == 0.0 &&
-           !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4") && !is_windowed(r, layer));
+           !(is_of(r, "cohere2moe") && !is_windowed(r, layer) &&
+             has_tensor(r, layer, "ffn_gate_inp.weight")) &&
+           !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4 lara-mini") && !is_windowed(r, layer));
 }
 
 static bool is_latent(const struct reference *r)
@@ -255,7 +261,8 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
             "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
         !is_of(
             r,
-            "olmo internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci");
+            "olmo internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci") &&
+        !is_of(r, "deepseek bailingmoe xverse maincoder cohere2moe");
     // M-RoPE's files of GLM-4.1V
     halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
@@ -285,6 +292,8 @@ static double gelu(double x)
 
 double activate(const struct reference *r, double x)
 {
+    if (is_key(r, "hidden_activation", "relu2", false))
+        return pow(fmax(x, 0.0), 2.0);
     if (r->exact_gelu)
         return 0.5 * x * erfc(-x / sqrt(2.0));
     if (is_of(r, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 phi2 gpt2 gptneox starcoder2 falcon bloom") ||
@@ -362,6 +371,7 @@ double *attend(const struct reference *r, int layer, const struct heads *heads)
             attend_row(r, layer, p, h, heads, sinks, all + (size_t)p * (size_t)width + h * heads->value);
     for (int i = 0; i < r->n * width; i++)
         all[i] *= r->value_scale * (heads->gates ? heads->gates[i] : 1.0);
+    normalize(r, layer, "attn_sub_norm", all, r->n, width);
     double *out = multiply(r, layer, "attn_output", all, r->n, width, 0, r->n_embd);
     free(all);
     free(sinks);
@@ -525,7 +535,7 @@ static double *attention(const struct reference *r, int layer, const double *x)
                          fused ? q_width + kv_width : 0, v_width);
     bool full = is_of(r, "olmo2 olmoe minimax-m2 flex_olmo olmo_hybrid");
     bool each = is_of(r, "stablelm command-r");
-    bool after = is_of(r, "hunyuan-dense hunyuan-moe");
+    bool after = is_of(r, "hunyuan-dense hunyuan-moe hunyuan_vl maincoder");
     for (int turn = 0; turn < 2; turn++) {
         if (turn == 0 && is_of(r, "muse-glimmer nanochat")) {
             normalize_units(r, q, n * r->n_heads, r->head_dim);
@@ -541,6 +551,8 @@ static double *attention(const struct reference *r, int layer, const double *x)
         if (!is_rotated(r, layer))
             continue;
         double base = is_of(r, "gemma3") && is_windowed(r, layer) ? 10000.0 : r->rope_base;
+        if (is_of(r, "modernbert-decoder") && is_windowed(r, layer))
+            base = number_of_key(r, "rope.freq_base_swa", base);
         rotate(r, q, r->n_heads, r->head_dim, base, divisors, true);
         rotate(r, k, r->n_kv_heads, r->head_dim, base, divisors, false);
     }
@@ -580,7 +592,7 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
     char gate_weight[64];
     snprintf(gate_weight, sizeof gate_weight, "%s.weight", gate);
     double *gated = load(r, layer, gate_weight);
-    bool fused = is_of(r, "phi3 glm4 chatglm"), plain = !gated && !fused;
+    bool fused = is_of(r, "phi3 glm4 chatglm modernbert-decoder"), plain = !gated && !fused;
     double limit = !is_of(r, "step35") || strstr(gate, "_") == NULL || strcmp(gate, "ffn_gate") == 0 ? 0.0
                    : strstr(gate, "shexp") ? layer_number(r, "swiglu_clamp_shexp", layer)
                                            : layer_number(r, "swiglu_clamp_exp", layer);
@@ -590,6 +602,7 @@ static double *mlp(const struct reference *r, int layer, const char *gate, const
         u[i] = is_of(r, "apertus") ? bend(r, layer, u[i])
                : plain             ? activate(r, u[i])
                                    : activate_gated(r, g[i], u[i], limit);
+    normalize(r, layer, "ffn_sub_norm", u, n, n_ff);
     double *out = multiply(r, layer, down, u, n, n_ff, expert * r->n_embd, r->n_embd);
     free(gated);
     free(g);
@@ -644,7 +657,7 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     }
     bool sigmoid = number_of_key(r, "expert_gating_func",
                                  is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe hy_v3") ||
-                                         is_of(r, "kimi-linear mimo2 step35 laguna")
+                                         is_of(r, "kimi-linear mimo2 step35 laguna cohere2moe")
                                      ? 2
                                      : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
@@ -677,8 +690,11 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     for (int i = 0; i < r->n_experts_used; i++)
         used += route[chosen[i]];
     bool normalized =
-        number_of_key(r, "expert_weights_norm",
-                      !is_of(r, "qwen2moe deepseek2 dots1 olmoe flex_olmo llama4 jamba")) != 0.0;
+        number_of_key(
+            r, "expert_weights_norm",
+            !is_of(r,
+                   "qwen2moe deepseek2 dots1 olmoe flex_olmo llama4 jamba deepseek bailingmoe cohere2moe")) !=
+        0.0;
     for (int e = 0; e < r->n_experts; e++)
         route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
@@ -723,6 +739,8 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
                                         r->n_ff_shared, 0);
             for (int i = 0; i < r->n_embd && shared_gate; i++)
                 gate += shared_gate[i] * row[i];
+            for (int i = 0; i < r->n_embd && is_of(r, "cohere2moe"); i++)
+                y[i] /= 2.0, out[p * r->n_embd + i] /= 2.0;
             add_expert(out + p * r->n_embd, y, shared_gate ? 1.0 / (1.0 + exp(-gate)) : 1.0, r->n_embd);
             free(y);
         }
@@ -852,7 +870,7 @@ static void open_reference(struct reference *r, const char *path)
     r->yarn_factor = number_of_key(r, "rope.scaling.factor", 1.0);
     if (r->yarn_factor > 1.0)
         r->n_rope_original = (int)number_of_key(r, "rope.scaling.original_context_length", 0);
-    r->parallel = is_of(r, "phi2 falcon command-r cohere2 gptj") ||
+    r->parallel = is_of(r, "phi2 falcon command-r cohere2 cohere2moe gptj") ||
                   number_of_key(r, "use_parallel_residual", 0.0) != 0.0 ||
                   (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
@@ -871,12 +889,22 @@ static void open_reference(struct reference *r, const char *path)
                       is_of(r, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 afmoe") ? sqrt(r->n_embd)
                       : mini                                                          ? 12.0
                                                                                       : 1.0);
-    r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon"));
+    r->exact_gelu = is_key(r, "hidden_activation", "gelu", is_of(r, "gptneox falcon modernbert-decoder"));
     r->logit_scale = number_of_key(r, "logit_scale", mini ? r->n_embd / 256.0 : 1.0);
     if (is_of(r, "granite granitemoe minicpm3 minicpm granitehybrid granite-swa"))
         r->logit_scale = 1.0 / r->logit_scale;
     r->attention_cap = number_of_key(r, "attn_logit_softcapping", 0.0);
     r->logit_cap = number_of_key(r, "final_logit_softcapping", 0.0);
+}
+
+static void run_output_head(const struct reference *r, double **x)
+{
+    double *dense = multiply(r, -1, "output_head", *x, r->n, r->n_embd, 0, r->n_embd);
+    for (int i = 0; i < r->n * r->n_embd; i++)
+        dense[i] = 0.5 * dense[i] * erfc(-dense[i] / sqrt(2.0));
+    normalize(r, -1, "output_head_norm", dense, r->n, r->n_embd);
+    free(*x);
+    *x = dense;
 }
 
 void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
@@ -899,6 +927,8 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
         run_layer(&r, layer, x);
     normalize(&r, -1, is_of(&r, "lfm2 lfm2moe lfm3") ? "token_embd_norm" : "output_norm", x, n_ids, r.n_embd);
     int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));
+    if (is_of(&r, "modernbert-decoder"))
+        run_output_head(&r, &x);
     double *out = multiply(&r, -1, own ? "output" : "token_embd", x, n_ids, r.n_embd, 0, n_vocab);
     for (int i = 0; i < n_ids * n_vocab; i++) {
         logits[i] = out[i] * r.logit_scale;

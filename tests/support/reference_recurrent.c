@@ -66,8 +66,8 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
         key = (int)number_of_key(r, "ssm.state_size", 0);
     int inner = (int)number_of_key(r, "ssm.inner_size", 0), value = inner / n_heads, each = n_heads / n_keys;
     int n_channels = 2 * n_keys * key + inner;
-    bool grouped = is_of(r, "qwen3next"),             // beta and alpha of a key head's heads are together
-        tiled = !grouped && !is_of(r, "olmo_hybrid"); // the heads of one key head are n_keys apart
+    bool grouped = is_of(r, "qwen3next"), // beta and alpha of a key head's heads are together
+        tiled = !grouped && !is_of(r, "olmo_hybrid lara-mini"); // the heads of one key head are n_keys apart
     double most = is_of(r, "olmo_hybrid") ? 2.0 : 1.0;
     double *qkv = multiply(r, layer, "attn_qkv", x, n, r->n_embd, 0, n_channels);
     double *mixed =
@@ -319,6 +319,8 @@ bool is_single(const struct reference *r)
 
 bool is_recurrent(const struct reference *r, int layer)
 {
+    if (is_of(r, "lara-mini"))
+        return layer % 2 == 0;
     if (is_single(r) || is_of(r, "falcon-h1 jamba"))
         return has_tensor(r, layer, "ssm_in.weight");
     if (is_of(r, "qwen3next qwen35 qwen35moe olmo_hybrid")) // every fourth layer has attention

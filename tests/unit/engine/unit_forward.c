@@ -168,13 +168,15 @@ TEST(a_device_without_recurrent_states_refuses_models_that_have_them)
 
 TEST(a_device_without_an_operation_refuses_the_families_that_need_it)
 {
-    static const char *const families[] = {"apertus", "llama4"};
-    for (int i = 0; i < 2; i++) {
+    static const char *const families[] = {"apertus", "llama4", "bitnet"};
+    for (int i = 0; i < 3; i++) {
         struct forward_bench bench;
         struct error error = {0};
         bench_init(&bench, &(struct model_recipe){.family = families[i]});
         if (i == 0)
             bench.backend->operations.xielu = NULL;
+        else if (i == 2)
+            bench.backend->operations.computes_all = false;
         else
             bench.backend->operations.weighs_inputs = false;
         assert_int_equal(forward_create(&bench.forward, bench.model, bench.backend, &usual_limits, NULL, NULL,

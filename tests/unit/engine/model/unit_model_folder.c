@@ -10,6 +10,7 @@
 #include "tests/support/make_model.h"
 #include "tests/support/safetensors_writer.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -89,7 +90,10 @@ static void write_config(const struct making *making)
     const char *const keys[][2] = {
         {"hidden_size", "embedding_length"},
         {"num_hidden_layers", "block_count"},
-        {"intermediate_size", "feed_forward_length"},
+        // Command A+'s is the experts'
+        {strcmp(making->item->model_type, "cohere2_moe") ? "intermediate_size"
+                                                         : "prefix_dense_intermediate_size",
+         "feed_forward_length"},
         {"num_attention_heads", "attention.head_count"},
         {"num_key_value_heads", "attention.head_count_kv"},
         {"max_position_embeddings", "context_length"},
@@ -169,6 +173,8 @@ static size_t their_row(const struct making *making, enum folder_form form, size
         return head * 2 * half + (row % 2 ? half : 0) + pair;
     }
     size_t n = making->n_heads, kv = making->n_kv_heads, head = row / d, at = row % d;
+    if (form == FORM_ROWS_PAIRED)
+        return head < n + kv ? head * d + at % 2 * (d / 2) + at / 2 : row;
     if (form == FORM_ROWS_BY_HEAD) // [heads][q, k, v][head_dim]
         return (head % n * 3 + head / n) * d + at;
     if (form == FORM_ROWS_BY_GROUP_PAIRED && head < n + kv)
@@ -456,7 +462,8 @@ static bool is_meant(const struct making *making, const struct folder_rule *rule
     if ((strcmp(making->name, "gpt2") == 0 || strcmp(making->name, "bloom") == 0) &&
         strcmp(rule->to, "output"))
         return (strncmp(rule->from, "transformer.", 12) == 0) == making->prefixed;
-    if (strcmp(making->name, "mistral4") == 0) // the experts' matrices together
+    if (strcmp(making->name, "mistral4") == 0 ||
+        strcmp(making->name, "cohere2moe") == 0) // the experts' matrices together
         return strstr(rule->from, ".experts.{}") == NULL;
     if (strcmp(making->name, "laguna") == 0 || strcmp(making->name, "mimo2") == 0) // transformers' own names
         return strstr(rule->from, "mlp.experts.e_score") == NULL && strstr(rule->from, "sink_bias") == NULL;
@@ -788,6 +795,18 @@ static struct folder_case cases[] = {
      false, TENSOR_F32, "model.language_model."},
     {"apertus1p5_text", "apertus", ",\"vocab_size\":320,\"rope_parameters\":{\"rope_theta\":10000.0}", false,
      false, TENSOR_F32, "model.language_model.", .n_output = 250},
+    {"bitnet", "bitnet", ",\"hidden_act\":\"silu\"", false, false},
+    {"bitnet", "bitnet", ",\"hidden_act\":\"relu2\"", true, true},
+    {"cohere2_moe", "cohere2moe",
+     ",\"expert_selection_fn\":\"sigmoid\",\"norm_topk_prob\":false,\"intermediate_size\":48,"
+     "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]",
+     false, true},
+    {"bailing_moe_softmax", "bailingmoe", ",\"norm_topk_prob\":false", false, false},
+    {"modernbert-decoder", "modernbert-decoder",
+     ",\"local_attention\":48,\"norm_eps\":1e-5,\"global_rope_theta\":10000.0,\"local_rope_theta\":500.0",
+     false, false},
+    {"modernbert-decoder", "modernbert-decoder", ",\"local_attention\":49,\"local_rope_theta\":500.0", true,
+     true},
     {"olmo", "olmo", "", false, false},
     {"nanochat", "nanochat", ",\"final_logit_softcapping\":null", false, false},
     {"ernie4_5_vl_moe_text", "ernie4_5-moe", ",\"moe_layer_end_index\":-1,\"moe_num_experts\":[4,4]", false,
@@ -927,6 +946,71 @@ static void rows_of_several_tensors_are_joined(void **state)
     remove_directory(directory);
 }
 
+// Lara's inputs of a recurrence: 2 key heads of 1 dimension, 2 value heads of 3.
+static void rows_of_one_tensor_are_taken_apart(void **state)
+{
+    static const char config[] =
+        "{\"model_type\":\"lara_mini\",\"hidden_size\":4,\"num_hidden_layers\":1,\"num_attention_heads\":1,"
+        "\"num_key_value_heads\":1,\"linear_num_key_heads\":2,\"linear_num_value_heads\":2,"
+        "\"linear_key_head_dim\":1,\"linear_value_head_dim\":3,\"layer_types\":[\"linear_attention\"]}";
+    static const char *const names[] = {"attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha"};
+    static const size_t n_rows[] = {10, 6, 2, 2};
+    char directory[64], path[128], name[80];
+    float rows[80];
+    struct safetensors_writer writer = {0};
+    (void)state;
+    for (int i = 0; i < 80; i++)
+        rows[i] = (float)i;
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    write_file(path, config, strlen(config));
+    snprintf(path, sizeof path, "%s/model.safetensors", directory);
+    for (uint64_t extra = 0; extra < 2; extra++) {
+        put_entry(&writer, "model.embed_tokens.weight", "F32", 2, (uint64_t[2]){1, 4}, rows, 16);
+        put_entry(&writer, "model.layers.0.linear_attn.in_proj.weight", "F32", 2,
+                  (uint64_t[2]){20 - extra, 4}, rows, 16 * (20 - extra));
+        write_safetensors(&writer, path);
+        for (size_t i = 0, first = 0; i < 4 && !extra; first += n_rows[i++]) {
+            snprintf(name, sizeof name, "blk.0.%s.weight", names[i]);
+            assert_rows(directory, name, 4, rows + 4 * first, 4 * n_rows[i]);
+        }
+    }
+    assert_folder_refused(directory, "in_proj.weight: expected rows of as many heads");
+    remove_directory(directory);
+}
+
+// Ling 1's norm_head: columns of the output matrix of length 5 and 2.
+static void an_output_norm_is_divided_by_the_columns_norms(void **state)
+{
+    static const char config[] =
+        "{\"model_type\":\"bailing_moe\",\"hidden_size\":2,\"num_hidden_layers\":1,\"num_attention_heads\":1,"
+        "\"norm_head\":true}";
+    static const float norm[] = {10.0f, 3.0f}, output[] = {3.0f, 2.0f, -4.0f, 0.0f};
+    char directory[64], path[128];
+    struct safetensors_writer writer = {0};
+    struct gguf *gguf;
+    struct error error = {0};
+    (void)state;
+    make_directory(directory);
+    snprintf(path, sizeof path, "%s/config.json", directory);
+    write_file(path, config, strlen(config));
+    snprintf(path, sizeof path, "%s/model.safetensors", directory);
+    put_entry(&writer, "model.word_embeddings.weight", "F32", 2, (uint64_t[2]){2, 2}, output, sizeof output);
+    put_entry(&writer, "model.norm.weight", "F32", 1, (uint64_t[1]){2}, norm, sizeof norm);
+    put_entry(&writer, "lm_head.weight", "F32", 2, (uint64_t[2]){2, 2}, output, sizeof output);
+    write_safetensors(&writer, path);
+    if (model_folder_open(&gguf, directory, &error) != STATUS_OK)
+        fail_msg("%s", error.text);
+    const float *made = gguf_tensor(gguf, "output_norm.weight")->data;
+    assert_true(fabsf(made[0] - 2.0f) < 1e-5f && fabsf(made[1] - 1.5f) < 1e-5f);
+    gguf_close(gguf);
+    put_entry(&writer, "model.word_embeddings.weight", "F32", 2, (uint64_t[2]){2, 2}, output, sizeof output);
+    put_entry(&writer, "model.norm.weight", "F32", 1, (uint64_t[1]){2}, norm, sizeof norm);
+    write_safetensors(&writer, path);
+    assert_folder_refused(directory, "norm_head: expected a matrix lm_head.weight of 2 columns");
+    remove_directory(directory);
+}
+
 static void tokenizer_files_and_ends_become_keys(void **state)
 {
     static const char *const files[][2] = {
@@ -1044,6 +1128,8 @@ int main(void)
         cmocka_unit_test(an_output_of_more_rows_than_the_vocabulary_is_refused),
         cmocka_unit_test(folders_that_lack_something_or_hold_too_much_are_refused),
         cmocka_unit_test(rows_of_several_tensors_are_joined),
+        cmocka_unit_test(rows_of_one_tensor_are_taken_apart),
+        cmocka_unit_test(an_output_norm_is_divided_by_the_columns_norms),
         cmocka_unit_test(tokenizer_files_and_ends_become_keys),
         cmocka_unit_test(how_a_model_makes_vectors_becomes_keys),
         cmocka_unit_test(config_says_whether_a_decoder_looks_both_ways),

@@ -134,6 +134,36 @@ static const struct rename gemma[] = {{"token_embd", "embed_tokens"},
                                       {"ffn_down", "layers.*.mlp.down_proj"},
                                       {NULL, NULL}};
 
+static const struct rename gemma_2[] = {{"token_embd", "embed_tokens"},
+                                        {"output_norm", "norm"},
+                                        {"per_layer_model_proj", "ple.per_layer_model_projection"},
+                                        {"per_layer_proj_norm", "ple.per_layer_projection_norm"},
+                                        {"attn_norm", "layers.*.input_layernorm"},
+                                        {"post_attention_norm", "layers.*.post_attention_layernorm"},
+                                        {"ffn_norm", "layers.*.pre_feedforward_layernorm"},
+                                        {"post_ffw_norm", "layers.*.post_feedforward_layernorm"},
+                                        {"attn_q", "layers.*.self_attn.q_proj"},
+                                        {"attn_k", "layers.*.self_attn.k_proj"},
+                                        {"attn_v", "layers.*.self_attn.v_proj"},
+                                        {"attn_q_norm", "layers.*.self_attn.q_norm"},
+                                        {"attn_k_norm", "layers.*.self_attn.k_norm"},
+                                        {"attn_output", "layers.*.self_attn.o_proj"},
+                                        {"ffn_gate", "layers.*.mlp.gate_proj"},
+                                        {"ffn_up", "layers.*.mlp.up_proj"},
+                                        {"ffn_down", "layers.*.mlp.down_proj"},
+                                        {"inp_gate", "layers.*.ple_block.per_layer_input_gate"},
+                                        {"proj", "layers.*.ple_block.per_layer_projection"},
+                                        {"post_norm", "layers.*.ple_block.post_per_layer_input_norm"},
+                                        {"layer_output_scale", "layers.*.layer_scalar"}, // without ".weight"
+                                        {NULL, NULL}};
+
+#define EMBEDDING_GEMMA_2                                                                                    \
+    "\"hidden_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":4,\"num_key_value_heads\":2,"        \
+    "\"head_dim\":12,\"intermediate_size\":56,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":200,"        \
+    "\"sliding_window\":16,\"hidden_size_per_layer_input\":10,\"rope_parameters\":{\"full_attention\":{"     \
+    "\"rope_theta\":160000.0,\"rope_type\":\"default\"},\"sliding_attention\":{\"rope_theta\":10000.0}},"    \
+    "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"full_attention\"],"
+
 #define SIZES                                                                                                \
     "\"hidden_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":4,\"intermediate_size\":56,"         \
     "\"layer_norm_eps\":1e-6"
@@ -197,6 +227,14 @@ static const struct encoder_case cases[] = {
      "\"intermediate_size\":56,\"rms_norm_eps\":1e-6,\"max_position_embeddings\":200,\"sliding_window\":32,"
      "\"_sliding_window_pattern\":6,\"rope_theta\":160000.0,\"query_pre_attn_scalar\":12}",
      "model.", 0, false, NULL, true},
+    {"embeddinggemma 2", "gemma-embedding2", gemma_2,
+     "{\"model_type\":\"embedding_gemma2_text\"," EMBEDDING_GEMMA_2
+     "\"global_head_dim\":24,\"num_global_key_value_heads\":1}",
+     "", 0, false, NULL},
+    {"embeddinggemma 2 with towers", "gemma-embedding2", gemma_2,
+     "{\"model_type\":\"embedding_gemma2\",\"vision_config\":{},\"text_config\":{" EMBEDDING_GEMMA_2
+     "\"per_layer_config\":{\"02\":{\"head_dim\":24,\"num_key_value_heads\":1}}}}",
+     "language_model.", 0, false, NULL},
     {"gte", "gte", gte,
      "{\"model_type\":\"gte\"," SIZES ",\"max_position_embeddings\":200,\"hidden_act\":\"gelu\"}", "", 0,
      false, NULL},
@@ -244,6 +282,7 @@ static void rename_tensor(const struct encoder_case *item, struct text name, cha
     snprintf(stem, sizeof stem, "%.*s", (int)(size - 1 - at), name.data + at);
     bool is_norm = strstr(stem, "norm") != NULL;
     const char *suffix = !item->old_norms || !is_norm ? kind : kind[1] == 'w' ? ".gamma" : ".beta";
+    suffix = strcmp(stem, "layer_output_scale") == 0 ? "" : suffix;
     for (const struct rename *rename = item->renames; rename->to; rename++) {
         if (strcmp(rename->to, stem) != 0)
             continue;

@@ -493,6 +493,11 @@ TEST(settings_that_are_not_supported_are_refused_by_key)
          "\"sparsity_config\": expected none"},
         {GROUP(4, "true", 32, ",\"quantization_status\":\"frozen\""), "\"quantization_status\": expected"},
         {FLOATS("\"strategy\":\"tensor_group\",\"group_size\":16"), "\"strategy\": expected"},
+        {"\"quant_method\":\"bitnet\",\"quantization_mode\":\"online\"",
+         "\"quantization_mode\": expected \"offline\", got \"online\""},
+        {"\"quant_method\":\"bitnet\",\"linear_class\":\"linear\"",
+         "\"linear_class\": expected \"bitlinear\""},
+        {"\"quant_method\":\"bitnet\",\"use_rms_norm\":true", "\"use_rms_norm\": expected none, got true"},
         {"\"quant_method\":\"modelopt\",\"quant_algo\":\"INT4_AWQ\"", "\"quant_algo\": expected \"FP8\""},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
@@ -610,4 +615,90 @@ TEST(names_that_no_quantized_matrix_has_may_be_ignored)
     assert_int_equal(gguf_tensor(gguf, "output.weight")->type, TENSOR_F32);
     gguf_close(gguf);
     remove_directory(directory);
+}
+
+// --- BitNet: four rows, n / 4 apart, in a byte; one scale, which multiplies or divides ---
+
+enum { TERNARY_ROWS = 8 };
+
+static int ternary_item(uint64_t row, uint64_t column)
+{
+    return (int)((row * 7 + column * 5 + row * column) % 3) - 1;
+}
+
+static void put_ternary(struct safetensors_writer *writer, const char *name, uint64_t n_columns, float scale)
+{
+    static uint8_t bytes[TERNARY_ROWS / 4 * 512];
+    char other[96];
+    const uint64_t n = TERNARY_ROWS / 4;
+    memset(bytes, 0, sizeof bytes);
+    for (uint64_t row = 0; row < TERNARY_ROWS; row++)
+        for (uint64_t i = 0; i < n_columns; i++)
+            bytes[row % n * n_columns + i] |= (uint8_t)((ternary_item(row, i) + 1) << 2 * (row / n));
+    snprintf(other, sizeof other, "%s_scale", name);
+    put_entry(writer, name, "U8", 2, (uint64_t[2]){n, n_columns}, bytes, n * n_columns);
+    put_entry(writer, other, "F32", 1, (uint64_t[1]){1}, &scale, sizeof scale);
+}
+
+static void assert_ternary(const struct gguf *gguf, const char *name, uint64_t n_columns, float scale,
+                           enum tensor_type type)
+{
+    char whole[96];
+    float items[512], factor = 1.0f;
+    struct error error;
+    snprintf(whole, sizeof whole, "blk.0.%s.scale", name);
+    const struct tensor *factors = gguf_tensor(gguf, whole);
+    if (factors)
+        memcpy(&factor, factors->data, sizeof factor);
+    snprintf(whole, sizeof whole, "blk.0.%s.weight", name);
+    const struct tensor *tensor = gguf_tensor(gguf, whole);
+    assert_ok(gguf_load(gguf, tensor, &error), &error);
+    assert_int_equal(tensor->type, type);
+    assert_int_equal(tensor->dims[0], n_columns);
+    assert_int_equal(tensor->dims[1], TERNARY_ROWS);
+    for (uint64_t row = 0; row < TERNARY_ROWS; row++) {
+        tensor_traits(type)->dequantize((const char *)tensor->data + row * tensor_row_bytes(tensor), items,
+                                        n_columns);
+        for (uint64_t i = 0; i < n_columns; i++)
+            if (items[i] * factor != (float)ternary_item(row, i) * scale)
+                fail_msg("%s: row %d, column %d: %g", name, (int)row, (int)i, (double)(items[i] * factor));
+    }
+}
+
+TEST(ternary_weights_are_held_exactly)
+{
+    static const char *const classes[] = {"", ",\"linear_class\":\"autobitlinear\""};
+    for (int i = 0; i < 2; i++) {
+        char directory[64], path[128], config[512];
+        struct safetensors_writer writer = {0};
+        struct gguf *gguf;
+        struct error error;
+        static const float table[512];
+        const float scale = 1.7f, expected = i ? scale : 1.0f / scale;
+        make_directory(directory);
+        snprintf(
+            config, sizeof config,
+            "{\"model_type\":\"bitnet\",\"hidden_size\":512,\"num_hidden_layers\":1,"
+            "\"num_attention_heads\":4,\"num_key_value_heads\":4,\"tie_word_embeddings\":true,\"quantization_config\":{"
+            "\"quant_method\":\"bitnet\"%s}}",
+            classes[i]);
+        snprintf(path, sizeof path, "%s/config.json", directory);
+        write_file(path, config, strlen(config));
+        put_entry(&writer, "model.embed_tokens.weight", "F32", 2, (uint64_t[2]){1, 512}, table, sizeof table);
+        put_ternary(&writer, "model.layers.0.self_attn.q_proj.weight", 512, scale);
+        put_ternary(&writer, "model.layers.0.mlp.down_proj.weight", 96, scale);
+        snprintf(path, sizeof path, "%s/model.safetensors", directory);
+        write_safetensors(&writer, path);
+        assert_ok(model_folder_open(&gguf, directory, &error), &error);
+        assert_ternary(gguf, "attn_q", 512, expected, TENSOR_TQ2_0);
+        assert_ternary(gguf, "ffn_down", 96, expected, TENSOR_F32); // no whole blocks
+        gguf_close(gguf);
+        put_entry(&writer, "model.embed_tokens.weight", "F32", 2, (uint64_t[2]){1, 512}, table, sizeof table);
+        put_entry(&writer, "model.layers.0.self_attn.q_proj.weight", "U8", 2, (uint64_t[2]){1, 512}, table,
+                  512);
+        write_safetensors(&writer, path);
+        assert_int_equal(model_folder_open(&gguf, directory, &error), STATUS_REFUSE);
+        assert_non_null(strstr(error.text, "q_proj.weight_scale is missing"));
+        remove_directory(directory);
+    }
 }
