@@ -401,8 +401,6 @@ static void run_experts(struct pass *pass, int32_t index, const struct matrix *i
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input, tensors->shared_limit);
         pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
-        if (pass->forward->model->family->experts_averaged)
-            pass->operations->scale(pass->backend, m->branch, pass->n_rows, 0.5f, 0.0f);
     }
 }
 

@@ -75,7 +75,6 @@ struct family {
     bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file
     int32_t unrotated_every;   // every n-th layer is not rotated; 0: all are
     bool unwindowed_unrotated; // layers without a window are not rotated
-    bool dense_rotated;        // of these, leading layers without experts are rotated
     bool window_rope_unscaled; // windowed layers ignore the rope scaling
     bool yarn_exact_bounds;    // YaRN's bounds are not rounded to whole pairs
     bool embedding_by_width;   // the embedding is multiplied by sqrt(n_embd)
@@ -89,7 +88,6 @@ struct family {
     bool window_chunked;       // windows do not slide
     bool experts_interleaved;  // the file's interleave_moe_layer_step says which layers have experts
     bool experts_weigh_inputs; // weights multiply the experts' inputs
-    bool experts_averaged;     // with the shared expert: half of the sum of both
     bool shared_expert;        // of the experts' width, in layers with experts
     bool attention_unscaled;   // q.k is not scaled
     double query_temperature;  // of all queries, if the file has none

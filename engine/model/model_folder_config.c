@@ -87,8 +87,6 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
 {
     if (is_model_type(config, "granitemoehybrid_dense"))
         return read_integer(config, "shared_intermediate_size", 1024);
-    if (is_model_type(config, "cohere2_moe"))
-        return read_integer(config, "prefix_dense_intermediate_size intermediate_size", otherwise);
     int64_t width = read_integer(
         config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
         otherwise);
@@ -290,9 +288,7 @@ static void read_numbers(struct config *config)
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (find_setting(config, integers[i].from) && has_experts)
             put_integer(config, integers[i].to, read_integer(config, integers[i].from, 0));
-    if (is_model_type(config, "cohere2_moe"))
-        folder_put_cohere2_moe(config, count_dense_layers(config));
-    else if (find_setting(config, scoring_names))
+    if (find_setting(config, scoring_names))
         put_routing(config);
     else if (find_setting(config, "norm_topk_prob"))
         gguf_writer_bool(config->keys, format_key(config, "norm_topk_prob", name),
@@ -638,8 +634,6 @@ static void read_windows(struct config *config)
         return; // folder_put_layers or folder_put_heads wrote the pattern
     if (types)
         put_layer_types(config, types);
-    else if (is_model_type(config, "cohere2_moe"))
-        folder_put_cohere2_windows(config, count_dense_layers(config));
     else if (is_model_type(config, "cwm"))
         put_windowed(config, 4, 0);
     else if (is_model_type(config, "gpt_neo"))

@@ -221,16 +221,6 @@ const struct folder_rule folder_bailing_layers[] = {
     {"=model.layers.*.mlp.gate.expert_bias", "exp_probs_b.bias", FORM_AS_IS},
     SHARED_EXPERT_OF("shared_experts"),
     END};
-const struct folder_rule folder_cohere2_moe_layers[] = {
-    {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
-    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
-    GATED_MLP,
-    EXPERTS,
-    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},
-    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},
-    {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
-    SHARED_EXPERT_OF("shared_experts"),
-    END};
 const struct folder_rule folder_bailing_1_globals[] = {{"model.word_embeddings", "token_embd", FORM_AS_IS},
                                                        {"model.norm", "output_norm", FORM_FLOAT32},
                                                        {"lm_head", "output", FORM_AS_IS},

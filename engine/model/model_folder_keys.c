@@ -159,8 +159,6 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_NO_PART, "global_attn_every_n_layers load_balance_coeff for_llm_compressor", NULL},
     {"config.json", KEY_READ,
      "hidden_act hidden_activation activation_function activation quantization_config clip_qkv alibi norm_head "
-     "expert_selection_fn shared_expert_combination_strategy prefix_dense_sliding_window_pattern "
-     "prefix_dense_intermediate_size "
      "parallel_attn use_parallel_residual use_parallel_block use_bidirectional_attention is_causal "
      "scale_attn_weights scale_attn_by_inverse_layer_idx apply_residual_connection_post_layernorm "
      "add_cross_attention qk_layernorm",

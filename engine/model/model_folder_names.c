@@ -515,8 +515,6 @@ static const struct folder_family families[] = {
      COHERE_DEFAULTS},
     {"cohere2", "cohere2", llama_globals, cohere_layers, true, true, SILU, WINDOWS_GIVEN, true,
      COHERE2_DEFAULTS},
-    {"cohere2_moe", "cohere2moe", llama_globals, folder_cohere2_moe_layers, true, true, SILU, WINDOWS_GIVEN,
-     true, COHERE2_MOE_DEFAULTS},
     {"internlm2", "internlm2", internlm2_globals, internlm2_layers, false, true, SILU, WINDOWS_NEVER, true,
      INTERNLM2_DEFAULTS},
     {"qwen3_vl_text", "qwen3vl", llama_globals, qwen3_layers, false, true, SILU, WINDOWS_NEVER, true,

@@ -103,8 +103,8 @@ extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers
     folder_ernie_vl_layers[], folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[],
     folder_granite_shared_layers[], folder_granite_moe_swa_layers[], folder_exaone_moe_layers[],
     folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[],
-    folder_cohere2_moe_layers[], folder_bailing_1_globals[], folder_bailing_1_layers[], folder_mimo_layers[],
-    folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
+    folder_bailing_1_globals[], folder_bailing_1_layers[], folder_mimo_layers[], folder_step_layers[],
+    folder_laguna_layers[], folder_dsa_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],

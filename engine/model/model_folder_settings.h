@@ -181,9 +181,6 @@ static inline bool layers_vary(const struct config *config)
     return family_of(config)->layers_vary;
 }
 
-// model_folder_cohere.c: Cohere 2's mixtures, whose n_dense first layers have no experts.
-void folder_put_cohere2_moe(struct config *config, int64_t n_dense);
-void folder_put_cohere2_windows(struct config *config, int64_t n_dense);
 // model_folder_heads.c: families whose layers differ in heads (MiMo-V2-Flash, Step 3.5, Laguna).
 static inline bool heads_differ(const struct config *config)
 {

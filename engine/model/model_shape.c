@@ -187,7 +187,7 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
     const char *epsilon = epsilons[family->norm == NORM_LAYER];
     bool found;
     shape->norm_epsilon = read_number(reader, epsilon, 0.0f, &found);
-    if (!found && family->norm == NORM_LAYER && !family->experts_averaged) // Phi-3.5-MoE has the other key
+    if (!found && family->norm == NORM_LAYER) // Phi-3.5-MoE has the other key
         shape->norm_epsilon = read_number(reader, epsilons[0], 0.0f, &found);
     shape->post_norm_epsilon = read_number(reader, "attention.post_norm_epsilon", shape->norm_epsilon, NULL);
     if (reader->status != STATUS_OK)
@@ -364,8 +364,7 @@ static void set_unrotated(struct key_reader *reader, struct model *model)
         model->layers[i].unrotated =
             (listed && gguf_array_integer(&truths, (size_t)i) != 0) ||
             (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
-            (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed &&
-             !(family->dense_rotated && !model->layers[i].sparse));
+            (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed);
 }
 
 // Refuses keys that would change the computation in a way that is not implemented, unless they have a neutral

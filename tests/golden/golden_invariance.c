@@ -231,7 +231,6 @@ static struct batch_subject subjects[] = {
     FAMILY(stablelm),
     FAMILY(falcon),
     FAMILY(bloom),
-    {"family cohere2moe", {.family = "cohere2moe", .seed = 21, .n_layers = 5, .window = 20}, KV_F16, 70},
     FAMILY(bailingmoe),
     FAMILY(bitnet),
     {"family bitnet in TQ2_0",

@@ -137,7 +137,6 @@ static struct golden goldens[] = {
     FAMILY(stablelm, EXACT),
     FAMILY(falcon, EXACT),
     FAMILY(bloom, EXACT),
-    {"family cohere2moe", {.family = "cohere2moe", .seed = 11, .n_layers = 6, .window = 9}, KV_F32, EXACT},
     FAMILY(deepseek, EXACT),
     FAMILY(bailingmoe, EXACT),
     FAMILY(orion, EXACT),

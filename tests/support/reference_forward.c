@@ -194,9 +194,9 @@ bool is_windowed(const struct reference *r, int layer)
     static const struct {
         const char *family;
         int pattern; // period of the layers that see everything
-    } patterns[] = {{"gemma2", 2},     {"gemma3", 6},  {"gpt-oss", 2},   {"cohere2", 4}, {"cohere2moe", 4},
-                    {"olmo2", 4},      {"exaone4", 4}, {"afmoe", 4},     {"llama4", 4},  {"muse-glimmer", 4},
-                    {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
+    } patterns[] = {{"gemma2", 2},       {"gemma3", 6},     {"gpt-oss", 2}, {"cohere2", 4},
+                    {"olmo2", 4},        {"exaone4", 4},    {"afmoe", 4},   {"llama4", 4},
+                    {"muse-glimmer", 4}, {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
     if (is_of(r, "lara-mini"))
         return layer % 4 == 1;
     if (is_of(r, "modernbert-decoder"))
@@ -217,8 +217,6 @@ static bool is_rotated(const struct reference *r, int layer)
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
            layer_number(r, "rope.unrotated_layers", layer) == 0.0 &&
-           !(is_of(r, "cohere2moe") && !is_windowed(r, layer) &&
-             has_tensor(r, layer, "ffn_gate_inp.weight")) &&
            !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4 lara-mini") && !is_windowed(r, layer));
 }
 
@@ -262,7 +260,7 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
         !is_of(
             r,
             "olmo internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci") &&
-        !is_of(r, "deepseek bailingmoe xverse maincoder cohere2moe");
+        !is_of(r, "deepseek bailingmoe xverse maincoder");
     // M-RoPE's files of GLM-4.1V
     halves = halves || (is_of(r, "glm4") && layer_number(r, "rope.dimension_sections", 0) != 0.0);
     double original = number_of_key(r, "rope.scaling.original_context_length", r->n_context);
@@ -657,7 +655,7 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     }
     bool sigmoid = number_of_key(r, "expert_gating_func",
                                  is_of(r, "glm4moe minimax-m2 afmoe llama4 lfm2moe nemotron_h_moe hy_v3") ||
-                                         is_of(r, "kimi-linear mimo2 step35 laguna cohere2moe")
+                                         is_of(r, "kimi-linear mimo2 step35 laguna")
                                      ? 2
                                      : 1) == 2.0;
     double *bias = load(r, layer, "exp_probs_b.bias"), choice[64], ranks[64], sum = 0.0, used = 0.0;
@@ -692,9 +690,7 @@ void choose_experts(const struct reference *r, int layer, double *route, int *ch
     bool normalized =
         number_of_key(
             r, "expert_weights_norm",
-            !is_of(r,
-                   "qwen2moe deepseek2 dots1 olmoe flex_olmo llama4 jamba deepseek bailingmoe cohere2moe")) !=
-        0.0;
+            !is_of(r, "qwen2moe deepseek2 dots1 olmoe flex_olmo llama4 jamba deepseek bailingmoe")) != 0.0;
     for (int e = 0; e < r->n_experts; e++)
         route[e] *= number_of_key(r, "expert_weights_scale", 1.0) / (normalized ? used : 1.0);
     free(bias);
@@ -739,8 +735,6 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
                                         r->n_ff_shared, 0);
             for (int i = 0; i < r->n_embd && shared_gate; i++)
                 gate += shared_gate[i] * row[i];
-            for (int i = 0; i < r->n_embd && is_of(r, "cohere2moe"); i++)
-                y[i] /= 2.0, out[p * r->n_embd + i] /= 2.0;
             add_expert(out + p * r->n_embd, y, shared_gate ? 1.0 / (1.0 + exp(-gate)) : 1.0, r->n_embd);
             free(y);
         }
@@ -870,7 +864,7 @@ static void open_reference(struct reference *r, const char *path)
     r->yarn_factor = number_of_key(r, "rope.scaling.factor", 1.0);
     if (r->yarn_factor > 1.0)
         r->n_rope_original = (int)number_of_key(r, "rope.scaling.original_context_length", 0);
-    r->parallel = is_of(r, "phi2 falcon command-r cohere2 cohere2moe gptj") ||
+    r->parallel = is_of(r, "phi2 falcon command-r cohere2 gptj") ||
                   number_of_key(r, "use_parallel_residual", 0.0) != 0.0 ||
                   (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);

@@ -90,10 +90,7 @@ static void write_config(const struct making *making)
     const char *const keys[][2] = {
         {"hidden_size", "embedding_length"},
         {"num_hidden_layers", "block_count"},
-        // Command A+'s is the experts'
-        {strcmp(making->item->model_type, "cohere2_moe") ? "intermediate_size"
-                                                         : "prefix_dense_intermediate_size",
-         "feed_forward_length"},
+        {"intermediate_size", "feed_forward_length"},
         {"num_attention_heads", "attention.head_count"},
         {"num_key_value_heads", "attention.head_count_kv"},
         {"max_position_embeddings", "context_length"},
@@ -462,8 +459,7 @@ static bool is_meant(const struct making *making, const struct folder_rule *rule
     if ((strcmp(making->name, "gpt2") == 0 || strcmp(making->name, "bloom") == 0) &&
         strcmp(rule->to, "output"))
         return (strncmp(rule->from, "transformer.", 12) == 0) == making->prefixed;
-    if (strcmp(making->name, "mistral4") == 0 ||
-        strcmp(making->name, "cohere2moe") == 0) // the experts' matrices together
+    if (strcmp(making->name, "mistral4") == 0) // the experts' matrices together
         return strstr(rule->from, ".experts.{}") == NULL;
     if (strcmp(making->name, "laguna") == 0 || strcmp(making->name, "mimo2") == 0) // transformers' own names
         return strstr(rule->from, "mlp.experts.e_score") == NULL && strstr(rule->from, "sink_bias") == NULL;
@@ -797,10 +793,6 @@ static struct folder_case cases[] = {
      false, TENSOR_F32, "model.language_model.", .n_output = 250},
     {"bitnet", "bitnet", ",\"hidden_act\":\"silu\"", false, false},
     {"bitnet", "bitnet", ",\"hidden_act\":\"relu2\"", true, true},
-    {"cohere2_moe", "cohere2moe",
-     ",\"expert_selection_fn\":\"sigmoid\",\"norm_topk_prob\":false,\"intermediate_size\":48,"
-     "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]",
-     false, true},
     {"bailing_moe_softmax", "bailingmoe", ",\"norm_topk_prob\":false", false, false},
     {"modernbert-decoder", "modernbert-decoder",
      ",\"local_attention\":48,\"norm_eps\":1e-5,\"global_rope_theta\":10000.0,\"local_rope_theta\":500.0",
