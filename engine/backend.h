@@ -379,16 +379,17 @@ struct backend_operations {
     // sequence, including its own position. Causal, or bidirectional if the sequence has n_text.
     void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters);
-    // Sparse attention (engine/forward_latent.c); NULL: such models are refused. Rows at positions below
+    // Sparse attention (engine/forward_index.c); NULL: such models are refused. Rows at positions below
     // n_selected of the kv_shape's index attend to all positions. Other rows attend to the positions that the last
     // select_positions selected, if attention_parameters.selects.
     //
     // Writes the rows' keys of the indexer to its pages.
     void (*index_store)(struct backend *backend, int32_t layer, const struct matrix *k);
     // Selects positions for the rows at n_selected and later (engine/cpu/selection.h). queries [R, n_heads x key_dim],
-    // weights [R, n_heads].
+    // weights [R, n_heads]; NULL with index_shape.by_head.
     void (*select_positions)(struct backend *backend, int32_t layer, const struct matrix *queries,
                              const struct matrix *weights);
+    bool selects_blocks; // index_shape's block, n_local and by_head are implemented
     bool attends_both_ways; // bidirectional attention, types_table and relative_bias are implemented
     // Computes out = activation(gate) * up; with up NULL, activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,

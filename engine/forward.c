@@ -222,7 +222,7 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .window = shape->window.chunked ? 0 : window,
                                               .chunk = shape->window.chunked ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
-                                              .selects = shape->index.n_selected > 0,
+                                              .selects = tensors->selects,
                                               .relative_bias = pass->forward->relative_bias,
                                               .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
@@ -453,6 +453,8 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
     rotate_heads(pass, index, parts);
     if (pass->forward->model->family->norm_after_rope)
         normalize_queries_and_keys(pass, index, parts);
+    if (tensors->indexed && !pass->shape->latent.dim)
+        index_run(pass, index, input);
     if (parts & PASS_KEYS && tensors->kv_layer == index)
         pass->operations->kv_store(pass->backend, tensors->store, m->k, m->v);
     bool last = index == last_stored(pass->forward->model);

@@ -387,7 +387,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
     PLAN(index.query, rows, (int64_t)shape->index.n_heads * shape->index.key_dim);
     PLAN(index.key, rows, shape->index.key_dim);
-    PLAN(index.weights, rows, shape->index.n_heads);
+    PLAN(index.weights, rows, shape->index.by_head ? 0 : shape->index.n_heads);
     PLAN(gated.query_gate, rows, queries_gates);
     PLAN(gated.gate, rows, heads_gated ? gates : 0);
     plan_recurrent(model, rows, plans);
@@ -523,7 +523,8 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention keeps latents",
                          model_family_name(forward->model), forward->backend->device.name);
-    if (shape->index.n_selected && !forward->backend->operations.select_positions)
+    if (shape->index.n_selected && (!forward->backend->operations.select_positions ||
+                                    (shape->index.block > 1 && !forward->backend->operations.selects_blocks)))
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention is sparse (--backend cpu)",
                          model_family_name(forward->model), forward->backend->device.name);

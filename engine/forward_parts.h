@@ -173,6 +173,14 @@ void latent_project(const struct pass *pass, int32_t index, const struct matrix 
 // Projects the attention output, sums of latents, to the heads' outputs.
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);
 
+// The indexer of sparse attention (forward_index.c).
+// Stores a layer's keys, from their products in matrices.index.key, and selects positions if a row sees more than it
+// may attend to. `query_input`: what queries are projected from; `input`: the layer's.
+void index_select(const struct pass *pass, int32_t index, const struct matrix *query_input,
+                  const struct matrix *input);
+// The same in a layer without latent attention, with the product of the keys.
+void index_run(const struct pass *pass, int32_t index, const struct matrix *input);
+
 // Recurrent layers (forward_recurrent.c).
 // Creates the weights of a layer that are transposed: the taps of convolutions, decays for each state item.
 enum status recurrent_load(struct forward *forward, int32_t index, struct error *error) WARN_UNUSED;

@@ -71,6 +71,8 @@ struct family {
     bool latent_attention;     // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
     bool indexed;              // sparse attention: layers have an indexer, or use the last one's selection
     bool index_adjacent;       // an indexer rotates adjacent pairs; else halves
+    bool index_blocks;         // sparse attention to blocks: some layers have an indexer, with a head for each
+                               // key-value head; the others see all positions
     bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file
     int32_t unrotated_every;   // every n-th layer is not rotated; 0: all are
     bool unwindowed_unrotated; // layers without a window are not rotated

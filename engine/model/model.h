@@ -68,11 +68,15 @@ struct latent_shape {
     int32_t rope_dim; // rotated dims, which all heads' keys share; not rotated in a family without positions
 };
 
-// Sparse attention (DeepSeek-V3.2, section 2.1): an indexer with heads of its own selects the positions that a row
-// sees. n_selected 0: none.
+// Sparse attention: an indexer with heads of its own selects the positions that a row sees (engine/cpu/selection.h).
+// n_selected 0: none.
 struct index_shape {
-    int32_t n_heads, key_dim, n_selected;
-    int32_t n_layers; // layers with an indexer; the others use the selection of the last one before
+    int32_t n_heads, key_dim;
+    int32_t n_selected; // positions
+    int32_t n_layers;   // layers with an indexer
+    int32_t block;      // whole blocks of as many positions are selected; 1: positions
+    int32_t n_local;    // blocks that are always selected: the row's own one and those before it
+    bool by_head;       // each head of the indexer selects for one key-value head; else all for all
 };
 
 // What a recurrent layer computes after its short causal convolution.
@@ -216,6 +220,9 @@ enum layer_slot {
     SLOT_INDEX_KEY,
     SLOT_INDEX_KEY_NORM,
     SLOT_INDEX_WEIGHTS,
+    SLOT_INDEX_QUERY_EMBD, // from the embedding; empty after loading: moved to SLOT_INDEX_QUERY
+    SLOT_INDEX_KEY_EMBD,   // moved to SLOT_INDEX_KEY
+    SLOT_INDEX_QUERY_NORM,
     SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
     SLOT_STATE_QUERY, // the input of the convolution in three matrices
     SLOT_STATE_KEY,
@@ -267,6 +274,7 @@ struct model_layer {
     bool linear;             // attn_output alone is in place of attention
     int32_t store;           // number among the layers with attention, of all if heads vary; bidirectional: 0
     bool indexed;            // has an indexer
+    bool selects;            // sparse attention, by its own indexer or that of the last layer with one
     int32_t index;           // number among the layers with an indexer
     int32_t state;           // number among the recurrent layers
     bool sparse;             // has experts in place of an MLP

@@ -128,6 +128,13 @@
     "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":5000000.0,"            \
     "\"num_local_experts\":256,\"num_experts_per_tok\":8,\"scoring_func\":\"sigmoid\",\"topk_method\":"      \
     "\"noaux_tc\",\"max_position_embeddings\":196608}"
+#define MINIMAX_M3_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":4,\"rope_theta\":5000000.0,"            \
+    "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"scoring_func\":\"sigmoid\",\"topk_method\":"      \
+    "\"noaux_tc\",\"routed_scaling_factor\":2.0,\"norm_topk_prob\":true,\"intermediate_size\":3072,"         \
+    "\"dense_intermediate_size\":12288,\"shared_intermediate_size\":3072,\"index_n_heads\":4,"             \
+    "\"index_head_dim\":128,\"index_block_size\":128,\"index_topk_blocks\":16,\"index_local_blocks\":1,"   \
+    "\"max_position_embeddings\":524288}"
 #define ERNIE_MOE_DEFAULTS                                                                                   \
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":4,\"rope_theta\":500000.0,\"moe_num_experts\":64,"       \
     "\"moe_k\":6,\"moe_num_shared_experts\":2,\"moe_layer_start_index\":1,\"moe_intermediate_size\":1536,"   \

@@ -95,6 +95,13 @@ static const struct folder_key keys[] = {
      "index_skip_topk_offset",
      NULL},
     {"config.json", KEY_REFUSED, "indexer_rope_interleave", "true"}, // of GLM-5
+    // MiniMax-M3
+    {"config.json", KEY_READ,
+     "sparse_attention_config index_block_size index_topk_blocks index_local_blocks dense_intermediate_size "
+     "attention_output_gate",
+     NULL},
+    {"config.json", KEY_REFUSED, "use_gemma_norm", "true"},
+    {"config.json", KEY_NO_PART, "qk_norm_type use_routing_bias num_mtp_modules projector_hidden_size", NULL},
     // MiMo-V2-Flash, Step 3.5, Laguna
     {"config.json", KEY_READ,
      "hybrid_layer_pattern swa_num_key_value_heads swa_num_attention_heads swa_head_dim swa_v_head_dim "

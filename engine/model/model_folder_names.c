@@ -543,6 +543,8 @@ static const struct folder_family families[] = {
      HYPERCLOVAX_DEFAULTS},
     {"minimax_m2", "minimax-m2", llama_globals, folder_minimax_layers, false, true, SILU, WINDOWS_NEVER, true,
      MINIMAX_M2_DEFAULTS},
+    {"minimax_m3_vl_text", "minimax-m3", folder_minimax_m3_globals, folder_minimax_m3_layers, false, true,
+     "swigluoai " SILU, WINDOWS_NEVER, true, MINIMAX_M3_DEFAULTS},
     {"ernie4_5_moe", "ernie4_5-moe", llama_globals, folder_ernie_moe_layers, true, true, SILU, WINDOWS_NEVER,
      true, ERNIE_MOE_DEFAULTS},
     {"ernie4_5_vl_moe_text", "ernie4_5-moe", llama_globals, folder_ernie_vl_layers, true, true, SILU,

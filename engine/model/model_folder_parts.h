@@ -91,6 +91,7 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
 extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers[], folder_qwen3_moe_layers[],
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
     folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[],
+    folder_minimax_m3_globals[], folder_minimax_m3_layers[],
     folder_qwen3_vl_moe_layers[], folder_hunyuan_moe_layers[], folder_ernie_moe_layers[],
     folder_ernie_vl_layers[], folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[],
     folder_granite_shared_layers[], folder_granite_moe_swa_layers[], folder_exaone_moe_layers[],

@@ -119,25 +119,63 @@ void read_altup(struct key_reader *reader, struct model *model)
 
 // The indexers. A file's types (1: the layer has one) are redundant beside the tensors, but a layer may have tensors
 // that it does not use.
-void read_index(struct key_reader *reader, struct model *model)
+static void find_indexers(struct key_reader *reader, struct model *model, const char *key_weight)
 {
-    struct index_shape *index = &model->shape.index;
     struct gguf_array types = {0};
-    if (!model->family->indexed || reader->status != STATUS_OK)
-        return;
-    index->n_heads = read_size(reader, "attention.indexer.head_count", -1, 1, MODEL_HEADS_MAX);
-    index->key_dim = read_size(reader, "attention.indexer.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
-    index->n_selected = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX);
     bool given = find_layer_truths(reader, "attention.indexer.types", model->shape.n_layers,
                                    model->shape.n_layers_beyond, &types);
     for (int32_t i = 0; i < model->shape.n_layers && reader->status == STATUS_OK; i++) {
         struct model_layer *layer = &model->layers[i];
         char name[64];
-        snprintf(name, sizeof name, "blk.%d.indexer.attn_k.weight", i);
+        snprintf(name, sizeof name, "blk.%d.indexer.%s.weight", i, key_weight);
         layer->indexed =
             given ? gguf_array_integer(&types, (size_t)i) != 0 : gguf_tensor(reader->gguf, name) != NULL;
-        layer->index = layer->indexed ? index->n_layers++ : 0;
+        layer->selects = layer->indexed || model->family->indexed;
+        layer->index = layer->indexed ? model->shape.index.n_layers++ : 0;
     }
+}
+
+// Blocks of positions: the keys count blocks.
+static void read_block_index(struct key_reader *reader, struct model *model)
+{
+    struct index_shape *index = &model->shape.index;
+    index->by_head = true;
+    index->block = read_size(reader, "attention.indexer.block_size", -1, 2, MODEL_CONTEXT_MAX);
+    int32_t n_blocks = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX);
+    index->n_local = read_size(reader, "attention.indexer.local_blocks", 1, 0, n_blocks);
+    if (reader->status != STATUS_OK)
+        return;
+    int64_t n_selected = (int64_t)n_blocks * index->block;
+    int32_t n_rotated = read_integer(reader, "rope.dimension_count", model->shape.attention.key_dim, NULL);
+    index->n_selected = n_selected < MODEL_CONTEXT_MAX ? (int32_t)n_selected : MODEL_CONTEXT_MAX;
+    find_indexers(reader, model, "k_proj");
+    if (index->n_layers == 0) // all attention is dense
+        *index = (struct index_shape){0};
+    else if (reader->status == STATUS_OK &&
+             (index->n_heads != model->shape.attention.n_kv_heads || n_selected > MODEL_CONTEXT_MAX ||
+              index->key_dim < n_rotated))
+        reader->status = error_set(
+            reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "sparse attention to %d blocks of %d positions: expected a head for each of %d key-value heads, and "
+            "keys of at least %d dimensions; got %d, and %d",
+            n_blocks, index->block, model->shape.attention.n_kv_heads, n_rotated, index->n_heads, index->key_dim);
+}
+
+void read_index(struct key_reader *reader, struct model *model)
+{
+    struct index_shape *index = &model->shape.index;
+    bool blocks = model->family->index_blocks;
+    if ((!model->family->indexed && !blocks) || reader->status != STATUS_OK)
+        return;
+    index->n_heads = read_size(reader, "attention.indexer.head_count", -1, 1, MODEL_HEADS_MAX);
+    index->key_dim = read_size(reader, "attention.indexer.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
+    index->block = 1;
+    if (blocks) {
+        read_block_index(reader, model);
+        return;
+    }
+    index->n_selected = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX);
+    find_indexers(reader, model, "attn_k");
     bool fits = model->layers[0].indexed && model->shape.latent.query_dim > 0 &&
                 index->key_dim >= model->shape.latent.rope_dim;
     if (reader->status == STATUS_OK && !fits)

@@ -58,6 +58,9 @@ static const struct {
     [SLOT_INDEX_KEY] = {"indexer.attn_k", MATRIX_UNBIASED, {EMBD, INDEX_KEY, ONE}},
     [SLOT_INDEX_KEY_NORM] = {"indexer.k_norm", VECTOR_UNBIASED, {INDEX_KEY, ONE, ONE}}, // and a bias
     [SLOT_INDEX_WEIGHTS] = {"indexer.proj", MATRIX_UNBIASED, {EMBD, INDEX_HEADS, ONE}},
+    [SLOT_INDEX_QUERY_EMBD] = {"indexer.q_proj", MATRIX_UNBIASED, {EMBD, INDEX_QUERY, ONE}},
+    [SLOT_INDEX_KEY_EMBD] = {"indexer.k_proj", MATRIX_UNBIASED, {EMBD, INDEX_KEY, ONE}},
+    [SLOT_INDEX_QUERY_NORM] = {"indexer.q_norm", VECTOR_UNBIASED, {INDEX_KEY, ONE, ONE}},
     [SLOT_ROUTER_SCALE] = {"ffn_gate_inp", VECTOR_UNBIASED, {EMBD, ONE, ONE}}, // .scale, not .weight
     [SLOT_FFN_POST_NORM_1] = {"post_ffw_norm_1", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM_2] = {"pre_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
@@ -406,6 +409,20 @@ static enum status take_index(struct tensor_search *search, int32_t index)
     return status;
 }
 
+// The tensors of an indexer of blocks.
+static enum status take_block_index(struct tensor_search *search, int32_t index)
+{
+    static const enum layer_slot indexer[] = {SLOT_INDEX_QUERY_EMBD, SLOT_INDEX_KEY_EMBD,
+                                              SLOT_INDEX_QUERY_NORM, SLOT_INDEX_KEY_NORM};
+    struct model_layer *layer = &search->model->layers[index];
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < sizeof indexer / sizeof *indexer && layer->indexed && status == STATUS_OK; i++)
+        status = take_weight(search, index, indexer[i], true);
+    move_slot(layer, SLOT_INDEX_QUERY, SLOT_INDEX_QUERY_EMBD);
+    move_slot(layer, SLOT_INDEX_KEY, SLOT_INDEX_KEY_EMBD);
+    return status;
+}
+
 // Gate and up of all experts in one tensor: for each expert the rows of gate, then the rows of up. *found:
 // the file has it.
 static enum status take_gate_up_experts(struct tensor_search *search, int32_t index, bool *found)
@@ -544,6 +561,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_latent(search, index);
     if (status == STATUS_OK && family->indexed)
         status = take_index(search, index);
+    if (status == STATUS_OK && family->index_blocks)
+        status = take_block_index(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);
     bool unit = search->model->shape.unit_head_norms && !layer->unrotated;

@@ -47,6 +47,8 @@ static const struct {
     {"hunyuan-dense", HEAD_LENGTHS | HEAD_NORMS},
     {"hunyuan-moe", HEAD_LENGTHS | HEAD_NORMS | SPARSE | EXPERT_WIDTH | SHARED},
     {"minimax-m2", HEAD_LENGTHS | FULL_NORMS | SPARSE | EXPERT_WIDTH | PICK_BIAS},
+    {"minimax-m3",
+     HEAD_LENGTHS | HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
     {"ernie4_5-moe", SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"olmoe", FULL_NORMS | SPARSE},
     {"nemotron", LAYER_NORMS | PLAIN_MLP},
@@ -166,12 +168,22 @@ enum {
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
 };                                                                       // latent attention
-enum { MADE_INDEX_HEADS = 10, MADE_INDEX_DIM = 20, MADE_SELECTED = 12 }; // its indexers
+enum { MADE_INDEX_HEADS = 10, MADE_INDEX_DIM = 20, MADE_SELECTED = 12 }; // indexers
+enum { MADE_BLOCK = 5, MADE_BLOCKS = 3 };                                // of positions that they select
 
 // The width that experts read and write; 0: the model's.
 static int32_t made_latent_experts(const struct maker *maker)
 {
     return is_of(maker, "nemotron_h_moe") && maker->recipe.larger ? 24 : 0;
+}
+
+static void add_block_keys(struct maker *maker)
+{
+    add_key(maker, "attention.indexer.head_count", GGUF_U32, maker->recipe.n_kv_heads);
+    add_key(maker, "attention.indexer.key_length", GGUF_U32, MADE_INDEX_DIM);
+    add_key(maker, "attention.indexer.top_k", GGUF_U32, MADE_BLOCKS);
+    add_key(maker, "attention.indexer.block_size", GGUF_U32, MADE_BLOCK);
+    add_key(maker, "attention.indexer.local_blocks", GGUF_U32, 1);
 }
 
 static void add_latent_keys(struct maker *maker)
@@ -395,6 +407,8 @@ static void add_family_keys(struct maker *maker)
         add_latent_keys(maker);
     if (is_of(maker, "deepseek2 glm4moe dots1"))
         add_routing_keys(maker);
+    if (is_of(maker, "minimax-m3"))
+        add_block_keys(maker);
     if (has_trait(maker, MADE_XIELU))
         add_xielu_keys(maker);
     if (is_of(maker, "glm4") && r->larger)
@@ -650,6 +664,18 @@ static void add_indexer(struct maker *maker, const char *prefix, int32_t layer)
     add_matrix(maker, prefix, "indexer.proj", MADE_INDEX_HEADS, maker->recipe.n_embd, false);
 }
 
+// The first layer of MiniMax-M3 has none.
+static void add_block_indexer(struct maker *maker, const char *prefix, int32_t layer)
+{
+    if (!is_of(maker, "minimax-m3") || layer == 0)
+        return;
+    add_matrix(maker, prefix, "indexer.q_proj", maker->recipe.n_kv_heads * MADE_INDEX_DIM,
+               maker->recipe.n_embd, false);
+    add_matrix(maker, prefix, "indexer.k_proj", MADE_INDEX_DIM, maker->recipe.n_embd, false);
+    add_vector(maker, prefix, "indexer.q_norm.weight", MADE_NORM, MADE_INDEX_DIM);
+    add_vector(maker, prefix, "indexer.k_norm.weight", MADE_NORM, MADE_INDEX_DIM);
+}
+
 static void add_latent_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -681,6 +707,7 @@ static void add_attention(struct maker *maker, const char *prefix, int32_t layer
         add_indexer(maker, prefix, layer);
         return;
     }
+    add_block_indexer(maker, prefix, layer);
     bool gated = is_of(maker, QWEN_DELTA_FAMILIES); // attn_q has a gate beside each head's query
     int32_t d = maker->head_dim, q = made_heads(maker, layer) * d, kv = made_kv_heads(maker, layer) * d,
             v = made_kv_heads(maker, layer) * made_value_dim(maker);

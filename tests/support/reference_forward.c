@@ -299,7 +299,7 @@ static double activate_gated(const struct reference *r, double gate, double up, 
 {
     if (limit > 0.0)
         return fmin(activate(r, gate), limit) * fmax(-limit, fmin(up, limit));
-    if (!is_of(r, "gpt-oss"))
+    if (!is_of(r, "gpt-oss minimax-m3"))
         return activate(r, gate) * up;
     gate = fmin(gate, 7.0);
     return gate / (1.0 + exp(-1.702 * gate)) * (fmin(7.0, fmax(-7.0, up)) + 1.0);
@@ -328,6 +328,7 @@ static void attend_row(const struct reference *r, int layer, int p, int head, co
     const double *q = heads->q + ((size_t)p * (size_t)r->n_heads + (size_t)head) * (size_t)heads->key;
     double *scores = zeros((size_t)r->n), largest = sinks ? sinks[head] : -INFINITY, sum = 0.0;
     const bool *seen = heads->selected ? heads->selected + (size_t)p * (size_t)r->n : NULL;
+    seen = seen && heads->by_head ? seen + (size_t)kv_head * (size_t)r->n * (size_t)r->n : seen;
     for (int j = first; j <= p; j++) {
         if (seen && !seen[j]) {
             scores[j] = -INFINITY;
@@ -410,6 +411,47 @@ static void select_positions(const struct reference *r, int layer, const double 
         free(all[i]);
 }
 
+// MiniMax-M3's indexer: for each key-value head the blocks with the largest score of a position, the row's own block
+// always.
+static void select_blocks(const struct reference *r, int layer, const double *x)
+{
+    int heads = r->n_kv_heads, dim = (int)number_of_key(r, "attention.indexer.key_length", 0), n = r->n,
+        block = (int)number_of_key(r, "attention.indexer.block_size", 0),
+        most = (int)number_of_key(r, "attention.indexer.top_k", 0),
+        local = (int)number_of_key(r, "attention.indexer.local_blocks", 0);
+    double *q = multiply(r, layer, "indexer.q_proj", x, n, r->n_embd, 0, heads * dim),
+           *k = multiply(r, layer, "indexer.k_proj", x, n, r->n_embd, 0, dim), *scores = zeros((size_t)n);
+    normalize(r, layer, "indexer.q_norm", q, n * heads, dim);
+    normalize(r, layer, "indexer.k_norm", k, n, dim);
+    rotate(r, q, heads, dim, r->rope_base, NULL, false);
+    rotate(r, k, 1, dim, r->rope_base, NULL, false);
+    for (int h = 0; h < heads; h++)
+        for (int p = 0; p < n; p++) {
+            bool *seen = r->selected + ((size_t)h * (size_t)n + (size_t)p) * (size_t)n;
+            int n_blocks = p / block + 1;
+            memset(seen, 0, (size_t)n * sizeof *seen);
+            for (int b = 0; b < n_blocks; b++)
+                scores[b] = b >= n_blocks - local ? INFINITY : -INFINITY;
+            for (int j = 0; j <= p; j++) {
+                double dot = 0.0;
+                for (int i = 0; i < dim; i++)
+                    dot += q[(p * heads + h) * dim + i] * k[j * dim + i];
+                scores[j / block] = fmax(scores[j / block], dot);
+            }
+            for (int i = 0; i < most && i < n_blocks; i++) {
+                int best = 0;
+                for (int b = 1; b < n_blocks; b++)
+                    best = scores[b] > scores[best] ? b : best;
+                for (int j = best * block; j <= p && j < (best + 1) * block; j++)
+                    seen[j] = true;
+                scores[best] = -INFINITY;
+            }
+        }
+    free(q);
+    free(k);
+    free(scores);
+}
+
 // Latent attention as its authors write it: every head's keys and values are made (arXiv:2405.04434,
 // equations 9 to 19). A head's dims: plain, then rotated.
 static double *latent_attention(const struct reference *r, int layer, const double *x)
@@ -457,7 +499,7 @@ static double *latent_attention(const struct reference *r, int layer, const doub
     if (has_tensor(r, layer, "indexer.attn_k.weight"))
         select_positions(r, layer, x, compressed, query);
     const bool *selected = number_of_key(r, "attention.indexer.top_k", 0) > 0.0 ? r->selected : NULL;
-    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL, selected});
+    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL, selected, false});
     double *all[] = {compressed, q, c, rotated, k, v, whole, keys, values};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -546,8 +588,12 @@ static double *attention(const struct reference *r, int layer, const double *x)
     }
     if (is_of(r, "llama4"))
         finish_llama4(r, layer, q, k);
-    double *out =
-        attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates, NULL});
+    bool blocks = has_tensor(r, layer, "indexer.q_proj.weight");
+    if (blocks)
+        select_blocks(r, layer, x);
+    double *out = attend(r, layer,
+                         &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates,
+                                         blocks ? r->selected : NULL, blocks});
     free(gates);
     free(fused);
     free(divisors);
@@ -881,7 +927,7 @@ static void open_reference(struct reference *r, const char *path)
 
 void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
 {
-    struct reference r = {.n = n_ids, .selected = calloc((size_t)n_ids * (size_t)n_ids, sizeof(bool))};
+    struct reference r = {.n = n_ids, .selected = calloc(SELECTIONS_MAX * (size_t)n_ids * (size_t)n_ids, sizeof(bool))};
     open_reference(&r, path);
     double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
     double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");

@@ -20,9 +20,11 @@ struct reference {
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
     int n; // positions
-    bool
-        *selected; // [n, n] positions that a row sees, in sparse attention; of the last layer with an indexer
+    // [SELECTIONS_MAX, n, n] positions that a row sees, in sparse attention; of the last layer with an indexer
+    bool *selected;
 };
+
+enum { SELECTIONS_MAX = 16 }; // key-value heads of such a model
 
 // One head's queries, keys and values, all heads' of a position one after the other.
 struct heads {
@@ -30,6 +32,7 @@ struct heads {
     int n_kv, key, value; // key-value heads and dims of a head
     const double *gates;  // multiply the heads' results; NULL: none
     const bool *selected; // [n, n]; NULL: all
+    bool by_head;         // selected is [n_kv, n, n]
 };
 
 // Whether the family is one of several names, separated by blanks.

@@ -167,6 +167,12 @@ TEST(settings_left_out_are_the_model_type_s)
         {"{\"model_type\":\"laguna\"," SIZES "}", "laguna.rope.dimension_count_swa", 128},
         {"{\"model_type\":\"deepseek_v32\"," SIZES "}", "deepseek32.attention.indexer.top_k", 2048},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES "}", "glm-dsa.attention.indexer.head_count", 32},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES "}", "minimax-m3.attention.indexer.top_k", 16},
+        {"{\"model_type\":\"minimax_m3_vl\",\"text_config\":{" SIZES ",\"rotary_dim\":64,"
+         "\"partial_rotary_factor\":0.5,\"sparse_attention_config\":{\"sparse_block_size\":64}}}",
+         "minimax-m3.attention.indexer.block_size", 64},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"partial_rotary_factor\":0.5}",
+         "minimax-m3.rope.dimension_count", 64},
         {"{\"model_type\":\"olmo_hybrid\"," SIZES "}", "olmo_hybrid.ssm.state_size", 48},
         {"{\"model_type\":\"olmo_hybrid\"," SIZES "}", "olmo_hybrid.ssm.inner_size", 3072},
         {"{\"model_type\":\"hy_v3\"," SIZES ",\"mlp_layer_types\":[\"dense\",\"dense\"]}",
@@ -433,6 +439,15 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
          "moe_apply_router_weight_on_input"},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES ",\"indexer_types\":[\"full\",\"half\"]}", "indexer_types"},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES ",\"index_topk_pattern\":\"FX\"}", "indexer_types"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"layer_types\":[\"full_attention\"]}", "layer_types"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"sparse_attention_config\":"
+         "{\"sparse_init_block\":1}}",
+         "sparse_init_block"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"sparse_attention_config\":"
+         "{\"sparse_score_type\":\"mean\"}}",
+         "sparse_score_type"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"attention_output_gate\":true}",
+         "attention_output_gate"},
         {"{\"model_type\":\"gpt2\"," SIZES ",\"scale_attn_weights\":false}", "scale_attn_weights"},
         {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES
          ",\"per_layer_config\":{\"1\":{\"rms_norm_eps\":1}}}",
