@@ -262,6 +262,8 @@ static void keep_outputs(struct pass *pass, int32_t index, bool normed_wanted)
         pass->operations->gather(pass->backend, m->out.normed, pass->normed);
     if (pass->shape->altup.n)
         altup_keep_outputs(pass);
+    if (pass->shape->hyper.n)
+        hyper_keep_outputs(pass);
     if (pass->forward->model->heads) // layers follow
         pass->operations->keep_outputs(pass->backend);
     pass->x = m->out.x;
@@ -420,6 +422,10 @@ static void run_experts_and_mlp(struct pass *pass, int32_t index)
 // Residual sum: x += branch, after the post-norm or before it if the family has one.
 static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
 {
+    if (pass->shape->hyper.n) {
+        hyper_leave(pass);
+        return;
+    }
     struct matrix *branch = pass->forward->matrices.branch;
     bool has_norm = layer->weights[post_norm] != NULL,
          sum_first = pass->forward->model->family->normed_after_sum;
@@ -527,7 +533,11 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     if (attn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM,
                        (!parallel || ffn_normed) && !pass->shape->altup.n);
-    const struct matrix *seen = attn_normed ? pass->normed : pass->x;
+    if (tensors->ngram >= 0)
+        ngrams_add(pass, index);
+    if (pass->shape->hyper.n)
+        hyper_enter(pass, index, false);
+    const struct matrix *seen = attn_normed || pass->shape->hyper.n ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
     bool mixes = tensors->attends || tensors->recurrent || tensors->linear;
@@ -545,7 +555,9 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
         altup_add_laurel(pass);
     if (!parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
-    const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
+    if (pass->shape->hyper.n)
+        hyper_enter(pass, index, true);
+    const struct matrix *input = parallel || ffn_normed || pass->shape->hyper.n ? pass->normed : pass->x;
     run_feed_forward(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
     if (pass->shape->altup.n) {
@@ -570,15 +582,17 @@ static void compute_logits(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
-    normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
-                   shape->norm_epsilon, !pass->operations->output_product);
+    struct matrix *input = shape->hyper.n ? pass->x : pass->normed;
+    if (!shape->hyper.n)
+        normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
+                       shape->norm_epsilon, !pass->operations->output_product);
     const struct adapter_weights *adapter = forward->output_adapter.rank ? &forward->output_adapter : NULL;
     struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias, adapter};
     await_masks(forward, pass->step, true);
     if (pass->operations->output_product && pass->step->samples && !pass->step->stops && !adapter)
-        pass->operations->output_product(pass->backend, &product, pass->normed);
+        pass->operations->output_product(pass->backend, &product, input);
     else
-        multiply_rows(pass, product, pass->normed);
+        multiply_rows(pass, product, input);
     if (shape->scales.logits != 1.0f || shape->scales.logits_softcap != 0.0f)
         pass->operations->scale(pass->backend, forward->matrices.out.logits, pass->n_rows,
                                 shape->scales.logits, shape->scales.logits_softcap);
@@ -587,13 +601,15 @@ static void compute_logits(struct pass *pass)
 static void fill_rope(struct forward *forward, struct step *step)
 {
     const struct model *model = forward->model;
+    int32_t block = model->shape.index.block;
     for (int32_t table = 0; table < model->shape.rope.n_tables; table++) {
         for (int32_t i = 0; i < step->n_sequences; i++) {
             const struct step_sequence *sequence = &step->sequences[i];
-            bool lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
+            bool blocks = table == 1 && model->shape.index.means, lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
             const struct rope *rope = lengthened ? &model->rope_long : &model->rope[table];
             for (int32_t row = sequence->first_row; row < sequence->first_row + sequence->n_tokens; row++)
-                rope_fill(rope, step->positions[row], forward->rope[table] + (ptrdiff_t)row * rope->n_dims);
+                rope_fill(rope, blocks ? step->positions[row] / block * block : step->positions[row],
+                          forward->rope[table] + (ptrdiff_t)row * rope->n_dims);
         }
         step->rope[table] = forward->rope[table];
         step->n_rope_dims[table] = model->rope[table].n_dims;
@@ -691,11 +707,15 @@ static struct pass enqueue_layers(struct forward *forward, struct step *step, bo
         inputs_compute(&pass);
     if (pass.shape->altup.n)
         altup_begin(&pass);
+    if (pass.shape->hyper.n)
+        hyper_begin(&pass);
     int32_t n_layers = step->n_outputs ? pass.shape->n_layers : last_stored(forward->model) + 1;
     for (int32_t i = 0; i < n_layers; i++)
         pass_run_layer(&pass, i, PASS_QUERIES | PASS_KEYS);
     if (pass.shape->altup.n && step->n_outputs)
         altup_end(&pass);
+    if (pass.shape->hyper.n && step->n_outputs)
+        hyper_end(&pass);
     return pass;
 }
 

@@ -72,6 +72,15 @@ struct altup_matrices {
     struct matrix *laurel_outputs;        // [O, n_embd]
 };
 
+// Hyper-connections (forward_hyper.c); S: streams x n_embd.
+struct hyper_matrices {
+    struct matrix *streams, *spare, *mixed; // [R, S]
+    struct matrix *low;                     // [R, rank]
+    struct matrix *gates, *gate_outputs;    // [R, streams], [O, streams]
+    struct matrix *ngrams;                  // [R, heads x head_dim] embeddings of n-grams
+    struct matrix *value;                   // [R, n_embd]
+};
+
 struct output_matrices {
     struct matrix *x, *normed; // [O, n_embd]
     struct matrix *heads;      // [O, n_heads x value_dim]
@@ -92,6 +101,7 @@ struct forward_matrices {
     struct expert_matrices experts;
     struct input_matrices input;
     struct altup_matrices altup;
+    struct hyper_matrices hyper;
     struct output_matrices out;
 };
 
@@ -104,6 +114,7 @@ struct forward {
     struct weight *output_norm, *output_norm_bias, *output, *output_bias;
     struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
     struct weight *altup_proj, *altup_unembd_proj;
+    struct weight *hyper_norm, *hyper_low, *hyper_mix;
     struct adapter_weights output_adapter;
     struct forward_matrices matrices;
     float *rope[2]; // [n_tokens_max, n_dims of the table] of the step's rows
@@ -120,6 +131,7 @@ struct pass {
     int32_t n_rows;
     struct matrix *x, *normed, *heads, *states;    // current matrices: all rows or the output rows
     struct matrix *streams, *predictions, *laurel; // the same, of alternating updates
+    struct matrix *spare, *gates;                  // of hyper-connections, with `streams`
 };
 
 // Adapters (forward_adapter.c).
@@ -145,6 +157,16 @@ void altup_keep_outputs(struct pass *pass); // reduces the parts and laurel to t
 void altup_add_laurel(struct pass *pass);
 void altup_correct(struct pass *pass, int32_t index); // with the layer's own input
 void altup_end(struct pass *pass);                    // x = mean of all parts
+
+// Hyper-connections (forward_hyper.c).
+void hyper_begin(struct pass *pass); // all streams = x
+// normed = the input of the layer's attention or recurrence, or of its MLP; with the gates of the result.
+void hyper_enter(struct pass *pass, int32_t index, bool feeds_forward);
+void hyper_leave(struct pass *pass);        // adds branch to the streams
+void hyper_keep_outputs(struct pass *pass); // reduces the streams and gates to the output rows
+void hyper_end(struct pass *pass);          // x = the streams merged and normalized: the input of the output weight
+void ngrams_add(struct pass *pass, int32_t index); // adds the layer's embeddings of n-grams to the streams
+
 // The parts of a pass (forward.c), for forward_text.c. After pass_begin the backend's end must follow.
 enum { PASS_QUERIES = 1, PASS_KEYS = 2 }; // keys and values
 // `stops`: see struct step.

@@ -135,7 +135,7 @@ static void score_task(void *context, int item, int thread)
     int32_t row = work->rows[item / work->n_parts], part = item % work->n_parts,
             position = position_of(work, row);
     int32_t n_heads = selection->shape.n_heads, dim = selection->shape.key_dim;
-    bool by_head = selection->shape.by_head;
+    bool by_head = selection->shape.by_head, means = selection->shape.means;
     int32_t page_blocks = selection->keys.shape.page_positions / PAGE_BLOCK,
             last_block = position / PAGE_BLOCK;
     int32_t n_segments = position / ATTENTION_SEGMENT + 1, end = (part + 1) * TASK_SEGMENTS;
@@ -165,7 +165,8 @@ static void score_task(void *context, int item, int thread)
                     memcpy(scores + (head + i) * work->n_list, dots[i].items,
                            (size_t)n_blocks * PAGE_BLOCK * sizeof *scores);
                 else
-                    add_head(scores, dots[i].items, work->weights.items[row * work->weights.stride + head + i],
+                    add_head(scores, dots[i].items,
+                             means ? 1.0f : work->weights.items[row * work->weights.stride + head + i],
                              n_blocks * PAGE_BLOCK);
         }
     }
@@ -207,6 +208,11 @@ static uint32_t find_threshold(const float *scores, int32_t n, int32_t n_wanted,
 static int32_t score_blocks(const struct index_shape *shape, float *scores, int32_t n)
 {
     int32_t n_blocks = (n - 1) / shape->block + 1;
+    if (shape->means) {
+        for (int32_t b = 0; b < n / shape->block; b++)
+            scores[b] = scores[(b + 1) * shape->block - 1];
+        return n / shape->block;
+    }
     for (int32_t b = 0; b < n_blocks; b++) {
         int32_t begin = b * shape->block, end = n - begin < shape->block ? n : begin + shape->block;
         float largest = scores[begin];
@@ -228,7 +234,7 @@ static void pick_task(void *context, int item, int thread)
             n = position_of(work, row) + 1, n_equal;
     float *scores = selection->scores + place * work->n_each + list * work->n_list;
     int64_t number = (int64_t)row * selection->n_lists + list;
-    int32_t n_blocks = shape->block > 1 ? score_blocks(shape, scores, n) : n;
+    int32_t n_blocks = shape->block > 1 || shape->means ? score_blocks(shape, scores, n) : n;
     uint32_t threshold = find_threshold(scores, n_blocks, shape->n_selected / shape->block, &n_equal);
     int32_t *first = selection->positions + number * shape->n_selected, *out = first;
     for (int32_t b = 0; b < n_blocks; b++) {
@@ -237,6 +243,8 @@ static void pick_task(void *context, int item, int thread)
             for (int32_t j = b * shape->block; j < n && j - b * shape->block < shape->block; j++)
                 *out++ = j;
     }
+    for (int32_t j = n_blocks * shape->block; j < n; j++) // after the last complete block
+        *out++ = j;
     assert(out > first && out <= first + shape->n_selected);
     selection->counts[number] = (int32_t)(out - first);
     (void)thread;

@@ -10,6 +10,10 @@
 //   s[j] = q[h] . k[j];  blocks of `block` positions, aligned to position 0: S[b] = max s[j] of the positions j <= p
 //   Selected are the positions j <= p of n_selected / block blocks: the n_local blocks that end with the row's own one,
 //   and those with the largest S; of equal ones those that come first.
+// With `means` the keys of complete blocks are in their last positions (index_store_means):
+//   S[b] = sum over the heads h, in order, of max(0, q[h] . k[last position of b])
+//   Selected are the positions of the n_selected / block complete blocks with the largest S, and those after the last
+//   complete block. n_selected counts block - 1 of these.
 // Rows at earlier positions select all positions and need no scores. Attention numbers the selected positions in
 // ascending order, and computes with them what attention.h defines for positions.
 //

@@ -73,6 +73,7 @@ struct family {
     bool index_adjacent;       // an indexer rotates adjacent pairs; else halves
     bool index_blocks;         // sparse attention to blocks: some layers have an indexer, with a head for each
                                // key-value head; the others see all positions
+    bool index_means;          // sparse attention to blocks with one key, in all layers with attention
     bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file
     int32_t unrotated_every;   // every n-th layer is not rotated; 0: all are
     bool unwindowed_unrotated; // layers without a window are not rotated
@@ -109,6 +110,7 @@ struct family {
     bool values_normalized; // values are normalized per head, and q.k is not scaled; without ATTN_V a layer
                             // without a window uses the projection of its keys
     bool experts_beside_mlp; // a layer with experts has an MLP, too, and norms for both
+    bool hyper;              // hyper-connections in place of norms before attention and MLP, and of the output's norm
     bool altup;              // alternating updates, LAuReL, sparse gates (Gemma 3n)
 };
 

@@ -77,6 +77,7 @@ struct index_shape {
     int32_t block;      // whole blocks of as many positions are selected; 1: positions
     int32_t n_local;    // blocks that are always selected: the row's own one and those before it
     bool by_head;       // each head of the indexer selects for one key-value head; else all for all
+    bool means;         // a block's key is the mean of its positions' keys; positions of incomplete blocks are selected
 };
 
 // What a recurrent layer computes after its short causal convolution.
@@ -111,6 +112,7 @@ struct recurrent_shape {
     float step_min, step_max; // scan: bounds of the time step
     bool separate;            // delta: beta and alpha are separate matrices
     bool doubles_beta;        // delta: beta is 2 sigmoid
+    bool sigmoid_gate;        // delta: the output's gate is a sigmoid, not SiLU
     float norm_epsilon;       // of the norm of the output
 };
 
@@ -130,7 +132,9 @@ struct window_shape {
 struct rope_shape {
     enum rope_style style;
     int32_t n_dims;
-    int32_t n_tables; // 1, or 2 if windowed layers have their own frequencies (table 1)
+    // 1, or 2 if windowed layers have their own frequencies (table 1), or an indexer's blocks have their first
+    // position's angles (index_shape.means)
+    int32_t n_tables;
     // table 1 is not for windowed layers but for queries, and includes their temperature: of the layers that are
     // rotated, or of those that are not, with angles of 0
     bool queries_own_table, unrotated_own_table;
@@ -141,6 +145,23 @@ struct rope_shape {
 struct altup_shape {
     int32_t n, active;
     int32_t laurel_rank; // of the low-rank matrix beside a layer's attention
+};
+
+// Hyper-connections (arXiv:2409.19606) with gates of low rank, as in Qwen4-Exp: n residual streams. n 0: none.
+struct hyper_shape {
+    int32_t n, rank;
+};
+
+// Embeddings of hashed n-grams, which some recurrent layers add to the streams (Qwen4-Exp's per-layer embeddings).
+// n_layers 0: none.
+struct ngram_shape {
+    int32_t n_layers;
+    int32_t size;         // tokens of the longest n-gram; the shortest has 2
+    int32_t n_heads_each; // rows of an n-gram of each length
+    int32_t head_dim;     // items of a row
+    int32_t n_taps;       // of a convolution over the results, `size` rows apart
+    int32_t end;          // the token that ends a text: n-grams do not reach over it
+    int64_t seed, n_rows_least;
 };
 
 // The heads and pages of one layer, where layers differ in them.
@@ -175,6 +196,8 @@ struct model_shape {
     bool parallel_residual;                // attention and MLP both read the layer's input
     int32_t n_layer_input; // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
     struct altup_shape altup;
+    struct hyper_shape hyper;
+    struct ngram_shape ngram;
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -261,6 +284,21 @@ enum layer_slot {
     SLOT_LAUREL_IN,
     SLOT_LAUREL_OUT,
     SLOT_LAUREL_POST_NORM,
+    SLOT_HYPER_ATTN_NORM, // hyper-connections, of attention or a recurrence, then of the MLP
+    SLOT_HYPER_ATTN_LOW,
+    SLOT_HYPER_ATTN_MIX,
+    SLOT_HYPER_ATTN_ADD,
+    SLOT_HYPER_FFN_NORM,
+    SLOT_HYPER_FFN_LOW,
+    SLOT_HYPER_FFN_MIX,
+    SLOT_HYPER_FFN_ADD,
+    SLOT_NGRAM_TABLE, // embeddings of n-grams
+    SLOT_NGRAM_KEY,
+    SLOT_NGRAM_VALUE,
+    SLOT_NGRAM_KEY_NORM,
+    SLOT_NGRAM_QUERY_NORM,
+    SLOT_NGRAM_STATE_NORM,
+    SLOT_NGRAM_CONVOLUTION,
     SLOT_COUNT,
 };
 
@@ -277,6 +315,7 @@ struct model_layer {
     bool selects;            // sparse attention, by its own indexer or that of the last layer with one
     int32_t index;           // number among the layers with an indexer
     int32_t state;           // number among the recurrent layers
+    int32_t ngram;           // number among the layers with embeddings of n-grams; -1: none
     bool sparse;             // has experts in place of an MLP
     int32_t n_ff;            // 0: no MLP
     int32_t kv_layer;        // whose keys and values it reads: its own index, or an earlier layer's
@@ -307,6 +346,8 @@ struct model {
     float *ones; // [n_embd] weights of norms that no file has; NULL: all have
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
+    struct tensor hyper_norm, hyper_low, hyper_mix; // of the output
+    struct ngram *ngrams;                           // [shape.ngram.n_layers] engine/model/ngram.h
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
     struct tensor relative_bias;
     struct {
@@ -334,6 +375,9 @@ enum {
     MODEL_TAPS_MAX = 16,
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
     MODEL_ALTUP_MAX = 16,
+    MODEL_STREAMS_MAX = 16,
+    MODEL_NGRAM_MAX = 8, // tokens
+    MODEL_NGRAM_HEADS_MAX = 64,
     MODEL_LABELS_MAX = 1 << 16,
 };
 

@@ -74,6 +74,12 @@
 #define QWEN3_5_MOE_DEFAULTS                                                                                 \
     "{" QWEN3_DELTA ",\"num_key_value_heads\":2,\"num_experts\":256,\"num_experts_per_tok\":8,"              \
     "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512}"
+#define QWEN4_EXP_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":256,\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,"      \
+    "\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,"             \
+    "\"max_position_embeddings\":32768,\"num_key_value_heads\":2,\"num_experts\":512,"                     \
+    "\"num_experts_per_tok\":10,\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,"    \
+    "\"norm_topk_prob\":true,\"full_attention_interval\":4}"
 #define PHI_DEFAULTS                                                                                         \
     "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":2048}"
 #define GPT2_DEFAULTS                                                                                        \

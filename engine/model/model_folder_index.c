@@ -82,10 +82,24 @@ static void put_blocks(struct config *config)
     put_integer(config, "expert_feed_forward_length", read_integer(config, "intermediate_size", 0));
 }
 
+// Qwen4-Exp's settings.
+static void put_means(struct config *config)
+{
+    int64_t block = read_integer(config, "indexer_compress_ratio", 0);
+    put_integer(config, "attention.indexer.head_count", read_integer(config, "indexer_n_heads", 0));
+    put_integer(config, "attention.indexer.key_length", read_integer(config, "indexer_head_dim", 0));
+    put_integer(config, "attention.indexer.top_k", read_integer(config, "indexer_budget", 0));
+    put_integer(config, "attention.indexer.block_size", block);
+    if (read_integer(config, "indexer_kv_heads", 1) != 1)
+        refuse_setting(config, ERROR_MODEL_FILE, "indexer_kv_heads", find_setting(config, "indexer_kv_heads"));
+}
+
 void folder_put_index(struct config *config)
 {
     if (config->status == STATUS_OK && family_of(config)->indexed)
         put_positions(config);
+    if (config->status == STATUS_OK && family_of(config)->index_means)
+        put_means(config);
     if (config->status == STATUS_OK && family_of(config)->index_blocks)
         put_blocks(config);
 }

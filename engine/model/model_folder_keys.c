@@ -95,6 +95,13 @@ static const struct folder_key keys[] = {
      "index_skip_topk_offset",
      NULL},
     {"config.json", KEY_REFUSED, "indexer_rope_interleave", "true"}, // of GLM-5
+    // Qwen4-Exp
+    {"config.json", KEY_READ,
+     "indexer_n_heads indexer_kv_heads indexer_head_dim indexer_budget indexer_compress_ratio hc_count hc_lowrank "
+     "ple_layer_ids ple_embed_dim ple_conv_kernel_size ngram_size heads_per_ngram ngram_vocab_size_base seed "
+     "output_gate_type",
+     NULL},
+    {"config.json", KEY_NO_PART, "make_ngram_vocab_size_divisible_by split_ngram_parts", NULL},
     // MiniMax-M3
     {"config.json", KEY_READ,
      "sparse_attention_config index_block_size index_topk_blocks index_local_blocks dense_intermediate_size "

@@ -62,6 +62,7 @@ static const struct {
     {"qwen3_omni_moe_thinker", "qwen3_omni_moe_text", false},
     {"qwen3_vl", "qwen3_vl_text", false},
     {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
+    {"qwen4_exp", "qwen4_exp_text", false},
     {"smolvlm", "llama", false},
     {"step3p7", "step3p5", false},
     {"video_llama_3", "qwen2", false},

@@ -418,6 +418,8 @@ static const struct folder_family families[] = {
      QWEN3_5_DEFAULTS},
     {"qwen3_5_moe_text", "qwen35moe", gemma_globals, qwen3_5_layers, false, true, SILU, WINDOWS_NEVER, true,
      QWEN3_5_MOE_DEFAULTS},
+    {"qwen4_exp_text", "qwen4_exp", folder_qwen4_exp_globals, folder_qwen4_exp_layers, false, true, SILU,
+     WINDOWS_NEVER, true, QWEN4_EXP_DEFAULTS},
     {"olmo_hybrid", "olmo_hybrid", llama_globals, folder_olmo_hybrid_layers, false, true, SILU, WINDOWS_NEVER,
      true, OLMO_HYBRID_DEFAULTS},
     {"gemma", "gemma", gemma_globals, gemma_layers, true, true, GELU, WINDOWS_NEVER, true, GEMMA_DEFAULTS},

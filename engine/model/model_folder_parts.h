@@ -102,7 +102,8 @@ extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], fol
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
     folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
     folder_mamba_layers[], folder_jamba_layers[], folder_lfm3_layers[], folder_bamba_layers[],
-    folder_olmo_hybrid_layers[], folder_kimi_linear_layers[];
+    folder_olmo_hybrid_layers[], folder_kimi_linear_layers[], folder_qwen4_exp_globals[],
+    folder_qwen4_exp_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 
@@ -122,6 +123,16 @@ struct folder_naming {
     const char *model, *head;
 };
 const struct folder_naming *folder_find_naming(const struct safetensors *weights);
+
+// model_folder_name.c: how a folder's names differ from the rules'.
+struct folder_names {
+    const struct folder_naming *naming; // of a language model beside towers
+    bool language_part;
+    bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
+};
+// Expands `from`: the layer for *, the index for {}, then the suffix.
+struct text folder_expand_name(const struct folder_names *names, const char *from, int64_t layer, size_t index,
+                               const char *suffix, char out[512]);
 
 // Recurrent layers: value heads and key heads, and their dimensions.
 struct folder_delta {
@@ -147,6 +158,7 @@ struct folder_shape {
     int64_t n_vocab;        // of a padded output matrix
     int64_t n_output;       // its rows in the folder; 0: none is padded
     int64_t first_position; // row of the position embeddings that is the first token's
+    struct ngram_shape ngram;
     bool tied;
 };
 
@@ -239,6 +251,11 @@ float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
                              const struct folder_naming *naming, bool *used, struct gguf_writer *keys,
                              struct error *error) WARN_UNUSED;
+
+// model_folder_hyper.c: sets `used` of the tensors with the numbers of n-grams' hash functions, which must be those that
+// follow from config.json. STATUS_REFUSE: they are not.
+enum status folder_check_ngrams(const struct safetensors *weights, const struct folder_shape *shape,
+                                const struct folder_names *names, bool *used, struct error *error) WARN_UNUSED;
 
 // model_folder_output.c: an output matrix without the last tokens of the vocabulary (FORM_PADDED).
 enum status folder_pad_output(const struct tensor *from, int64_t n_vocab, struct tensor *padded,

@@ -173,6 +173,8 @@ static inline bool heads_vary(const struct config *config)
 void folder_put_recurrent(struct config *config);
 // model_folder_index.c: the keys of sparse attention, in families that have it.
 void folder_put_index(struct config *config);
+// model_folder_hyper.c: the keys of hyper-connections and n-grams.
+void folder_put_hyper(struct config *config);
 // model_folder_rope.c: the keys rope.*, and the divisors of `out`.
 void folder_read_rope(struct config *config);
 // A layer's item of a list that may also have items for layers that predict further tokens; NULL: no such list.

@@ -188,7 +188,9 @@ enum status take_globals(struct tensor_search *search)
         model->embd_norm = tensor_of_ones(search);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
-    if (status == STATUS_OK && !family->normed_after_sum)
+    if (status == STATUS_OK && family->hyper)
+        status = take_hyper_output(search);
+    else if (status == STATUS_OK && !family->normed_after_sum)
         status = take_output_norm(search);
     if (status == STATUS_OK)
         status = take_dense(search);

@@ -556,6 +556,7 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_limits(&reader, model, "swiglu_clamp_shexp", true);
     read_altup(&reader, model);
     read_layer_kinds(&reader, family, model);
+    read_hyper(&reader, model);
     set_unrotated(&reader, model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
 }
