@@ -101,14 +101,14 @@ static const struct folder_key keys[] = {
      "ple_layer_ids ple_embed_dim ple_conv_kernel_size ngram_size heads_per_ngram ngram_vocab_size_base seed "
      "output_gate_type",
      NULL},
-    {"config.json", KEY_NO_PART, "make_ngram_vocab_size_divisible_by split_ngram_parts", NULL},
+    {"config.json", KEY_NO_PART, "make_ngram_vocab_size_divisible_by split_ngram_parts number_of_conv_states", NULL},
     // MiniMax-M3
     {"config.json", KEY_READ,
      "sparse_attention_config index_block_size index_topk_blocks index_local_blocks dense_intermediate_size "
      "attention_output_gate",
      NULL},
     {"config.json", KEY_REFUSED, "use_gemma_norm", "true"},
-    {"config.json", KEY_NO_PART, "qk_norm_type use_routing_bias num_mtp_modules projector_hidden_size", NULL},
+    {"config.json", KEY_NO_PART, "qk_norm_type num_mtp_modules merged_hidden_size", NULL},
     // MiMo-V2-Flash, Step 3.5, Laguna
     {"config.json", KEY_READ,
      "hybrid_layer_pattern swa_num_key_value_heads swa_num_attention_heads swa_head_dim swa_v_head_dim "

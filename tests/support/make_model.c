@@ -153,7 +153,7 @@ static void add_string(struct maker *maker, const char *key, const char *string)
 }
 
 #define EXPERT_FAMILIES                                                                                      \
-    "mixtral qwen2moe qwen3moe granitemoe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe"
+    "mixtral qwen2moe qwen3moe granitemoe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe qwen4_exp"
 
 static int32_t expert_width(const struct maker *maker)
 {
@@ -409,6 +409,8 @@ static void add_family_keys(struct maker *maker)
         add_routing_keys(maker);
     if (is_of(maker, "minimax-m3"))
         add_block_keys(maker);
+    if (is_of(maker, "qwen4_exp"))
+        add_hyper_keys(maker);
     if (has_trait(maker, MADE_XIELU))
         add_xielu_keys(maker);
     if (is_of(maker, "glm4") && r->larger)
@@ -460,10 +462,10 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "expert_count", GGUF_U32, r->n_experts);
         add_key(maker, "expert_used_count", GGUF_U32, r->n_experts_used);
     }
-    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe") ||
+    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe qwen4_exp") ||
         has_trait(maker, EXPERT_WIDTH))
         add_key(maker, "expert_feed_forward_length", GGUF_U32, expert_width(maker));
-    if (is_of(maker, "qwen2moe qwen3next qwen35moe"))
+    if (is_of(maker, "qwen2moe qwen3next qwen35moe qwen4_exp"))
         add_key(maker, "expert_shared_feed_forward_length", GGUF_U32, r->n_ff);
 }
 
@@ -616,6 +618,9 @@ void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t
 {
     char whole[NAME_BYTES];
     if (is_of(maker, "olmo nanochat")) // without weights
+        return;
+    if (is_of(maker, "qwen4_exp") && (strcmp(name, "attn_norm") == 0 || strcmp(name, "output_norm") == 0 ||
+                                      strcmp(name, "post_attention_norm") == 0))
         return;
     snprintf(whole, sizeof whole, "%s.weight", name);
     add_vector(maker, prefix, whole, MADE_NORM, (uint64_t)n);
@@ -776,7 +781,7 @@ static void add_experts(struct maker *maker, const char *prefix)
     if (is_of(maker, "glm4moe dots1") || (is_of(maker, "deepseek2") && r->larger) ||
         has_trait(maker, PICK_BIAS))
         add_vector(maker, prefix, "exp_probs_b.bias", MADE_BIAS, n);
-    bool gated = is_of(maker, "qwen2moe qwen3next qwen35moe");
+    bool gated = is_of(maker, "qwen2moe qwen3next qwen35moe qwen4_exp");
     if (!gated && !is_of(maker, "deepseek2 glm4moe dots1") && !has_trait(maker, SHARED | INTERLEAVED))
         return;
     int32_t n_shared = gated ? r->n_ff : (has_trait(maker, INTERLEAVED) ? 1 : 2) * expert_width(maker);
@@ -857,6 +862,8 @@ static void add_tensors(struct maker *maker)
     }
     if (is_of(maker, GEMMA_FAMILIES))
         add_gemma_globals(maker);
+    if (is_of(maker, "qwen4_exp"))
+        add_hyper_globals(maker);
     add_norm(maker, "", is_of(maker, SHORT_FAMILIES) ? "token_embd_norm" : "output_norm", r->n_embd);
     if (!r->tied)
         add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2 gptj"));
@@ -878,6 +885,8 @@ static void add_tensors(struct maker *maker)
             add_norm(maker, prefix, "attn_norm", r->n_embd);
         if (is_of(maker, "lfm3") && !made_attends(maker, i))
             add_norm(maker, prefix, "post_attention_norm", r->n_embd);
+        if (is_of(maker, "qwen4_exp"))
+            add_hyper_layer(maker, prefix, i);
         if (made_is_recurrent(maker, i))
             add_recurrence(maker, prefix);
         if (made_has_mlp(maker, i))

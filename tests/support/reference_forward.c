@@ -536,7 +536,7 @@ static void finish_llama4(const struct reference *r, int layer, double *q, doubl
     }
 }
 
-static double *attention(const struct reference *r, int layer, const double *x)
+double *attention(const struct reference *r, int layer, const double *x)
 {
     int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
     int v_width = r->n_kv_heads * r->value_dim;
@@ -545,7 +545,7 @@ static double *attention(const struct reference *r, int layer, const double *x)
     if (!divisors)
         divisors = load(r, -1, lengthened ? "rope_factors_long.weight" : "rope_factors_short.weight");
     const char *names[] = {"attn_q", "attn_k", "attn_v"};
-    bool gated = is_of(r, "qwen3next qwen35 qwen35moe");
+    bool gated = is_of(r, "qwen3next qwen35 qwen35moe qwen4_exp");
     double *q =
         multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, gated ? 2 * q_width : q_width);
     double *gates = gated ? split_gates(r, &q) : NULL;
@@ -588,12 +588,15 @@ static double *attention(const struct reference *r, int layer, const double *x)
     }
     if (is_of(r, "llama4"))
         finish_llama4(r, layer, q, k);
-    bool blocks = has_tensor(r, layer, "indexer.q_proj.weight");
+    bool blocks = has_tensor(r, layer, "indexer.q_proj.weight"),
+         means = has_tensor(r, layer, "indexer.qk_proj.weight");
     if (blocks)
         select_blocks(r, layer, x);
+    if (means)
+        select_means(r, layer, x);
     double *out = attend(r, layer,
                          &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates,
-                                         blocks ? r->selected : NULL, blocks});
+                                         blocks || means ? r->selected : NULL, blocks});
     free(gates);
     free(fused);
     free(divisors);
@@ -779,7 +782,7 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
     return out;
 }
 
-static double *feed_forward(const struct reference *r, int layer, const double *x)
+double *feed_forward(const struct reference *r, int layer, const double *x)
 {
     int n_ff = (int)layer_number(r, "feed_forward_length", layer);
     return r->n_experts && has_tensor(r, layer, "ffn_gate_inp.weight")
@@ -941,7 +944,9 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
         normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
     if (is_of(&r, "gemma3n gemma4"))
         run_gemma(&r, ids, x);
-    for (int layer = 0; layer < r.n_layers && !is_of(&r, "gemma3n gemma4"); layer++)
+    if (is_of(&r, "qwen4_exp"))
+        run_hyper(&r, ids, x);
+    for (int layer = 0; layer < r.n_layers && !is_of(&r, "gemma3n gemma4 qwen4_exp"); layer++)
         run_layer(&r, layer, x);
     normalize(&r, -1, is_of(&r, "lfm2 lfm2moe lfm3") ? "token_embd_norm" : "output_norm", x, n_ids, r.n_embd);
     int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));

@@ -73,3 +73,11 @@ double *run_recurrence(const struct reference *r, int layer, const double *x);
 
 // All layers of Gemma 3n or 4; x [n, n_embd] is the embedded tokens, and becomes the output norm's input.
 void run_gemma(struct reference *r, const int32_t *ids, double *x);
+
+// Attention of a layer without latents, and its MLP or experts (reference_forward.c).
+double *attention(const struct reference *r, int layer, const double *x);
+double *feed_forward(const struct reference *r, int layer, const double *x);
+// All layers of Qwen4-Exp (reference_hyper.c), as run_gemma; x becomes the input of the output matrix. select_means sets
+// r->selected [n, n].
+void run_hyper(const struct reference *r, const int32_t *ids, double *x);
+void select_means(const struct reference *r, int layer, const double *x);
