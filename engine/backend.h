@@ -407,7 +407,7 @@ struct backend_operations {
     // weights [R, n_heads]; NULL with index_shape.by_head.
     void (*select_positions)(struct backend *backend, int32_t layer, const struct matrix *queries,
                              const struct matrix *weights);
-    bool selects_blocks; // index_shape's block, n_local and by_head are implemented
+    bool selects_blocks;    // index_shape's block, n_local and by_head are implemented
     bool attends_both_ways; // bidirectional attention, types_table and relative_bias are implemented
     // Computes out = activation(gate) * up; with up NULL, activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
@@ -497,7 +497,8 @@ struct backend_operations {
                          const struct matrix *query, const struct matrix *value, int32_t n_rows);
     // Embeddings of n-grams, which end at each row's token (engine/model/ngram.h): out = the rows of all heads. The
     // state has the tokens before the step.
-    void (*ngram_embed)(struct backend *backend, struct matrix *out, const struct ngram_parameters *parameters);
+    void (*ngram_embed)(struct backend *backend, struct matrix *out,
+                        const struct ngram_parameters *parameters);
     // As convolve with SiLU, with taps that are ngram->size rows apart.
     void (*ngram_convolve)(struct backend *backend, struct matrix *out, const struct matrix *in,
                            const struct ngram_parameters *parameters);

@@ -605,7 +605,8 @@ static void fill_rope(struct forward *forward, struct step *step)
     for (int32_t table = 0; table < model->shape.rope.n_tables; table++) {
         for (int32_t i = 0; i < step->n_sequences; i++) {
             const struct step_sequence *sequence = &step->sequences[i];
-            bool blocks = table == 1 && model->shape.index.means, lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
+            bool blocks = table == 1 && model->shape.index.means,
+                 lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
             const struct rope *rope = lengthened ? &model->rope_long : &model->rope[table];
             for (int32_t row = sequence->first_row; row < sequence->first_row + sequence->n_tokens; row++)
                 rope_fill(rope, blocks ? step->positions[row] / block * block : step->positions[row],

@@ -360,7 +360,8 @@ static void plan_streams(const struct model_shape *shape, int64_t rows, int64_t 
     PLAN(input.own_outputs, outputs, shape->n_layer_input);
 }
 
-static void plan_hyper(const struct model_shape *shape, int64_t rows, int64_t outputs, struct matrix_plans *plans)
+static void plan_hyper(const struct model_shape *shape, int64_t rows, int64_t outputs,
+                       struct matrix_plans *plans)
 {
     const int64_t n = shape->hyper.n, streams = n * shape->n_embd;
     const struct ngram_shape *ngram = &shape->ngram;

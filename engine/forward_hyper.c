@@ -25,8 +25,8 @@ static void multiply_one(const struct pass *pass, struct matrix *y, const struct
 }
 
 // out = the streams merged; pass->spare becomes their normalized items.
-static void merge(const struct pass *pass, struct matrix *out, const struct weight *norm, const struct weight *low,
-                  const struct weight *mix)
+static void merge(const struct pass *pass, struct matrix *out, const struct weight *norm,
+                  const struct weight *low, const struct weight *mix)
 {
     const struct hyper_matrices *m = &pass->forward->matrices.hyper;
     normalize_streams(pass, pass->spare, pass->streams, norm);
@@ -44,8 +44,8 @@ void hyper_begin(struct pass *pass)
     pass->spare = pass->forward->matrices.hyper.spare;
     pass->gates = pass->forward->matrices.hyper.gates;
     for (int32_t i = 0; i < pass->shape->hyper.n; i++)
-        pass->operations->copy_columns(pass->backend, pass->streams, (struct head_columns){i * width, 0}, pass->x,
-                                       (struct head_columns){0, 0}, 1, width, pass->n_rows);
+        pass->operations->copy_columns(pass->backend, pass->streams, (struct head_columns){i * width, 0},
+                                       pass->x, (struct head_columns){0, 0}, 1, width, pass->n_rows);
 }
 
 void hyper_enter(struct pass *pass, int32_t index, bool feeds_forward)
@@ -55,13 +55,14 @@ void hyper_enter(struct pass *pass, int32_t index, bool feeds_forward)
     merge(pass, pass->normed, weights[SLOT_HYPER_ATTN_NORM + offset], weights[SLOT_HYPER_ATTN_LOW + offset],
           weights[SLOT_HYPER_ATTN_MIX + offset]);
     multiply_one(pass, pass->gates, weights[SLOT_HYPER_ATTN_ADD + offset], pass->spare);
-    pass->operations->scale(pass->backend, pass->gates, pass->n_rows, 1.0f / (float)pass->shape->hyper.n, 0.0f);
+    pass->operations->scale(pass->backend, pass->gates, pass->n_rows, 1.0f / (float)pass->shape->hyper.n,
+                            0.0f);
 }
 
 void hyper_leave(struct pass *pass)
 {
-    pass->operations->add_to_streams(pass->backend, pass->streams, pass->gates, pass->forward->matrices.branch,
-                                     pass->n_rows);
+    pass->operations->add_to_streams(pass->backend, pass->streams, pass->gates,
+                                     pass->forward->matrices.branch, pass->n_rows);
 }
 
 void hyper_keep_outputs(struct pass *pass)

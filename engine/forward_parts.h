@@ -164,7 +164,7 @@ void hyper_begin(struct pass *pass); // all streams = x
 void hyper_enter(struct pass *pass, int32_t index, bool feeds_forward);
 void hyper_leave(struct pass *pass);        // adds branch to the streams
 void hyper_keep_outputs(struct pass *pass); // reduces the streams and gates to the output rows
-void hyper_end(struct pass *pass);          // x = the streams merged and normalized: the input of the output weight
+void hyper_end(struct pass *pass); // x = the streams merged and normalized: the input of the output weight
 void ngrams_add(struct pass *pass, int32_t index); // adds the layer's embeddings of n-grams to the streams
 
 // The parts of a pass (forward.c), for forward_text.c. After pass_begin the backend's end must follow.

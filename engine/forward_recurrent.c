@@ -120,8 +120,8 @@ uint64_t forward_state_bytes(const struct model *model, struct backend *backend)
         return backend->device.state_bytes ? backend->device.state_bytes(backend, &shape) : 0;
     uint64_t items = (uint64_t)(shape.n_taps - 1) * (uint64_t)shape.n_channels +
                      (uint64_t)shape.n_heads * (uint64_t)shape.key_dim * (uint64_t)shape.value_dim;
-    uint64_t ngrams = (uint64_t)shape.ngram.n_rows * (uint64_t)shape.ngram.n_channels +
-                      (uint64_t)shape.ngram.n_tokens;
+    uint64_t ngrams =
+        (uint64_t)shape.ngram.n_rows * (uint64_t)shape.ngram.n_channels + (uint64_t)shape.ngram.n_tokens;
     return sizeof(float) * (items * (uint64_t)shape.n_layers + ngrams * (uint64_t)shape.ngram.n_layers);
 }
 

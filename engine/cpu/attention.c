@@ -356,7 +356,7 @@ static void spans_compute(struct attention *attention, const struct attention_ca
 struct sparse_work {
     struct attention *attention;
     const struct attention_call *call;
-    const int32_t *pages; // of the gathered positions: 0, 1, ...
+    const int32_t *pages;          // of the gathered positions: 0, 1, ...
     int32_t n_parts, n_heads_each; // a task computes some of a group's heads
 };
 
@@ -391,8 +391,8 @@ static void sparse_task(void *context, int item, int thread)
     for (int32_t done = 0; done < n_heads; done += ATTENTION_TILE) {
         struct attention_tile tile = {.span = &span,
                                       .query_begin = first + done,
-                                      .n_queries = n_heads - done < ATTENTION_TILE ? n_heads - done
-                                                                                   : ATTENTION_TILE,
+                                      .n_queries =
+                                          n_heads - done < ATTENTION_TILE ? n_heads - done : ATTENTION_TILE,
                                       .kv_head = kv_head,
                                       .segment_end = (n - 1) / ATTENTION_SEGMENT + 1};
         tile_compute(&call, &tile, NULL, &attention->scratch[thread]);

@@ -44,8 +44,8 @@ static void mean_row(void *context, int32_t row, int thread)
     backend->kernels.rows.scale_cap(key, shape->key_dim, 1.0f / (float)block, 0.0f);
     backend->kernels.rows.norm_rms(key, key, work->norm->weight->items, shape->key_dim, work->norm->epsilon);
     work->rotate(key, 1, shape->key_dim, work->rope + (ptrdiff_t)row * work->n_rope_dims, work->n_rope_dims);
-    pages_store(&selection->keys, &backend->kernels.rows, work->layer,
-                sequence->pages[page], position % shape->page_positions, key, key);
+    pages_store(&selection->keys, &backend->kernels.rows, work->layer, sequence->pages[page],
+                position % shape->page_positions, key, key);
     (void)thread;
 }
 

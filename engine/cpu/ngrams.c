@@ -74,7 +74,8 @@ void cpu_ngram_embed(struct backend *base, struct matrix *out, const struct ngra
 }
 
 // An input row; NULL: before the text.
-static const float *input_row(const struct ngram_work *work, const struct step_sequence *sequence, int32_t row)
+static const float *input_row(const struct ngram_work *work, const struct step_sequence *sequence,
+                              int32_t row)
 {
     const struct ngram_state_shape *shape = &work->backend->states.shape.ngram;
     int32_t back = sequence->first_row - row;
@@ -134,6 +135,8 @@ void cpu_ngram_convolve(struct backend *base, struct matrix *out, const struct m
     assert(in->n_cols == shape->n_channels && out->n_cols == shape->n_channels);
     assert(parameters->kernel->n_items == (int64_t)n_taps * shape->n_channels);
     struct ngram_work work = {backend, out, in, parameters};
-    spread_rows(backend, backend->step->n_tokens, (int64_t)(n_taps + 6) * shape->n_channels, convolve_row, &work);
-    spread_rows(backend, backend->step->n_sequences, (int64_t)shape->n_rows * shape->n_channels, keep_rows, &work);
+    spread_rows(backend, backend->step->n_tokens, (int64_t)(n_taps + 6) * shape->n_channels, convolve_row,
+                &work);
+    spread_rows(backend, backend->step->n_sequences, (int64_t)shape->n_rows * shape->n_channels, keep_rows,
+                &work);
 }

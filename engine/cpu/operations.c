@@ -597,7 +597,8 @@ void cpu_select_positions(struct backend *base, int32_t layer, const struct matr
     if (backend->failed)
         return;
     assert(queries->n_cols == selection->shape.n_heads * selection->shape.key_dim);
-    assert(selection->shape.by_head || selection->shape.means ? !weights : weights->n_cols == selection->shape.n_heads);
+    assert(selection->shape.by_head || selection->shape.means ? !weights
+                                                              : weights->n_cols == selection->shape.n_heads);
     selection_run(selection, layer,
                   (struct attention_sequences){backend->step->sequences, backend->step->n_sequences},
                   (struct attention_rows){queries->items, queries->stride},

@@ -23,10 +23,8 @@ enum status selection_create(struct selection *selection, const struct kv_shape 
                            .page_positions = shape->page_positions,
                            .n_pages = shape->n_pages,
                            .type = KV_F32};
-    *selection = (struct selection){.shape = *index,
-                                    .pool = pool,
-                                    .kernels = kernels,
-                                    .n_lists = index->by_head ? index->n_heads : 1};
+    *selection = (struct selection){
+        .shape = *index, .pool = pool, .kernels = kernels, .n_lists = index->by_head ? index->n_heads : 1};
     enum status status = pages_create(&selection->keys, &own, error);
     if (status != STATUS_OK)
         return status;
@@ -85,7 +83,7 @@ struct selecting {
     const int32_t *rows;
     int32_t n_rows;
     int64_t n_each, n_list; // floats of a row, of a list
-    int32_t n_parts; // tasks of a row
+    int32_t n_parts;        // tasks of a row
 };
 
 static const struct step_sequence *sequence_of(struct attention_sequences sequences, int32_t row)

@@ -46,7 +46,8 @@ enum status states_create(struct states *states, const struct state_shape *shape
     states->ngram_items = ngram_items(&shape->ngram);
     size_t n_bytes = 0, n_layer_bytes;
     if (__builtin_mul_overflow(states->slot_items, (size_t)shape->n_slots, &states->layer_items) ||
-        __builtin_mul_overflow(states->layer_items, (size_t)shape->n_layers * sizeof(float), &n_layer_bytes) ||
+        __builtin_mul_overflow(states->layer_items, (size_t)shape->n_layers * sizeof(float),
+                               &n_layer_bytes) ||
         __builtin_mul_overflow(states_all_items(shape) * sizeof(float), (size_t)shape->n_slots, &n_bytes))
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
                          "recurrent states: %d layers of %d slots: the size overflows", shape->n_layers,

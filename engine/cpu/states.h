@@ -20,7 +20,8 @@ struct states {
     size_t head_items, slot_items, layer_items;
     size_t memory_bytes;
     float *memory;
-    size_t ngram_items; // of one slot in one layer with embeddings of n-grams; their layers are after the others
+    size_t
+        ngram_items; // of one slot in one layer with embeddings of n-grams; their layers are after the others
 };
 
 // Number of floats of one slot in all layers.

@@ -42,8 +42,12 @@ void cpu_merge_streams(struct backend *base, struct matrix *out, const struct ma
     if (backend->failed)
         return;
     assert(gate->n_cols == x->n_cols && x->n_cols % out->n_cols == 0);
-    struct stream_work work = {
-        .backend = backend, .out = out, .gate = gate, .x = x, .n = x->n_cols / out->n_cols, .width = out->n_cols};
+    struct stream_work work = {.backend = backend,
+                               .out = out,
+                               .gate = gate,
+                               .x = x,
+                               .n = x->n_cols / out->n_cols,
+                               .width = out->n_cols};
     spread_rows(backend, n_rows, 8 * (int64_t)x->n_cols, merge_row, &work);
 }
 
@@ -64,12 +68,8 @@ void cpu_add_to_streams(struct backend *base, struct matrix *streams, const stru
     if (backend->failed)
         return;
     assert(streams->n_cols == gates->n_cols * y->n_cols);
-    struct stream_work work = {.backend = backend,
-                               .out = streams,
-                               .gate = gates,
-                               .x = y,
-                               .n = gates->n_cols,
-                               .width = y->n_cols};
+    struct stream_work work = {
+        .backend = backend, .out = streams, .gate = gates, .x = y, .n = gates->n_cols, .width = y->n_cols};
     spread_rows(backend, n_rows, streams->n_cols, add_row, &work);
 }
 
@@ -84,7 +84,9 @@ static void gate_row(void *context, int32_t row, int thread)
         for (int32_t j = 0; j < work->width; j++)
             dot += (double)key[j] * (double)query[j];
         dot /= sqrt((double)work->width);
-        double root = sqrt(fabs(dot) > 1e-6 ? fabs(dot) : 1e-6), gate = dot > 0.0 ? root : dot < 0.0 ? -root : dot;
+        double root = sqrt(fabs(dot) > 1e-6 ? fabs(dot) : 1e-6), gate = dot > 0.0   ? root
+                                                                        : dot < 0.0 ? -root
+                                                                                    : dot;
         memcpy(out, value, (size_t)work->width * sizeof *out);
         work->backend->kernels.rows.scale_cap(out, work->width, sigmoid_of(gate), 0.0f);
     }

@@ -77,7 +77,8 @@ struct index_shape {
     int32_t block;      // whole blocks of as many positions are selected; 1: positions
     int32_t n_local;    // blocks that are always selected: the row's own one and those before it
     bool by_head;       // each head of the indexer selects for one key-value head; else all for all
-    bool means;         // a block's key is the mean of its positions' keys; positions of incomplete blocks are selected
+    bool
+        means; // a block's key is the mean of its positions' keys; positions of incomplete blocks are selected
 };
 
 // What a recurrent layer computes after its short causal convolution.

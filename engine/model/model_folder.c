@@ -34,8 +34,8 @@ struct folder {
     size_t n_sources;
     struct folder_matrix *matrices; // quantized ones
     size_t n_matrices, matrices_capacity;
-    size_t n_activation_scales;         // tensors that are not used
-    bool *used;                         // [tensor of the folder] some made tensor uses it
+    size_t n_activation_scales; // tensors that are not used
+    bool *used;                 // [tensor of the folder] some made tensor uses it
     struct folder_names names;
     struct tensor dense[2 * MODEL_DENSE_MAX]; // linear layers after the pooling: weights and biases
     int n_dense;
@@ -493,7 +493,9 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
         return error_memory(error, STATUS_REFUSE, "a model's folder");
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin.sources])->tensor;
     struct gguf_made_tensor *made = &folder->made[folder->n_made];
-    *made = (struct gguf_made_tensor){.tensor = *from, .kept = rule->form == FORM_POSITIONS || strcmp(rule->to, "ngram_embd.weight") == 0};
+    *made = (struct gguf_made_tensor){.tensor = *from,
+                                      .kept = rule->form == FORM_POSITIONS ||
+                                              strcmp(rule->to, "ngram_embd.weight") == 0};
     made->tensor.name = (struct text){copy, (size_t)size};
     status = set_form(folder, made, &origin, from, error);
     folder->origins[folder->n_made] = origin;
@@ -610,11 +612,12 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     folder->sources = calloc(3 * n + 1, sizeof *folder->sources); // blocks for two parts, with their scales
     if (!folder->used || !folder->sources)
         return error_memory(error, STATUS_REFUSE, "a model's folder");
-    folder->names = (struct folder_names){
-        folder_find_naming(folder->weights), folder->config.language_part, .is_bare = true};
+    folder->names = (struct folder_names){folder_find_naming(folder->weights), folder->config.language_part,
+                                          .is_bare = true};
     for (size_t i = 0; i < n; i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
-        folder->names.is_bare = folder->names.is_bare && (name.size < 6 || memcmp(name.data, "model.", 6) != 0);
+        folder->names.is_bare =
+            folder->names.is_bare && (name.size < 6 || memcmp(name.data, "model.", 6) != 0);
     }
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
@@ -622,10 +625,11 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = add_rules(folder, folder_classifier_rules(&folder->config), -1, error);
     if (status == STATUS_OK)
-        status =
-            folder_add_xielu(folder->weights, &folder->config, folder->names.naming, folder->used, keys, error);
+        status = folder_add_xielu(folder->weights, &folder->config, folder->names.naming, folder->used, keys,
+                                  error);
     if (status == STATUS_OK && folder->config.shape.ngram.size)
-        status = folder_check_ngrams(folder->weights, &folder->config.shape, &folder->names, folder->used, error);
+        status =
+            folder_check_ngrams(folder->weights, &folder->config.shape, &folder->names, folder->used, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
     if (status == STATUS_OK)

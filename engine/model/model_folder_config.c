@@ -57,7 +57,8 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
     if (is_model_type(config, "granitemoehybrid_dense"))
         return read_integer(config, "shared_intermediate_size", 1024);
     int64_t width = read_integer(
-        config, "block_ff_dim intermediate_size_mlp dense_intermediate_size intermediate_size n_inner ffn_hidden_size hidden_dim",
+        config,
+        "block_ff_dim intermediate_size_mlp dense_intermediate_size intermediate_size n_inner ffn_hidden_size hidden_dim",
         otherwise);
     if (!is_model_type(config, "lfm2") || !read_truth(config, "block_auto_adjust_ff_dim", true))
         return width;

@@ -76,9 +76,9 @@
     "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512}"
 #define QWEN4_EXP_DEFAULTS                                                                                   \
     "{\"rms_norm_eps\":1e-6,\"head_dim\":256,\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,"      \
-    "\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,"             \
-    "\"max_position_embeddings\":32768,\"num_key_value_heads\":2,\"num_experts\":512,"                     \
-    "\"num_experts_per_tok\":10,\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,"    \
+    "\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,"               \
+    "\"max_position_embeddings\":32768,\"num_key_value_heads\":2,\"num_experts\":512,"                       \
+    "\"num_experts_per_tok\":10,\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,"      \
     "\"norm_topk_prob\":true,\"full_attention_interval\":4}"
 #define PHI_DEFAULTS                                                                                         \
     "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":2048}"
@@ -138,8 +138,8 @@
     "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":4,\"rope_theta\":5000000.0,"            \
     "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"scoring_func\":\"sigmoid\",\"topk_method\":"      \
     "\"noaux_tc\",\"routed_scaling_factor\":2.0,\"norm_topk_prob\":true,\"intermediate_size\":3072,"         \
-    "\"dense_intermediate_size\":12288,\"shared_intermediate_size\":3072,\"index_n_heads\":4,"             \
-    "\"index_head_dim\":128,\"index_block_size\":128,\"index_topk_blocks\":16,\"index_local_blocks\":1,"   \
+    "\"dense_intermediate_size\":12288,\"shared_intermediate_size\":3072,\"index_n_heads\":4,"               \
+    "\"index_head_dim\":128,\"index_block_size\":128,\"index_topk_blocks\":16,\"index_local_blocks\":1,"     \
     "\"max_position_embeddings\":524288}"
 #define ERNIE_MOE_DEFAULTS                                                                                   \
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":4,\"rope_theta\":500000.0,\"moe_num_experts\":64,"       \

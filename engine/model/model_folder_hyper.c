@@ -7,10 +7,12 @@
 static void put_ngrams(struct config *config)
 {
     struct ngram_shape *shape = &config->out->shape.ngram;
-    const struct value *end = find_setting(config, "eos_token_id"), *layers = find_setting(config, "ple_layer_ids");
+    const struct value *end = find_setting(config, "eos_token_id"),
+                       *layers = find_setting(config, "ple_layer_ids");
     if (!layers || layers->kind != VALUE_ARRAY || layers->array.n_items == 0)
         return;
-    end = end && end->kind == VALUE_ARRAY && end->array.n_items ? end->array.items : end; // the first of several
+    end = end && end->kind == VALUE_ARRAY && end->array.n_items ? end->array.items
+                                                                : end; // the first of several
     if (!end || end->kind != VALUE_INTEGER || end->integer < 0 || end->integer >= MODEL_VOCABULARY_MAX) {
         refuse_setting(config, ERROR_MODEL_FILE, "eos_token_id", end);
         return;
@@ -26,7 +28,8 @@ static void put_ngrams(struct config *config)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "ngram_size", find_setting(config, "ngram_size"));
     if (config->status == STATUS_OK &&
         (shape->n_heads_each < 1 || shape->n_heads_each > MODEL_NGRAM_HEADS_MAX / MODEL_NGRAM_MAX))
-        refuse_setting(config, ERROR_LIMIT_EXCEEDED, "heads_per_ngram", find_setting(config, "heads_per_ngram"));
+        refuse_setting(config, ERROR_LIMIT_EXCEEDED, "heads_per_ngram",
+                       find_setting(config, "heads_per_ngram"));
     if (config->status != STATUS_OK)
         return;
     n_heads = (int64_t)(shape->size - 1) * shape->n_heads_each;
@@ -77,8 +80,8 @@ enum status folder_check_ngrams(const struct safetensors *weights, const struct 
         bool any = false;
         for (int i = 0; i < 3 && status == STATUS_OK; i++) {
             char name[512];
-            struct text whole = folder_expand_name(names, "model.layers.*.ple.ple_embedding.", layer, 0,
-                                                   buffers[i], name);
+            struct text whole =
+                folder_expand_name(names, "model.layers.*.ple.ple_embedding.", layer, 0, buffers[i], name);
             size_t index = safetensors_find(weights, whole);
             if (index == SIZE_MAX)
                 continue;

@@ -50,7 +50,8 @@ static void put_blocks(struct config *config)
     nested = nested && nested->kind == VALUE_OBJECT ? nested : NULL;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         const struct value *own = nested ? find_in(nested, sizes[i].nested) : NULL;
-        int64_t size = own && own->kind == VALUE_INTEGER ? own->integer : read_integer(config, sizes[i].flat, 0);
+        int64_t size =
+            own && own->kind == VALUE_INTEGER ? own->integer : read_integer(config, sizes[i].flat, 0);
         if (size < 0 || size > INT32_MAX || (own && own->kind != VALUE_INTEGER))
             refuse_setting(config, ERROR_MODEL_FILE, sizes[i].nested, own);
         snprintf(suffix, sizeof suffix, "attention.indexer.%s", sizes[i].to);
@@ -62,7 +63,8 @@ static void put_blocks(struct config *config)
     bool fits = !list || (list->kind == VALUE_ARRAY && list->array.n_items == (size_t)n_layers);
     for (int64_t i = 0; list && fits && i < n_layers; i++) {
         const struct value *item = &list->array.items[i];
-        indexed[i] = is_text(item, "minimax_m3_sparse") || (item->kind == VALUE_INTEGER && item->integer != 0);
+        indexed[i] =
+            is_text(item, "minimax_m3_sparse") || (item->kind == VALUE_INTEGER && item->integer != 0);
         fits = indexed[i] || is_text(item, "full_attention") || item->kind == VALUE_INTEGER;
     }
     if (!fits)
@@ -91,7 +93,8 @@ static void put_means(struct config *config)
     put_integer(config, "attention.indexer.top_k", read_integer(config, "indexer_budget", 0));
     put_integer(config, "attention.indexer.block_size", block);
     if (read_integer(config, "indexer_kv_heads", 1) != 1)
-        refuse_setting(config, ERROR_MODEL_FILE, "indexer_kv_heads", find_setting(config, "indexer_kv_heads"));
+        refuse_setting(config, ERROR_MODEL_FILE, "indexer_kv_heads",
+                       find_setting(config, "indexer_kv_heads"));
 }
 
 void folder_put_index(struct config *config)

@@ -101,7 +101,8 @@ static const struct folder_key keys[] = {
      "ple_layer_ids ple_embed_dim ple_conv_kernel_size ngram_size heads_per_ngram ngram_vocab_size_base seed "
      "output_gate_type",
      NULL},
-    {"config.json", KEY_NO_PART, "make_ngram_vocab_size_divisible_by split_ngram_parts number_of_conv_states", NULL},
+    {"config.json", KEY_NO_PART, "make_ngram_vocab_size_divisible_by split_ngram_parts number_of_conv_states",
+     NULL},
     // MiniMax-M3
     {"config.json", KEY_READ,
      "sparse_attention_config index_block_size index_topk_blocks index_local_blocks dense_intermediate_size "

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-struct text folder_expand_name(const struct folder_names *names, const char *from, int64_t layer, size_t index,
-                               const char *suffix, char out[512])
+struct text folder_expand_name(const struct folder_names *names, const char *from, int64_t layer,
+                               size_t index, const char *suffix, char out[512])
 {
     size_t size = 0;
     from += *from == '=';

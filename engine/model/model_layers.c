@@ -152,14 +152,14 @@ static void read_block_index(struct key_reader *reader, struct model *model)
     find_indexers(reader, model, "k_proj");
     if (index->n_layers == 0) // all attention is dense
         *index = (struct index_shape){0};
-    else if (reader->status == STATUS_OK &&
-             (index->n_heads != model->shape.attention.n_kv_heads || n_selected > MODEL_CONTEXT_MAX ||
-              index->key_dim < n_rotated))
+    else if (reader->status == STATUS_OK && (index->n_heads != model->shape.attention.n_kv_heads ||
+                                             n_selected > MODEL_CONTEXT_MAX || index->key_dim < n_rotated))
         reader->status = error_set(
             reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
             "sparse attention to %d blocks of %d positions: expected a head for each of %d key-value heads, and "
             "keys of at least %d dimensions; got %d, and %d",
-            n_blocks, index->block, model->shape.attention.n_kv_heads, n_rotated, index->n_heads, index->key_dim);
+            n_blocks, index->block, model->shape.attention.n_kv_heads, n_rotated, index->n_heads,
+            index->key_dim);
 }
 
 // Blocks with a key: the keys count positions.
@@ -174,11 +174,11 @@ static void read_mean_index(struct key_reader *reader, struct model *model)
         return;
     find_indexers(reader, model, "qk_proj");
     if (n_selected % index->block != 0 || index->key_dim < n_rotated)
-        reader->status =
-            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                      "sparse attention to %d positions in blocks of %d: expected whole blocks, and keys of at "
-                      "least %d dimensions, got %d",
-                      n_selected, index->block, n_rotated, index->key_dim);
+        reader->status = error_set(
+            reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "sparse attention to %d positions in blocks of %d: expected whole blocks, and keys of at "
+            "least %d dimensions, got %d",
+            n_selected, index->block, n_rotated, index->key_dim);
     index->n_selected = n_selected + index->block - 1; // with an incomplete block
 }
 
@@ -226,7 +226,8 @@ static void read_ngrams(struct key_reader *reader, struct model *model)
     if (shape->n_layers == 0)
         return;
     shape->size = read_size(reader, "ngram.size", -1, 2, MODEL_NGRAM_MAX);
-    shape->n_heads_each = read_size(reader, "ngram.head_count", -1, 1, MODEL_NGRAM_HEADS_MAX / MODEL_NGRAM_MAX);
+    shape->n_heads_each =
+        read_size(reader, "ngram.head_count", -1, 1, MODEL_NGRAM_HEADS_MAX / MODEL_NGRAM_MAX);
     shape->head_dim = read_size(reader, "ngram.head_length", -1, 1, MODEL_WIDTH_MAX / MODEL_NGRAM_HEADS_MAX);
     shape->n_taps = read_size(reader, "ngram.conv_kernel", -1, 2, MODEL_TAPS_MAX);
     shape->end = read_size(reader, "ngram.end_token_id", -1, 0, MODEL_VOCABULARY_MAX);
@@ -250,8 +251,8 @@ void read_hyper(struct key_reader *reader, struct model *model)
     hyper->rank = read_size(reader, "hyper_connection.rank", -1, 1, MODEL_WIDTH_MAX);
     if (reader->status == STATUS_OK && (int64_t)hyper->n * model->shape.n_embd > MODEL_WIDTH_MAX)
         reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                                   "%d streams of %d items: at most %d together", hyper->n, model->shape.n_embd,
-                                   MODEL_WIDTH_MAX);
+                                   "%d streams of %d items: at most %d together", hyper->n,
+                                   model->shape.n_embd, MODEL_WIDTH_MAX);
     for (int32_t i = 0; i < model->shape.n_layers && reader->status == STATUS_OK; i++)
         if (model->layers[i].attends && !model->layers[i].indexed)
             reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,

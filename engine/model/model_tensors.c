@@ -168,7 +168,8 @@ static void set_widths(struct tensor_search *search)
     widths[STREAM_COUNT] = shape->hyper.n;
     widths[STREAM_RANK] = shape->hyper.rank;
     widths[NGRAM_DIM] = shape->ngram.head_dim;
-    widths[NGRAM_WIDTH] = (int64_t)shape->ngram.head_dim * shape->ngram.n_heads_each * (shape->ngram.size - 1);
+    widths[NGRAM_WIDTH] =
+        (int64_t)shape->ngram.head_dim * shape->ngram.n_heads_each * (shape->ngram.size - 1);
     widths[NGRAM_TAPS] = shape->ngram.n_taps;
     widths[STATE_CHANNELS] = shape->recurrent.n_channels;
     widths[STATE_INNER] = shape->recurrent.inner;

@@ -64,7 +64,8 @@ void add_hyper_layer(struct maker *maker, const char *prefix, int32_t layer)
     add_connection(maker, prefix, "attn", true);
     add_connection(maker, prefix, "ffn", true);
     if (made_attends(maker, layer)) {
-        add_matrix(maker, prefix, "indexer.qk_proj", (INDEX_HEADS + 1) * INDEX_DIM, maker->recipe.n_embd, false);
+        add_matrix(maker, prefix, "indexer.qk_proj", (INDEX_HEADS + 1) * INDEX_DIM, maker->recipe.n_embd,
+                   false);
         add_vector(maker, prefix, "indexer.q_norm.weight", MADE_NORM, INDEX_DIM);
         add_vector(maker, prefix, "indexer.k_norm.weight", MADE_NORM, INDEX_DIM);
     }

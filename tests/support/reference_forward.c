@@ -930,7 +930,8 @@ static void open_reference(struct reference *r, const char *path)
 
 void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
 {
-    struct reference r = {.n = n_ids, .selected = calloc(SELECTIONS_MAX * (size_t)n_ids * (size_t)n_ids, sizeof(bool))};
+    struct reference r = {.n = n_ids,
+                          .selected = calloc(SELECTIONS_MAX * (size_t)n_ids * (size_t)n_ids, sizeof(bool))};
     open_reference(&r, path);
     double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
     double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");

@@ -49,7 +49,8 @@ void select_means(const struct reference *r, int layer, const double *x)
 }
 
 // Norms of all streams, with weights of their own.
-static double *normed_streams(const struct reference *r, int layer, const char *name, const double *streams, int n)
+static double *normed_streams(const struct reference *r, int layer, const char *name, const double *streams,
+                              int n)
 {
     double *out = copy_vector(streams, (size_t)(r->n * n * r->n_embd));
     normalize_by(r, layer, name, out, r->n * n, r->n_embd, n);
@@ -116,8 +117,9 @@ static int64_t shifted(const int32_t *ids, int p, int back, int end)
 static double *embed_ngrams(const struct reference *r, int layer, int number, const int32_t *ids, int n_vocab)
 {
     int size = (int)number_of_key(r, "ngram.size", 0), each = (int)number_of_key(r, "ngram.head_count", 0),
-        dim = (int)number_of_key(r, "ngram.head_length", 0), end = (int)number_of_key(r, "ngram.end_token_id", 0),
-        heads = (size - 1) * each, prime = (int)number_of_key(r, "ngram.vocabulary", 0) - 1, first = 0;
+        dim = (int)number_of_key(r, "ngram.head_length", 0),
+        end = (int)number_of_key(r, "ngram.end_token_id", 0), heads = (size - 1) * each,
+        prime = (int)number_of_key(r, "ngram.vocabulary", 0) - 1, first = 0;
     uint64_t seed = (uint64_t)number_of_key(r, "ngram.seed", 0) + 10007u * (uint64_t)number,
              half = (uint64_t)(INT64_MAX / n_vocab / 2);
     double *table = load(r, layer, "ngram_embd.weight"), *out = zeros((size_t)(r->n * heads * dim));
@@ -131,7 +133,8 @@ static double *embed_ngrams(const struct reference *r, int layer, int number, co
                 uint64_t word = split_mix(seed + 0x9E3779B97F4A7C15u * (uint64_t)(back + 1));
                 mixed ^= shifted(ids, p, back, end) * (int64_t)(2 * (word % half) + 1);
             }
-            memcpy(out + (p * heads + h) * dim, table + (first + mixed % prime) * dim, (size_t)dim * sizeof *out);
+            memcpy(out + (p * heads + h) * dim, table + (first + mixed % prime) * dim,
+                   (size_t)dim * sizeof *out);
         }
         first += prime;
     }
@@ -139,7 +142,8 @@ static double *embed_ngrams(const struct reference *r, int layer, int number, co
     return out;
 }
 
-static void add_ngrams(const struct reference *r, int layer, int number, const int32_t *ids, double *streams, int n)
+static void add_ngrams(const struct reference *r, int layer, int number, const int32_t *ids, double *streams,
+                       int n)
 {
     int d = r->n_embd, width = n * d, apart = (int)number_of_key(r, "ngram.size", 0),
         n_taps = (int)number_of_key(r, "ngram.conv_kernel", 0),

@@ -18,7 +18,7 @@ static void config_to_keys(const char *text, struct folder_config *config, struc
     "\"hidden_size\":2048,\"num_hidden_layers\":2,\"num_attention_heads\":32,\"max_position_embeddings\":"   \
     "131072"
 #define QWEN4                                                                                                \
-    SIZES ",\"indexer_n_heads\":4,\"indexer_kv_heads\":1,\"indexer_head_dim\":128,\"indexer_budget\":2048,"    \
+    SIZES ",\"indexer_n_heads\":4,\"indexer_kv_heads\":1,\"indexer_head_dim\":128,\"indexer_budget\":2048,"  \
           "\"indexer_compress_ratio\":8"
 #define KIMI                                                                                                 \
     "{\"model_type\":\"kimi_linear\",\"hidden_size\":2048,\"num_hidden_layers\":2,"                          \
@@ -171,7 +171,8 @@ TEST(settings_left_out_are_the_model_type_s)
         {"{\"model_type\":\"deepseek_v32\"," SIZES "}", "deepseek32.attention.indexer.top_k", 2048},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES "}", "glm-dsa.attention.indexer.head_count", 32},
         {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES "}", "minimax-m3.attention.indexer.top_k", 16},
-        {"{\"model_type\":\"qwen4_exp\",\"text_config\":{" QWEN4 "}}", "qwen4_exp.hyper_connection.rank", 320},
+        {"{\"model_type\":\"qwen4_exp\",\"text_config\":{" QWEN4 "}}", "qwen4_exp.hyper_connection.rank",
+         320},
         {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1],\"eos_token_id\":[9,8]}",
          "qwen4_exp.ngram.end_token_id", 9},
         {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1],\"eos_token_id\":9}",
@@ -447,12 +448,15 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
          "moe_apply_router_weight_on_input"},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES ",\"indexer_types\":[\"full\",\"half\"]}", "indexer_types"},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES ",\"index_topk_pattern\":\"FX\"}", "indexer_types"},
-        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"layer_types\":[\"full_attention\"]}", "layer_types"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"layer_types\":[\"full_attention\"]}",
+         "layer_types"},
         {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"output_gate_type\":\"gelu\"}", "output_gate_type"},
         {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1]}", "eos_token_id"},
-        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1],\"eos_token_id\":9,\"ngram_size\":9}",
+        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4
+         ",\"ple_layer_ids\":[1],\"eos_token_id\":9,\"ngram_size\":9}",
          "ngram_size"},
-        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1],\"eos_token_id\":9,\"ple_embed_dim\":40}",
+        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4
+         ",\"ple_layer_ids\":[1],\"eos_token_id\":9,\"ple_embed_dim\":40}",
          "ple_embed_dim"},
         {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"sparse_attention_config\":"
          "{\"sparse_init_block\":1}}",

@@ -463,8 +463,10 @@ static bool is_meant(const struct making *making, const struct folder_rule *rule
         return strstr(rule->from, "mlp.experts.e_score") == NULL && strstr(rule->from, "sink_bias") == NULL;
     if (strcmp(making->name, "minimax-m3") == 0) // the authors' names
         return strstr(rule->from, ".indexer.") == NULL && strstr(rule->from, "gate_up_proj") == NULL &&
-               strstr(rule->from, "mlp.experts.") == NULL && strstr(rule->from, "mlp.shared_experts.") == NULL &&
-               strstr(rule->from, "mlp.gate.e_score") == NULL && strcmp(rule->from, "model.layers.*.mlp.gate") != 0;
+               strstr(rule->from, "mlp.experts.") == NULL &&
+               strstr(rule->from, "mlp.shared_experts.") == NULL &&
+               strstr(rule->from, "mlp.gate.e_score") == NULL &&
+               strcmp(rule->from, "model.layers.*.mlp.gate") != 0;
     if (strcmp(making->name, "falcon") == 0 && strcmp(rule->to, "attn_norm") == 0)
         return (strstr(rule->from, "ln_mlp") != NULL) == making->item->larger;
     return true;

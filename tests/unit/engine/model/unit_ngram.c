@@ -37,13 +37,15 @@ TEST(rows_depend_on_no_token_at_or_before_the_last_end)
     ngram_rows(ngram, (int32_t[]){5, 7, 11}, other);
     for (int head = 0; head < 16; head++) {
         assert_int_equal(rows[head], other[head]);
-        assert_true(rows[head] >= ngram->first[head] && rows[head] < ngram->first[head] + ngram->n_rows[head]);
+        assert_true(rows[head] >= ngram->first[head] &&
+                    rows[head] < ngram->first[head] + ngram->n_rows[head]);
     }
     ngram_rows(ngram, (int32_t[]){5, 8, 9}, rows);
     ngram_rows(ngram, (int32_t[]){5, 8, 11}, other);
     for (int head = 0; head < 16; head++) // those of two tokens, then those of three
         assert_int_equal(rows[head] == other[head], head < 8);
-    int64_t mixed = 7 * ngram->multipliers[0] ^ 7 * ngram->multipliers[1]; // an end itself is of the text before
+    int64_t mixed =
+        7 * ngram->multipliers[0] ^ 7 * ngram->multipliers[1]; // an end itself is of the text before
     ngram_rows(ngram, (int32_t[]){7, 7, 7}, rows);
     assert_int_equal(rows[0], mixed % ngram->n_rows[0]);
     free(ngram);
