@@ -11,7 +11,7 @@ static void normalize_rows(struct pass *pass, struct matrix *out, const struct m
                            const struct weight *weight, const struct weight *bias, float epsilon,
                            bool consumed)
 {
-    struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
+    struct norm_parameters parameters = {.kind = pass->shape->norm,
                                          .weight = weight,
                                          .bias = bias,
                                          .epsilon = epsilon,
@@ -37,7 +37,7 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     if (!weights->weights[slot])
         return;
     bool full = tensor->dims[0] != (uint64_t)model_layer_heads(pass->forward->model, layer).key_dim;
-    struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
+    struct norm_parameters parameters = {.kind = pass->shape->norm,
                                          .weight = weights->weights[slot],
                                          .bias = weights->biases[slot],
                                          .epsilon = pass->shape->norm_epsilon,
@@ -399,7 +399,8 @@ static void run_experts(struct pass *pass, int32_t index, const struct matrix *i
         multiply_rows(pass, slot_product(m->branch, layer, SLOT_EXPERTS_OUT), m->experts.latent);
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input, tensors->shared_limit);
-        pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
+        pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows,
+                              pass->shape->experts.shared_scale);
     }
 }
 

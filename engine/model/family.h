@@ -76,20 +76,23 @@ struct family {
     bool index_means;         // sparse attention to blocks with one key, in all layers with attention
     bool ffn_norm_as_post;    // the MLP's norm is named post_attention_norm in the file
     int32_t unrotated_every;  // every n-th layer is not rotated; 0: all are
-    bool unwindowed_unrotated;    // layers without a window are not rotated
-    bool window_rope_unscaled;    // windowed layers ignore the rope scaling
-    bool yarn_exact_bounds;       // YaRN's bounds are not rounded to whole pairs
-    bool embedding_by_width;      // the embedding is multiplied by sqrt(n_embd)
-    bool logit_scale_divides;     // logits are divided by the file's logit_scale, not multiplied
-    bool norm_by_key;             // the file's expert_weights_norm counts
-    bool norm_after_rope;         // the norms of queries' and keys' heads
-    bool unit_head_norms;         // these have no weights in the file; in layers that are rotated
-    bool unit_all_norms;          // as unit_head_norms in all layers, and the embedding is normalized so, too
-    bool plain_norms;             // norms of layers and of the output have no weights in the file
-    bool window_chunked;          // windows do not slide
-    bool experts_interleaved;     // the file's interleave_moe_layer_step says which layers have experts
-    bool experts_weigh_inputs;    // weights multiply the experts' inputs
-    bool shared_expert;           // of the experts' width, in layers with experts
+    bool unwindowed_unrotated; // layers without a window are not rotated
+    bool window_rope_unscaled; // windowed layers ignore the rope scaling
+    bool yarn_exact_bounds;    // YaRN's bounds are not rounded to whole pairs
+    bool embedding_by_width;   // the embedding is multiplied by sqrt(n_embd)
+    bool logit_scale_divides;  // logits are divided by the file's logit_scale, not multiplied
+    bool norm_by_key;          // the file's expert_weights_norm counts
+    bool norm_after_rope;      // the norms of queries' and keys' heads
+    bool unit_head_norms;      // these have no weights in the file; in layers that are rotated
+    bool unit_all_norms;       // as unit_head_norms in all layers, and the embedding is normalized so, too
+    bool plain_norms;          // norms of layers and of the output have no weights in the file
+    bool window_chunked;       // windows do not slide
+    bool experts_interleaved;  // the file's interleave_moe_layer_step says which layers have experts
+    bool experts_weigh_inputs; // weights multiply the experts' inputs
+    bool shared_expert;        // of the experts' width, in layers with experts
+    bool shared_averaged; // with a shared expert the result is the mean of its and the others', not the sum
+    bool dense_rotated;   // layers without experts before the others are rotated, whatever their window
+    bool norm_by_epsilon; // the kind of norm is that whose epsilon the file has
     bool attention_unscaled;      // q.k is not scaled
     double query_temperature;     // of all queries, if the file has none
     double unrotated_temperature; // of queries in layers that are not rotated, with position + 1; 0: none

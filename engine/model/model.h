@@ -55,6 +55,7 @@ struct experts_shape {
     float scale;          // of the used experts' weights; 1: none
     bool normalized;      // the used experts' weights are normalized to the sum 1
     float logits_softcap; // of the router; 0: none
+    float shared_scale;   // of the shared expert; 1: none
 };
 
 // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1). Pages hold one key-value head for all
@@ -192,6 +193,7 @@ struct model_shape {
     struct window_shape window;
     struct rope_shape rope;
     struct scales_shape scales;
+    enum norm_kind norm;
     float norm_epsilon, post_norm_epsilon; // of norms after attention and MLP
     bool unit_head_norms;                  // q and k are normalized without weights, where they are rotated
     bool parallel_residual;                // attention and MLP both read the layer's input

@@ -58,7 +58,7 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
         return read_integer(config, "shared_intermediate_size", 1024);
     int64_t width = read_integer(
         config,
-        "block_ff_dim intermediate_size_mlp dense_intermediate_size intermediate_size n_inner ffn_hidden_size hidden_dim",
+        "block_ff_dim intermediate_size_mlp dense_intermediate_size prefix_dense_intermediate_size intermediate_size n_inner ffn_hidden_size hidden_dim",
         otherwise);
     if (!is_model_type(config, "lfm2") || !read_truth(config, "block_auto_adjust_ff_dim", true))
         return width;
@@ -267,6 +267,8 @@ static void read_numbers(struct config *config)
                                                             : 1.0);
     if (is_model_type(config, "llama4_text"))
         put_llama4(config);
+    if (is_model_type(config, "cohere2_moe"))
+        folder_put_cohere_experts(config);
     if (is_model_type(config, "hunyuan_v1_moe"))
         put_integer(config, "expert_shared_feed_forward_length",
                     read_integer(config, "num_shared_expert", 0) *
@@ -320,6 +322,8 @@ static void check_sparse_layers(struct config *config)
     int64_t n_layers = config->out->shape.n_layers, n_dense = count_dense_layers(config);
     bool by_tensors = heads_differ(config) || family_of(config)->index_blocks;
     if (by_tensors && family_of(config)->experts_by_tensors) // the tensors say which layers are dense
+        return;
+    if (is_model_type(config, "cohere2_moe")) // checked by folder_put_cohere_experts
         return;
     bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers &&
                            (n_dense == 0 || find_setting(config, "scoring_func")));
@@ -595,6 +599,8 @@ static void read_windows(struct config *config)
         return; // folder_put_layers or folder_put_heads wrote the pattern
     if (types)
         put_layer_types(config, types);
+    else if (is_model_type(config, "cohere2_moe"))
+        folder_put_cohere_windows(config);
     else if (is_model_type(config, "cwm"))
         put_windowed(config, 4, 0);
     else if (is_model_type(config, "gpt_neo"))

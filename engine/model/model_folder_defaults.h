@@ -107,6 +107,11 @@
 #define COHERE2_DEFAULTS                                                                                     \
     "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
     "\"max_position_embeddings\":8192}"
+#define COHERE2_MOE_DEFAULTS                                                                                 \
+    "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,\"head_dim\":128,"              \
+    "\"num_experts\":8,\"num_experts_per_tok\":2,\"expert_selection_fn\":\"softmax\","                       \
+    "\"shared_expert_combination_strategy\":\"average\",\"intermediate_size\":22528,"                        \
+    "\"max_position_embeddings\":8192}"
 #define BERT_DEFAULTS                                                                                        \
     "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
     "\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,\"pad_token_id\":0}"

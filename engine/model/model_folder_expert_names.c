@@ -108,6 +108,13 @@ const struct folder_rule folder_minimax_layers[] = {
     {"=model.layers.*.block_sparse_moe.e_score_correction_bias", "exp_probs_b.bias", FORM_AS_IS},
     SPARSE_BLOCK,
     END};
+const struct folder_rule folder_cohere2_moe_layers[] = {{"model.layers.*.input_layernorm", "attn_norm",
+                                                         FORM_AS_IS},
+                                                        SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+                                                        GATED_MLP,
+                                                        EXPERTS,
+                                                        SHARED_EXPERT_OF("shared_experts"),
+                                                        END};
 const struct folder_rule folder_minimax_m3_globals[] = {{"model.embed_tokens", "token_embd", FORM_AS_IS},
                                                         {"model.norm", "output_norm", FORM_ADD_ONE},
                                                         {"lm_head", "output", FORM_AS_IS},

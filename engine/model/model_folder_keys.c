@@ -95,6 +95,11 @@ static const struct folder_key keys[] = {
      "index_skip_topk_offset",
      NULL},
     {"config.json", KEY_REFUSED, "indexer_rope_interleave", "true"}, // of GLM-5
+    // Cohere 2's mixtures
+    {"config.json", KEY_READ,
+     "expert_selection_fn shared_expert_combination_strategy prefix_dense_intermediate_size "
+     "prefix_dense_sliding_window_pattern",
+     NULL},
     // Qwen4-Exp
     {"config.json", KEY_READ,
      "indexer_n_heads indexer_kv_heads indexer_head_dim indexer_budget indexer_compress_ratio hc_count hc_lowrank "

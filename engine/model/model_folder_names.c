@@ -501,6 +501,8 @@ static const struct folder_family families[] = {
      ERNIE_DEFAULTS},
     {"cohere", "command-r", llama_globals, cohere_layers, true, true, SILU, WINDOWS_NEVER, true,
      COHERE_DEFAULTS},
+    {"cohere2_moe", "cohere2moe", llama_globals, folder_cohere2_moe_layers, true, true, SILU, WINDOWS_GIVEN,
+     true, COHERE2_MOE_DEFAULTS},
     {"cohere2", "cohere2", llama_globals, cohere_layers, true, true, SILU, WINDOWS_GIVEN, true,
      COHERE2_DEFAULTS},
     {"internlm2", "internlm2", internlm2_globals, internlm2_layers, false, true, SILU, WINDOWS_NEVER, true,

@@ -90,13 +90,13 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
 // model_folder_expert_names.c
 extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers[], folder_qwen3_moe_layers[],
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
-    folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[], folder_minimax_m3_globals[],
-    folder_minimax_m3_layers[], folder_qwen3_vl_moe_layers[], folder_hunyuan_moe_layers[],
-    folder_ernie_moe_layers[], folder_ernie_vl_layers[], folder_afmoe_layers[], folder_llama4_layers[],
-    folder_mistral4_layers[], folder_granite_shared_layers[], folder_granite_moe_swa_layers[],
-    folder_exaone_moe_layers[], folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[],
-    folder_bailing_layers[], folder_mimo_layers[], folder_step_layers[], folder_laguna_layers[],
-    folder_dsa_layers[];
+    folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[], folder_cohere2_moe_layers[],
+    folder_minimax_m3_globals[], folder_minimax_m3_layers[], folder_qwen3_vl_moe_layers[],
+    folder_hunyuan_moe_layers[], folder_ernie_moe_layers[], folder_ernie_vl_layers[], folder_afmoe_layers[],
+    folder_llama4_layers[], folder_mistral4_layers[], folder_granite_shared_layers[],
+    folder_granite_moe_swa_layers[], folder_exaone_moe_layers[], folder_hy_v3_layers[],
+    folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[], folder_mimo_layers[],
+    folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],

@@ -161,7 +161,7 @@ static enum status take_output_norm(struct tensor_search *search)
     enum status status =
         take_vector(search, family->output_norm_as_embd ? "token_embd_norm.weight" : "output_norm.weight",
                     true, n_embd, &model->output_norm);
-    if (status == STATUS_OK && family->norm == NORM_LAYER)
+    if (status == STATUS_OK && search->model->shape.norm == NORM_LAYER)
         status = take_vector(search, "output_norm.bias", biased, n_embd, &model->output_norm_bias);
     return status;
 }

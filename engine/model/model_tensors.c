@@ -272,7 +272,7 @@ static enum status take_slot(struct tensor_search *search, int32_t index, enum l
     const struct family *family = search->model->family;
     bool vector = model_slot_is_vector(slot);
     if (status != STATUS_OK || !weight->data || kind == MATRIX_UNBIASED || kind == VECTOR_UNBIASED ||
-        (vector && family->norm == NORM_RMS))
+        (vector && search->model->shape.norm == NORM_RMS))
         return status;
     char name[NAME_BYTES];
     layer_name(name, index, slot_name(family, slot), "bias");

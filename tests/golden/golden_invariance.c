@@ -222,6 +222,7 @@ static struct batch_subject subjects[] = {
     FAMILY(glm4),
     FAMILY(glm4moe),
     FAMILY(cohere2),
+    {"family cohere2moe", {.family = "cohere2moe", .seed = 21, .n_layers = 5, .window = 20}, KV_F16, 70},
     {"family deci", {.family = "deci", .seed = 21, .n_layers = 8}, KV_F16, 70},
     FAMILY(openelm),
     {"family deepseek32", {.family = "deepseek32", .seed = 21}, KV_F16, 70},

@@ -47,6 +47,7 @@ static const struct {
     {"hunyuan-dense", HEAD_LENGTHS | HEAD_NORMS},
     {"hunyuan-moe", HEAD_LENGTHS | HEAD_NORMS | SPARSE | EXPERT_WIDTH | SHARED},
     {"minimax-m2", HEAD_LENGTHS | FULL_NORMS | SPARSE | EXPERT_WIDTH | PICK_BIAS},
+    {"cohere2moe", HEAD_LENGTHS | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | WINDOWED | SIGMOIDS},
     {"minimax-m3",
      HEAD_LENGTHS | HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
     {"ernie4_5-moe", SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
@@ -456,7 +457,7 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "residual_scale", GGUF_F32, 0.5);
         add_key(maker, "logit_scale", GGUF_F32, 4.0);
     }
-    if (is_of(maker, "command-r cohere2"))
+    if (is_of(maker, "command-r cohere2 cohere2moe"))
         add_key(maker, "logit_scale", GGUF_F32, 0.25);
     if (is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) {
         add_key(maker, "expert_count", GGUF_U32, r->n_experts);
@@ -625,7 +626,7 @@ void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t
     snprintf(whole, sizeof whole, "%s.weight", name);
     add_vector(maker, prefix, whole, MADE_NORM, (uint64_t)n);
     snprintf(whole, sizeof whole, "%s.bias", name);
-    if (maker->layer_norm && !is_of(maker, "command-r cohere2"))
+    if (maker->layer_norm && !is_of(maker, "command-r cohere2 cohere2moe"))
         add_vector(maker, prefix, whole, MADE_BIAS, (uint64_t)n);
 }
 
@@ -801,13 +802,13 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     if (n_ff == 0)
         return;
     bool gated = (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) ||
-                 is_of(maker, "stablelm command-r cohere2 olmo");
+                 is_of(maker, "stablelm command-r cohere2 cohere2moe olmo");
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
     if (is_of(maker,
               "gpt-oss glm4moe seed_oss " DELTA_FAMILIES)) // of olmo_hybrid before or after, by the layer
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
     else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, SINGLE_FAMILIES) &&
-             !is_of(maker, "phi2 falcon olmo2 command-r cohere2 gptj") &&
+             !is_of(maker, "phi2 falcon olmo2 command-r cohere2 cohere2moe gptj") &&
              !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
@@ -1092,11 +1093,12 @@ static void fill_recipe(struct maker *maker)
     r->n_experts_used = given_or(r->n_experts_used, 2);
     r->window = given_or(r->window, 24);
     r->gain = r->gain != 0.0f ? r->gain : 2.0f;
-    r->tied = r->tied || is_of(maker, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 command-r cohere2");
+    r->tied =
+        r->tied || is_of(maker, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 command-r cohere2 cohere2moe");
     maker->head_dim = given_or(r->head_dim, r->n_embd / r->n_heads);
     maker->base = is_of(maker, "mixtral llama3 mistral") ? "llama" : r->family;
     maker->layer_norm =
-        is_of(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2") ||
+        is_of(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2 cohere2moe") ||
         has_trait(maker, LAYER_NORMS);
 }
 

@@ -196,7 +196,8 @@ bool is_windowed(const struct reference *r, int layer)
         int pattern; // period of the layers that see everything
     } patterns[] = {{"gemma2", 2},       {"gemma3", 6},     {"gpt-oss", 2}, {"cohere2", 4},
                     {"olmo2", 4},        {"exaone4", 4},    {"afmoe", 4},   {"llama4", 4},
-                    {"muse-glimmer", 4}, {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
+                    {"muse-glimmer", 4}, {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2},
+                    {"cohere2moe", 4}};
     if (is_of(r, "laguna granite-swa"))
         return layer % 4 != 0;
     if (is_of(r, "gemma3n gemma4 mimo2 step35"))
@@ -213,6 +214,7 @@ static bool is_rotated(const struct reference *r, int layer)
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
            layer_number(r, "rope.unrotated_layers", layer) == 0.0 &&
+           !(is_of(r, "cohere2moe") && layer > 0 && !is_windowed(r, layer)) &&
            !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4") && !is_windowed(r, layer));
 }
 
@@ -252,7 +254,7 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
     bool halves =
         !is_of(
             r,
-            "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
+            "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2 cohere2moe") &&
         !is_of(
             r,
             "olmo internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci");
@@ -776,6 +778,9 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
             free(y);
         }
     }
+    bool averaged = is_of(r, "cohere2moe") && number_of_key(r, "expert_shared_averaged", 1.0) != 0.0;
+    for (int i = 0; i < r->n * r->n_embd && averaged; i++)
+        out[i] *= 0.5;
     free(routes);
     free(seen);
     free(shared_gate);
@@ -901,7 +906,7 @@ static void open_reference(struct reference *r, const char *path)
     r->yarn_factor = number_of_key(r, "rope.scaling.factor", 1.0);
     if (r->yarn_factor > 1.0)
         r->n_rope_original = (int)number_of_key(r, "rope.scaling.original_context_length", 0);
-    r->parallel = is_of(r, "phi2 falcon command-r cohere2 gptj") ||
+    r->parallel = is_of(r, "phi2 falcon command-r cohere2 cohere2moe gptj") ||
                   number_of_key(r, "use_parallel_residual", 0.0) != 0.0 ||
                   (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);

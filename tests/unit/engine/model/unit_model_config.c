@@ -182,6 +182,12 @@ TEST(settings_left_out_are_the_model_type_s)
          "minimax-m3.attention.indexer.block_size", 64},
         {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"partial_rotary_factor\":0.5}",
          "minimax-m3.rope.dimension_count", 64},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"first_k_dense_replace\":1}",
+         "cohere2moe.leading_dense_block_count", 1},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES
+         ",\"intermediate_size\":768,\"prefix_dense_intermediate_size\":3072}",
+         "cohere2moe.expert_feed_forward_length", 768},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES "}", "cohere2moe.expert_gating_func", 1},
         {"{\"model_type\":\"olmo_hybrid\"," SIZES "}", "olmo_hybrid.ssm.state_size", 48},
         {"{\"model_type\":\"olmo_hybrid\"," SIZES "}", "olmo_hybrid.ssm.inner_size", 3072},
         {"{\"model_type\":\"hy_v3\"," SIZES ",\"mlp_layer_types\":[\"dense\",\"dense\"]}",
@@ -451,6 +457,15 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
         {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"layer_types\":[\"full_attention\"]}",
          "layer_types"},
         {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"output_gate_type\":\"gelu\"}", "output_gate_type"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"expert_selection_fn\":\"relu\"}",
+         "expert_selection_fn"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"shared_expert_combination_strategy\":\"max\"}",
+         "shared_expert_combination_strategy"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"first_k_dense_replace\":1,"
+         "\"prefix_dense_sliding_window_pattern\":2}",
+         "prefix_dense_sliding_window_pattern"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"mlp_layer_types\":[\"sparse\",\"dense\"]}",
+         "mlp_layer_types"},
         {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1]}", "eos_token_id"},
         {"{\"model_type\":\"qwen4_exp_text\"," QWEN4
          ",\"ple_layer_ids\":[1],\"eos_token_id\":9,\"ngram_size\":9}",

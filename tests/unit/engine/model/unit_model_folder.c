@@ -86,7 +86,9 @@ static void put_setting(const struct making *making, struct buffer *json, const 
 
 static void write_config(const struct making *making)
 {
-    bool blocks = strcmp(making->item->made, "minimax-m3") == 0; // its intermediate_size is its experts'
+    // intermediate_size is the experts'
+    bool blocks =
+        strcmp(making->item->made, "minimax-m3") == 0 || strcmp(making->item->made, "cohere2moe") == 0;
     const char *const keys[][2] = {
         {"hidden_size", "embedding_length"},
         {"num_hidden_layers", "block_count"},
@@ -727,6 +729,10 @@ static struct folder_case cases[] = {
     {"ernie4_5", "ernie4_5", "", false, false},
     {"cohere", "command-r", "", true, false},
     {"cohere2", "cohere2", "", false, false},
+    {"cohere2_moe", "cohere2moe",
+     ",\"expert_selection_fn\":\"sigmoid\",\"prefix_dense_intermediate_size\":96,\"sliding_window_pattern\":4,"
+     "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]",
+     false, false},
     {"granitemoe", "granitemoe", "", false, false},
     {"olmo3", "olmo2", "", true, false},
     {"bloom", "bloom", "", false, true},
