@@ -13,6 +13,7 @@
 #pragma once
 
 #include "engine/model/model.h"
+#include "engine/model/ngram.h"
 #include "schemas/job.h"
 
 #include <stdint.h>

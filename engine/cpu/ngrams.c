@@ -1,7 +1,6 @@
 // The operations of n-grams' embeddings. What a row needs from before the step is in the sequence's state: tokens, the
 // last one first, and the convolution's input rows, oldest first.
 #include "engine/cpu/state.h"
-#include "engine/model/ngram.h"
 
 #include <assert.h>
 #include <string.h>

@@ -264,7 +264,7 @@ static void gather_wide(const struct pages *from, unsigned char *part, int32_t p
     memcpy(to_value, value, (size_t)from->value_width * sizeof *value);
 }
 
-// Whether the positions are those of a whole block, in order.
+// Whether the positions are a whole block, in order.
 static bool is_block(const int32_t *positions)
 {
     bool is = positions[0] % PAGE_BLOCK == 0;

@@ -74,7 +74,7 @@ enum status selection_reserve(struct selection *selection, int32_t n_rows_max, s
     return STATUS_OK;
 }
 
-// Rows whose scores are in memory together; those of row i's lists begin at i * n_each.
+// Rows whose scores are in memory together; the scores of row i's lists begin at i * n_each.
 struct selecting {
     struct selection *selection;
     int32_t layer;
@@ -201,7 +201,7 @@ static uint32_t find_threshold(const float *scores, int32_t n, int32_t n_wanted,
     return prefix;
 }
 
-// Replaces the scores of n positions by those of their blocks; returns the number of blocks. A block's score does not
+// Replaces the scores of n positions by their blocks' scores; returns the number of blocks. A block's score does not
 // come after its positions'.
 static int32_t score_blocks(const struct index_shape *shape, float *scores, int32_t n)
 {

@@ -315,7 +315,7 @@ struct model_layer {
     bool linear;             // attn_output alone is in place of attention
     int32_t store;           // number among the layers with attention, of all if heads vary; bidirectional: 0
     bool indexed;            // has an indexer
-    bool selects;            // sparse attention, by its own indexer or that of the last layer with one
+    bool selects;            // sparse attention, by its own indexer or the last one before
     int32_t index;           // number among the layers with an indexer
     int32_t state;           // number among the recurrent layers
     int32_t ngram;           // number among the layers with embeddings of n-grams; -1: none

@@ -119,7 +119,7 @@ const struct folder_rule folder_minimax_m3_globals[] = {{"model.embed_tokens", "
                                                         {"model.norm", "output_norm", FORM_ADD_ONE},
                                                         {"lm_head", "output", FORM_AS_IS},
                                                         END};
-// The authors' names, then those of transformers.
+// The authors' names, then the names in transformers.
 const struct folder_rule folder_minimax_m3_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_ADD_ONE},
     {"model.layers.*.post_attention_layernorm", "ffn_norm", FORM_ADD_ONE},

@@ -124,7 +124,7 @@ struct folder_naming {
 };
 const struct folder_naming *folder_find_naming(const struct safetensors *weights);
 
-// model_folder_name.c: how a folder's names differ from the rules'.
+// model_folder_language.c: how a folder's names differ from the rules'.
 struct folder_names {
     const struct folder_naming *naming; // of a language model beside towers
     bool language_part;

@@ -173,7 +173,7 @@ static inline bool heads_vary(const struct config *config)
 void folder_put_recurrent(struct config *config);
 // model_folder_index.c: the keys of sparse attention, in families that have it.
 void folder_put_index(struct config *config);
-// model_folder_cohere.c: the keys of Cohere 2's mixtures; windows, if they are not listed.
+// model_folder_layers.c: the keys of Cohere 2's mixtures; windows, if they are not listed.
 void folder_put_cohere_experts(struct config *config);
 void folder_put_cohere_windows(struct config *config);
 // model_folder_hyper.c: the keys of hyper-connections and n-grams.
