@@ -201,7 +201,8 @@ void cpu_ngram_convolve(struct backend *base, struct matrix *out, const struct m
                         const struct ngram_parameters *parameters);
 
 // low_rank.c
-void cpu_add_low_rank(struct backend *base, const struct low_rank_sum *sums, int n, int32_t n_rows);
+void cpu_add_low_rank(struct backend *base, const struct low_rank_sum *sums, int n, const struct matrix *x,
+                      const struct adapter_rows *groups, int n_groups);
 
 // output_product.c
 enum { OUTPUT_GATHERED_MAX = 128 }; // with at most this many allowed tokens only their logits are computed
