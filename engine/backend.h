@@ -13,6 +13,7 @@
 #pragma once
 
 #include "engine/model/model.h"
+#include "engine/model/ngram.h"
 #include "schemas/job.h"
 
 #include <stdint.h>
@@ -64,6 +65,11 @@ struct state_shape {
     int32_t n_channels, n_taps;
     int32_t n_heads, key_dim, value_dim;
     bool selective; // the states of selective scans: one head as wide as all values
+    // Beside these, in n_layers layers with embeddings of n-grams: the last n_rows input rows [n_channels] of their
+    // convolution, and the last n_tokens tokens. n_layers 0: none. With a backend that has ngram_embed.
+    struct ngram_state_shape {
+        int32_t n_layers, n_rows, n_channels, n_tokens;
+    } ngram;
 };
 
 // Consecutive tokens of one sequence: a prefill chunk, or one decode token.
@@ -226,6 +232,14 @@ struct convolution_parameters {
     const struct weight *kernel; // [n_taps, n_channels]
     const struct weight *bias;   // [n_channels]; NULL: none
     bool activated;              // by SiLU
+};
+
+// Embeddings of n-grams in a layer.
+struct ngram_parameters {
+    int32_t layer; // number among the layers with such embeddings
+    const struct ngram *ngram;
+    const struct weight *table;  // [rows, head_dim]
+    const struct weight *kernel; // [n_taps, n_channels]
 };
 
 // The gated delta rule (struct recurrent_shape of engine/model/model.h).
@@ -401,16 +415,22 @@ struct backend_operations {
     // sequence, including its own position. Causal, or bidirectional if the sequence has n_text.
     void (*attend)(struct backend *backend, struct matrix *out, const struct matrix *q,
                    const struct attention_parameters *parameters);
-    // Sparse attention (engine/forward_latent.c); NULL: such models are refused. Rows at positions below
+    // Sparse attention (engine/forward_index.c); NULL: such models are refused. Rows at positions below
     // n_selected of the kv_shape's index attend to all positions. Other rows attend to the positions that the last
     // select_positions selected, if attention_parameters.selects.
     //
     // Writes the rows' keys of the indexer to its pages.
     void (*index_store)(struct backend *backend, int32_t layer, const struct matrix *k);
+    // The same for index_shape.means; then, for each row that completes a block, replaces its key by the normalized
+    // mean of the block's keys, rotated by table 1 of the step's rope, which holds the angles of the block's first
+    // position. NULL: such models are refused.
+    void (*index_store_means)(struct backend *backend, int32_t layer, const struct matrix *k,
+                              const struct norm_parameters *norm, int32_t n_rope_dims, enum rope_style style);
     // Selects positions for the rows at n_selected and later (engine/cpu/selection.h). queries [R, n_heads x key_dim],
-    // weights [R, n_heads].
+    // weights [R, n_heads]; NULL with index_shape.by_head.
     void (*select_positions)(struct backend *backend, int32_t layer, const struct matrix *queries,
                              const struct matrix *weights);
+    bool selects_blocks;    // index_shape's block, n_local and by_head are implemented
     bool attends_both_ways; // bidirectional attention, types_table and relative_bias are implemented
     // Computes out = activation(gate) * up; with up NULL, activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
@@ -485,6 +505,26 @@ struct backend_operations {
     void (*selective_scan)(struct backend *backend, struct matrix *out, const struct matrix *x,
                            struct matrix *step, const struct matrix *b, const struct matrix *c,
                            const struct scan_parameters *parameters);
+    // Hyper-connections (engine/forward_hyper.c); NULL: such models are refused. A row of `streams`, and of other
+    // matrices where said, is divided into equal groups of columns, one for each of n streams.
+    //
+    // out = the mean over the streams of sigmoid(gate) * x, item by item. gate and x are as wide as all streams.
+    void (*merge_streams)(struct backend *backend, struct matrix *out, const struct matrix *gate,
+                          const struct matrix *x, int32_t n_rows);
+    // Each stream += 2 sigmoid(its gate) * y. gates [R, n].
+    void (*add_to_streams)(struct backend *backend, struct matrix *streams, const struct matrix *gates,
+                           const struct matrix *y, int32_t n_rows);
+    // For each stream: out = sigmoid(g) * value, where g = sign(d) sqrt(max(|d|, 1e-6)) and d = key . query /
+    // sqrt(items of a stream). `out` may be `key`.
+    void (*gate_streams)(struct backend *backend, struct matrix *out, const struct matrix *key,
+                         const struct matrix *query, const struct matrix *value, int32_t n_rows);
+    // Embeddings of n-grams, which end at each row's token (engine/model/ngram.h): out = the rows of all heads. The
+    // state has the tokens before the step.
+    void (*ngram_embed)(struct backend *backend, struct matrix *out,
+                        const struct ngram_parameters *parameters);
+    // As convolve with SiLU, with taps that are ngram->size rows apart.
+    void (*ngram_convolve)(struct backend *backend, struct matrix *out, const struct matrix *in,
+                           const struct ngram_parameters *parameters);
     // x *= y, item by item
     void (*multiply_by)(struct backend *backend, struct matrix *x, const struct matrix *y, int32_t n_rows);
     // For models whose layers differ, share keys and values or have inputs of their own; NULL: such models

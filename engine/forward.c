@@ -11,7 +11,7 @@ static void normalize_rows(struct pass *pass, struct matrix *out, const struct m
                            const struct weight *weight, const struct weight *bias, float epsilon,
                            bool consumed)
 {
-    struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
+    struct norm_parameters parameters = {.kind = pass->shape->norm,
                                          .weight = weight,
                                          .bias = bias,
                                          .epsilon = epsilon,
@@ -37,7 +37,7 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     if (!weights->weights[slot])
         return;
     bool full = tensor->dims[0] != (uint64_t)model_layer_heads(pass->forward->model, layer).key_dim;
-    struct norm_parameters parameters = {.kind = pass->forward->model->family->norm,
+    struct norm_parameters parameters = {.kind = pass->shape->norm,
                                          .weight = weights->weights[slot],
                                          .bias = weights->biases[slot],
                                          .epsilon = pass->shape->norm_epsilon,
@@ -222,7 +222,7 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .window = shape->window.chunked ? 0 : window,
                                               .chunk = shape->window.chunked ? window : 0,
                                               .alibi_bias_max = shape->attention.alibi_bias_max,
-                                              .selects = shape->index.n_selected > 0,
+                                              .selects = tensors->selects,
                                               .relative_bias = pass->forward->relative_bias,
                                               .relative_center = relative_bias_center(shape),
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
@@ -262,6 +262,8 @@ static void keep_outputs(struct pass *pass, int32_t index, bool normed_wanted)
         pass->operations->gather(pass->backend, m->out.normed, pass->normed);
     if (pass->shape->altup.n)
         altup_keep_outputs(pass);
+    if (pass->shape->hyper.n)
+        hyper_keep_outputs(pass);
     if (pass->forward->model->heads) // layers follow
         pass->operations->keep_outputs(pass->backend);
     pass->x = m->out.x;
@@ -400,7 +402,8 @@ static void run_experts(struct pass *pass, int32_t index, const struct matrix *i
         multiply_rows(pass, slot_product(m->branch, layer, SLOT_EXPERTS_OUT), m->experts.latent);
     if (layer->weights[SLOT_SHARED_UP]) {
         run_shared_expert(pass, layer, input, tensors->shared_limit);
-        pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
+        pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows,
+                              pass->shape->experts.shared_scale);
     }
 }
 
@@ -423,6 +426,10 @@ static void run_experts_and_mlp(struct pass *pass, int32_t index)
 // Residual sum: x += branch, after the post-norm or before it if the family has one.
 static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
 {
+    if (pass->shape->hyper.n) {
+        hyper_leave(pass);
+        return;
+    }
     struct matrix *branch = pass->forward->matrices.branch;
     bool has_norm = layer->weights[post_norm] != NULL,
          sum_first = pass->forward->model->family->normed_after_sum;
@@ -458,6 +465,8 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
     rotate_heads(pass, index, parts);
     if (pass->forward->model->family->norm_after_rope)
         normalize_queries_and_keys(pass, index, parts);
+    if (tensors->indexed && !pass->shape->latent.dim)
+        index_run(pass, index, input);
     if (parts & PASS_KEYS && tensors->kv_layer == index)
         pass->operations->kv_store(pass->backend, tensors->store, m->k, m->v);
     bool last = index == last_stored(pass->forward->model);
@@ -532,7 +541,11 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     if (attn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM,
                        (!parallel || ffn_normed) && !pass->shape->altup.n);
-    const struct matrix *seen = attn_normed ? pass->normed : pass->x;
+    if (tensors->ngram >= 0)
+        ngrams_add(pass, index);
+    if (pass->shape->hyper.n)
+        hyper_enter(pass, index, false);
+    const struct matrix *seen = attn_normed || pass->shape->hyper.n ? pass->normed : pass->x;
     if (pass->shape->altup.n)
         altup_make_laurel(pass, index, seen);
     bool mixes = tensors->attends || tensors->recurrent || tensors->linear;
@@ -550,7 +563,9 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
         altup_add_laurel(pass);
     if (!parallel && ffn_normed)
         normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
-    const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
+    if (pass->shape->hyper.n)
+        hyper_enter(pass, index, true);
+    const struct matrix *input = parallel || ffn_normed || pass->shape->hyper.n ? pass->normed : pass->x;
     run_feed_forward(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
     if (pass->shape->altup.n) {
@@ -576,8 +591,10 @@ static void compute_logits(struct pass *pass)
     const struct forward *forward = pass->forward;
     const struct model_shape *shape = pass->shape;
     bool consumed = !pass->operations->output_product;
-    normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
-                   shape->norm_epsilon, consumed);
+    struct matrix *input = shape->hyper.n ? pass->x : pass->normed;
+    if (!shape->hyper.n)
+        normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
+                       shape->norm_epsilon, consumed);
     if (forward->output_head)
         output_head_run(pass, consumed);
     struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias,
@@ -585,9 +602,9 @@ static void compute_logits(struct pass *pass)
     bool adapted = pass->adapted->n_groups && product.adapters;
     await_masks(forward, pass->step, true);
     if (pass->operations->output_product && pass->step->samples && !pass->step->stops && !adapted)
-        pass->operations->output_product(pass->backend, &product, pass->normed);
+        pass->operations->output_product(pass->backend, &product, input);
     else
-        multiply_rows(pass, product, pass->normed);
+        multiply_rows(pass, product, input);
     if (shape->scales.logits != 1.0f || shape->scales.logits_softcap != 0.0f)
         pass->operations->scale(pass->backend, forward->matrices.out.logits, pass->n_rows,
                                 shape->scales.logits, shape->scales.logits_softcap);
@@ -596,13 +613,16 @@ static void compute_logits(struct pass *pass)
 static void fill_rope(struct forward *forward, struct step *step)
 {
     const struct model *model = forward->model;
+    int32_t block = model->shape.index.block;
     for (int32_t table = 0; table < model->shape.rope.n_tables; table++) {
         for (int32_t i = 0; i < step->n_sequences; i++) {
             const struct step_sequence *sequence = &step->sequences[i];
-            bool lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
+            bool blocks = table == 1 && model->shape.index.means,
+                 lengthened = table == 0 && sequence->long_context && model->rope_long.n_dims;
             const struct rope *rope = lengthened ? &model->rope_long : &model->rope[table];
             for (int32_t row = sequence->first_row; row < sequence->first_row + sequence->n_tokens; row++)
-                rope_fill(rope, step->positions[row], forward->rope[table] + (ptrdiff_t)row * rope->n_dims);
+                rope_fill(rope, blocks ? step->positions[row] / block * block : step->positions[row],
+                          forward->rope[table] + (ptrdiff_t)row * rope->n_dims);
         }
         step->rope[table] = forward->rope[table];
         step->n_rope_dims[table] = model->rope[table].n_dims;
@@ -701,11 +721,15 @@ struct pass pass_enqueue_layers(struct forward *forward, struct step *step, bool
         inputs_compute(&pass);
     if (pass.shape->altup.n)
         altup_begin(&pass);
+    if (pass.shape->hyper.n)
+        hyper_begin(&pass);
     int32_t n_layers = step->n_outputs ? pass.shape->n_layers : last_stored(forward->model) + 1;
     for (int32_t i = 0; i < n_layers; i++)
         pass_run_layer(&pass, i, PASS_QUERIES | PASS_KEYS);
     if (pass.shape->altup.n && step->n_outputs)
         altup_end(&pass);
+    if (pass.shape->hyper.n && step->n_outputs)
+        hyper_end(&pass);
     return pass;
 }
 

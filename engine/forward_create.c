@@ -63,6 +63,9 @@ static const struct {
     GLOBAL_WEIGHT(layer_embd_norm, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(altup_proj, WEIGHT_PRODUCT, LAYER_BEFORE),
     GLOBAL_WEIGHT(altup_unembd_proj, WEIGHT_PRODUCT, LAYER_AFTER),
+    GLOBAL_WEIGHT(hyper_norm, WEIGHT_VECTOR, LAYER_AFTER),
+    GLOBAL_WEIGHT(hyper_low, WEIGHT_PRODUCT, LAYER_AFTER),
+    GLOBAL_WEIGHT(hyper_mix, WEIGHT_PRODUCT, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm_bias, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output_head, WEIGHT_PRODUCT, LAYER_AFTER),
@@ -124,6 +127,8 @@ static uint64_t weight_bytes(const struct tensor *tensor, struct backend *backen
 
 static enum weight_role slot_role(enum layer_slot slot)
 {
+    if (slot == SLOT_NGRAM_TABLE)
+        return WEIGHT_TABLE;
     return model_slot_is_vector(slot) ? WEIGHT_VECTOR : WEIGHT_PRODUCT;
 }
 
@@ -361,6 +366,22 @@ static void plan_streams(const struct model *model, int64_t rows, int64_t output
     PLAN(input.own_outputs, outputs, shape->n_layer_input);
 }
 
+static void plan_hyper(const struct model_shape *shape, int64_t rows, int64_t outputs,
+                       struct matrix_plans *plans)
+{
+    const int64_t n = shape->hyper.n, streams = n * shape->n_embd;
+    const struct ngram_shape *ngram = &shape->ngram;
+    PLAN(hyper.streams, rows, streams);
+    PLAN(hyper.spare, rows, streams);
+    PLAN(hyper.mixed, rows, streams);
+    PLAN(hyper.low, rows, shape->hyper.rank);
+    PLAN(hyper.gates, rows, n);
+    PLAN(hyper.gate_outputs, outputs, n);
+    PLAN(hyper.ngrams, rows,
+         ngram->n_layers ? (int64_t)(ngram->size - 1) * ngram->n_heads_each * ngram->head_dim : 0);
+    PLAN(hyper.value, rows, ngram->n_layers ? shape->n_embd : 0);
+}
+
 static void plan_matrices(const struct model *model, const struct forward_limits *limits,
                           struct matrix_plan items[MATRICES])
 {
@@ -393,7 +414,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(latent.head_values, rows, latent ? (int64_t)shape->attention.n_heads * shape->latent.value_dim : 0);
     PLAN(index.query, rows, (int64_t)shape->index.n_heads * shape->index.key_dim);
     PLAN(index.key, rows, shape->index.key_dim);
-    PLAN(index.weights, rows, shape->index.n_heads);
+    PLAN(index.weights, rows, shape->index.by_head || shape->index.means ? 0 : shape->index.n_heads);
     PLAN(gated.query_gate, rows, queries_gates);
     PLAN(gated.gate, rows, heads_gated ? gates : 0);
     plan_recurrent(model, rows, plans);
@@ -404,6 +425,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
              (model_adapter_rank_max(model) + ADAPTER_LANES - 1) / ADAPTER_LANES * ADAPTER_LANES);
     plan_experts(model, rows, plans);
     plan_streams(model, rows, outputs, plans);
+    plan_hyper(shape, rows, outputs, plans);
     PLAN(out.x, outputs, n_embd);
     PLAN(out.normed, outputs, n_embd);
     PLAN(out.heads, outputs, heads_out);
@@ -533,9 +555,16 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention keeps latents",
                          model_family_name(forward->model), forward->backend->device.name);
-    if (shape->index.n_selected && !forward->backend->operations.select_positions)
+    if (shape->index.n_selected && (!forward->backend->operations.select_positions ||
+                                    (shape->index.by_head && !forward->backend->operations.selects_blocks) ||
+                                    (shape->index.means && !forward->backend->operations.index_store_means)))
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention is sparse (--backend cpu)",
+                         model_family_name(forward->model), forward->backend->device.name);
+    if (shape->hyper.n && (!forward->backend->operations.merge_streams ||
+                           (shape->ngram.n_layers && !forward->backend->operations.ngram_embed)))
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: it has several residual streams (--backend cpu)",
                          model_family_name(forward->model), forward->backend->device.name);
     if (forward->model->heads && !forward->backend->operations.set_columns)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,

@@ -148,52 +148,6 @@ static void normalize_latent(const struct pass *pass, struct matrix *x, const st
     pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
-// The authors' code gives the norm of an indexer's keys this epsilon.
-static const float index_epsilon = 1e-6f;
-
-static void rotate_index(const struct pass *pass, struct matrix *x, int32_t n_heads)
-{
-    const struct model *model = pass->forward->model;
-    enum rope_style style = model->family->index_adjacent ? ROPE_ADJACENT : ROPE_HALVES;
-    pass->operations->rope(pass->backend, x, pass->n_rows, n_heads, pass->shape->index.key_dim,
-                           model->rope[0].n_dims, style, 0);
-}
-
-static bool selects_any(const struct pass *pass)
-{
-    for (int32_t i = 0; i < pass->step->n_sequences; i++) {
-        const struct step_sequence *sequence = &pass->step->sequences[i];
-        if (sequence->position + sequence->n_tokens > pass->shape->index.n_selected)
-            return true;
-    }
-    return false;
-}
-
-// The lightning indexer (DeepSeek-V3.2, section 2.1, equation 1): stores its keys and, if a row sees more positions
-// than it may attend to, selects those. Scores are compared only, so that their common factor is left out.
-static void index_positions(const struct pass *pass, int32_t index, const struct matrix *input)
-{
-    const struct forward_layer *layer = &pass->forward->layers[index];
-    const struct index_matrices *m = &pass->forward->matrices.index;
-    int32_t number = pass->forward->model->layers[index].index;
-    struct norm_parameters norm = {.kind = NORM_LAYER,
-                                   .weight = layer->weights[SLOT_INDEX_KEY_NORM],
-                                   .bias = layer->biases[SLOT_INDEX_KEY_NORM],
-                                   .epsilon = index_epsilon,
-                                   .n_groups = 1};
-    pass->operations->norm(pass->backend, m->key, m->key, pass->n_rows, &norm);
-    rotate_index(pass, m->key, 1);
-    pass->operations->index_store(pass->backend, number, m->key);
-    if (!selects_any(pass))
-        return;
-    struct product query = {m->query, layer->weights[SLOT_INDEX_QUERY], NULL},
-                   weights = {m->weights, layer->weights[SLOT_INDEX_WEIGHTS], NULL};
-    pass->operations->products(pass->backend, &query, 1, pass->forward->matrices.latent.query, pass->n_rows);
-    pass->operations->products(pass->backend, &weights, 1, input, pass->n_rows);
-    rotate_index(pass, m->query, pass->shape->index.n_heads);
-    pass->operations->select_positions(pass->backend, number, m->query, m->weights);
-}
-
 void latent_project(const struct pass *pass, int32_t index, const struct matrix *input)
 {
     const struct forward_layer *layer = &pass->forward->layers[index];
@@ -215,7 +169,7 @@ void latent_project(const struct pass *pass, int32_t index, const struct matrix 
         pass->operations->products(pass->backend, &queries, 1, m->latent.query, pass->n_rows);
     }
     if (indexed)
-        index_positions(pass, index, input);
+        index_select(pass, index, m->latent.query, input);
     normalize_latent(pass, m->v, weights[SLOT_ATTN_KV_A_NORM]);
     struct head_columns none = {0, 0}, latent = {n_rope, shape->attention.key_dim};
     struct head_columns plain = {0, key + n_rope}, rotated = {key, key + n_rope},

@@ -72,6 +72,15 @@ struct altup_matrices {
     struct matrix *laurel_outputs;        // [O, n_embd]
 };
 
+// Hyper-connections (forward_hyper.c); S: streams x n_embd.
+struct hyper_matrices {
+    struct matrix *streams, *spare, *mixed; // [R, S]
+    struct matrix *low;                     // [R, rank]
+    struct matrix *gates, *gate_outputs;    // [R, streams], [O, streams]
+    struct matrix *ngrams;                  // [R, heads x head_dim] embeddings of n-grams
+    struct matrix *value;                   // [R, n_embd]
+};
+
 struct output_matrices {
     struct matrix *x, *normed; // [O, n_embd]
     struct matrix *heads;      // [O, n_heads x value_dim]
@@ -92,6 +101,7 @@ struct forward_matrices {
     struct expert_matrices experts;
     struct input_matrices input;
     struct altup_matrices altup;
+    struct hyper_matrices hyper;
     struct output_matrices out;
 };
 
@@ -113,6 +123,7 @@ struct forward {
     struct weight *output_head, *output_head_bias, *output_head_norm, *output_head_norm_bias;
     struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
     struct weight *altup_proj, *altup_unembd_proj;
+    struct weight *hyper_norm, *hyper_low, *hyper_mix;
     struct adapter_weights *output_adapters; // [n_sets]; NULL: none
     struct adapted_rows adapted[2];          // of all rows of a step, of its output rows
     struct forward_matrices matrices;
@@ -131,6 +142,7 @@ struct pass {
     const struct adapted_rows *adapted;            // of the current rows
     struct matrix *x, *normed, *heads, *states;    // current matrices: all rows or the output rows
     struct matrix *streams, *predictions, *laurel; // the same, of alternating updates
+    struct matrix *spare, *gates;                  // of hyper-connections, with `streams`
 };
 
 // Adapters (forward_adapter.c).
@@ -158,6 +170,16 @@ void altup_keep_outputs(struct pass *pass); // reduces the parts and laurel to t
 void altup_add_laurel(struct pass *pass);
 void altup_correct(struct pass *pass, int32_t index); // with the layer's own input
 void altup_end(struct pass *pass);                    // x = mean of all parts
+
+// Hyper-connections (forward_hyper.c).
+void hyper_begin(struct pass *pass); // all streams = x
+// normed = the input of the layer's attention or recurrence, or of its MLP; with the gates of the result.
+void hyper_enter(struct pass *pass, int32_t index, bool feeds_forward);
+void hyper_leave(struct pass *pass);        // adds branch to the streams
+void hyper_keep_outputs(struct pass *pass); // reduces the streams and gates to the output rows
+void hyper_end(struct pass *pass); // x = the streams merged and normalized: the input of the output weight
+void ngrams_add(struct pass *pass, int32_t index); // adds the layer's embeddings of n-grams to the streams
+
 // Autotuning (forward_tune.c), after `ready`.
 enum status forward_tune(struct forward *forward, struct error *error) WARN_UNUSED;
 
@@ -193,6 +215,14 @@ uint64_t latent_split_bytes(const struct model *model, struct backend *backend, 
 void latent_project(const struct pass *pass, int32_t index, const struct matrix *input);
 // Projects the attention output, sums of latents, to the heads' outputs.
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);
+
+// The indexer of sparse attention (forward_index.c).
+// Stores a layer's keys, from their products in matrices.index.key, and selects positions if a row sees more than it
+// may attend to. `query_input`: what queries are projected from; `input`: the layer's.
+void index_select(const struct pass *pass, int32_t index, const struct matrix *query_input,
+                  const struct matrix *input);
+// The same in a layer without latent attention, with the product of the keys.
+void index_run(const struct pass *pass, int32_t index, const struct matrix *input);
 
 // Recurrent layers (forward_recurrent.c).
 // Creates the weights of a layer that are transposed: the taps of convolutions, decays for each state item.

@@ -75,7 +75,7 @@ static enum status load_transposed(struct forward *forward, int32_t index, const
 bool recurrent_is_transposed(const struct model *model, enum layer_slot slot)
 {
     return slot == SLOT_STATE_CONVOLUTION || slot == SLOT_STATE_CONVOLUTION_KEY ||
-           slot == SLOT_STATE_CONVOLUTION_VALUE ||
+           slot == SLOT_STATE_CONVOLUTION_VALUE || slot == SLOT_NGRAM_CONVOLUTION ||
            (slot == SLOT_STATE_DECAY && model->shape.recurrent.kind == RECURRENT_SELECTIVE);
 }
 
@@ -84,8 +84,11 @@ enum status recurrent_load(struct forward *forward, int32_t index, struct error 
     bool apart = forward->model->shape.recurrent.kind == RECURRENT_CHANNELS;
     const struct transposition taps = {
         {SLOT_STATE_CONVOLUTION, SLOT_STATE_CONVOLUTION_KEY, SLOT_STATE_CONVOLUTION_VALUE}, apart ? 3 : 1};
-    const struct transposition decays = {.slots = {SLOT_STATE_DECAY}, .n = 1};
+    const struct transposition decays = {.slots = {SLOT_STATE_DECAY}, .n = 1},
+                               ngrams = {.slots = {SLOT_NGRAM_CONVOLUTION}, .n = 1};
     enum status status = load_transposed(forward, index, &taps, error);
+    if (status == STATUS_OK)
+        status = load_transposed(forward, index, &ngrams, error);
     if (status == STATUS_OK && recurrent_is_transposed(forward->model, SLOT_STATE_DECAY))
         status = load_transposed(forward, index, &decays, error);
     return status;
@@ -101,7 +104,11 @@ struct state_shape recurrent_state_shape(const struct model_shape *shape, int32_
                                 .n_heads = recurrent->n_heads,
                                 .key_dim = recurrent->key_dim,
                                 .value_dim = recurrent->value_dim,
-                                .selective = recurrent->kind == RECURRENT_SELECTIVE};
+                                .selective = recurrent->kind == RECURRENT_SELECTIVE,
+                                .ngram = {.n_layers = shape->ngram.n_layers,
+                                          .n_rows = (shape->ngram.n_taps - 1) * shape->ngram.size,
+                                          .n_channels = shape->hyper.n * shape->n_embd,
+                                          .n_tokens = shape->ngram.size - 1}};
 }
 
 uint64_t forward_state_bytes(const struct model *model, struct backend *backend)
@@ -113,7 +120,9 @@ uint64_t forward_state_bytes(const struct model *model, struct backend *backend)
         return backend->device.state_bytes ? backend->device.state_bytes(backend, &shape) : 0;
     uint64_t items = (uint64_t)(shape.n_taps - 1) * (uint64_t)shape.n_channels +
                      (uint64_t)shape.n_heads * (uint64_t)shape.key_dim * (uint64_t)shape.value_dim;
-    return items * sizeof(float) * (uint64_t)shape.n_layers;
+    uint64_t ngrams =
+        (uint64_t)shape.ngram.n_rows * (uint64_t)shape.ngram.n_channels + (uint64_t)shape.ngram.n_tokens;
+    return sizeof(float) * (items * (uint64_t)shape.n_layers + ngrams * (uint64_t)shape.ngram.n_layers);
 }
 
 void forward_copy_state(struct forward *forward, int32_t to, int32_t from)
@@ -235,7 +244,7 @@ static void run_delta(const struct pass *pass, int32_t index, const struct matri
     pass->operations->delta_rule(pass->backend, m->heads, m->convolved, m->step, m->beta, &parameters);
     pass->operations->phase(pass->backend, PHASE_PRODUCTS);
     normalize_states(pass, layer, shape->n_heads, false);
-    apply_gate(pass, by_channel ? ACTIVATION_SIGMOID : ACTIVATION_SILU);
+    apply_gate(pass, by_channel || shape->sigmoid_gate ? ACTIVATION_SIGMOID : ACTIVATION_SILU);
 }
 
 // heads = c * convolution(b * x), with b, c and x projected from the input.

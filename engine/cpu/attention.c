@@ -356,26 +356,30 @@ static void spans_compute(struct attention *attention, const struct attention_ca
 struct sparse_work {
     struct attention *attention;
     const struct attention_call *call;
-    const int32_t *pages; // of the gathered positions: 0, 1, ...
-    int32_t n_rows;
+    const int32_t *pages;          // of the gathered positions: 0, 1, ...
     int32_t n_parts, n_heads_each; // a task computes some of a group's heads
 };
 
 enum { SPARSE_TASKS_PER_THREAD = 2 };
 
+// Some heads of one key-value head and row.
 static void sparse_task(void *context, int item, int thread)
 {
     const struct sparse_work *work = context;
     const struct attention *attention = work->attention;
     const struct attention_call *whole = work->call;
-    int32_t row = attention->sparse_rows[item / work->n_parts], part = item % work->n_parts,
-            n = whole->vectors->n_selected;
+    const struct selected_rows *selected = &whole->vectors->selected;
+    int32_t n_kv_heads = attention->pages->shape.n_kv_heads, part = item % work->n_parts,
+            kv_head = item / work->n_parts % n_kv_heads,
+            row = attention->sparse_rows[item / work->n_parts / n_kv_heads];
+    int64_t list = (int64_t)row * selected->n_lists + (selected->n_lists > 1 ? kv_head : 0);
+    int32_t n = selected->counts[list];
     const struct step_sequence *sequence = attention->sequences.items;
     while (sequence->first_row + sequence->n_tokens <= row)
         sequence++;
     const struct pages *gathered = &attention->gathered[thread];
-    pages_gather(attention->pages, whole->parameters->layer, sequence->pages,
-                 whole->vectors->selected + (int64_t)row * n, n, gathered);
+    pages_gather(attention->pages, whole->parameters->layer, kv_head, sequence->pages,
+                 selected->positions + list * selected->n_most, n, gathered);
     struct attention_parameters parameters = *whole->parameters;
     struct attention_call call = *whole;
     struct span span = {
@@ -384,28 +388,28 @@ static void sparse_task(void *context, int item, int thread)
     call.pages = gathered, call.parameters = &parameters;
     int32_t first = part * work->n_heads_each, n_heads = call.n_group - first;
     n_heads = n_heads < work->n_heads_each ? n_heads : work->n_heads_each;
-    for (int32_t head = 0; head < attention->pages->shape.n_kv_heads; head++)
-        for (int32_t done = 0; done < n_heads; done += ATTENTION_TILE) {
-            struct attention_tile tile = {.span = &span,
-                                          .query_begin = first + done,
-                                          .n_queries = n_heads - done < ATTENTION_TILE ? n_heads - done
-                                                                                       : ATTENTION_TILE,
-                                          .kv_head = head,
-                                          .segment_end = (n - 1) / ATTENTION_SEGMENT + 1};
-            tile_compute(&call, &tile, NULL, &attention->scratch[thread]);
-        }
+    for (int32_t done = 0; done < n_heads; done += ATTENTION_TILE) {
+        struct attention_tile tile = {.span = &span,
+                                      .query_begin = first + done,
+                                      .n_queries =
+                                          n_heads - done < ATTENTION_TILE ? n_heads - done : ATTENTION_TILE,
+                                      .kv_head = kv_head,
+                                      .segment_end = (n - 1) / ATTENTION_SEGMENT + 1};
+        tile_compute(&call, &tile, NULL, &attention->scratch[thread]);
+    }
 }
 
 static void sparse_compute(struct attention *attention, const struct attention_call *call, int32_t n_rows)
 {
     int32_t n_wanted = SPARSE_TASKS_PER_THREAD * pool_n_threads(attention->pool), n_heads = call->n_group;
-    int32_t n_parts = (n_wanted + n_rows - 1) / n_rows,
+    int32_t n_units = n_rows * attention->pages->shape.n_kv_heads;
+    int32_t n_parts = (n_wanted + n_units - 1) / n_units,
             n_blocks = (n_heads + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
     n_parts = n_parts < n_blocks ? n_parts : n_blocks;
     struct sparse_work work = {.attention = attention, .call = call, .pages = attention->gathered_pages};
     work.n_heads_each = (n_blocks + n_parts - 1) / n_parts * ATTENTION_QUERIES;
     work.n_parts = (n_heads + work.n_heads_each - 1) / work.n_heads_each;
-    pool_run(attention->pool, n_rows * work.n_parts, sparse_task, &work);
+    pool_run(attention->pool, n_units * work.n_parts, sparse_task, &work);
 }
 
 // ---- a step ----
@@ -430,8 +434,8 @@ static bool groups_usable(const struct attention *attention, const struct attent
 // The rows of a sequence that see all positions.
 static int32_t dense_rows(const struct step_sequence *sequence, const struct attention_vectors *vectors)
 {
-    int32_t n = vectors->n_selected - sequence->position;
-    if (!vectors->selected || n >= sequence->n_tokens)
+    int32_t n = vectors->selected.n_most - sequence->position;
+    if (!vectors->selected.positions || n >= sequence->n_tokens)
         return sequence->n_tokens;
     return n > 0 ? n : 0;
 }
@@ -454,7 +458,7 @@ void attention_run(struct attention *attention, const struct attention_parameter
                                   .shared_out = attention->shared.out,
                                   .n_shared_rows = sharing->n_rows};
     int32_t n_sparse = 0;
-    for (int32_t i = 0; i < attention->sequences.n && vectors->selected; i++) {
+    for (int32_t i = 0; i < attention->sequences.n && vectors->selected.positions; i++) {
         const struct step_sequence *sequence = &attention->sequences.items[i];
         for (int32_t j = dense_rows(sequence, vectors); j < sequence->n_tokens; j++)
             attention->sparse_rows[n_sparse++] = sequence->first_row + j;

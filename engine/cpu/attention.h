@@ -140,14 +140,20 @@ struct attention_sequences {
 // Sets a step's sequences; their block tables must stay valid until its last attention_run.
 void attention_begin(struct attention *attention, struct attention_sequences sequences);
 
+// Sparse attention (selection.h): the positions that rows see. Rows at positions below n_most see all positions.
+struct selected_rows {
+    const int32_t *positions; // [n_rows, n_lists, n_most]; NULL: all rows see all positions
+    const int32_t *counts;    // [n_rows, n_lists] positions of each list
+    int32_t n_most;
+    int32_t n_lists; // 1, or one for each key-value head
+};
+
 // The vectors of attention_parameters as floats. This file does not know the layout of weights.
 struct attention_vectors {
     const float *sinks;         // [n_heads] or NULL
     const float *relative_bias; // [n_heads, n_relative] or NULL
     int64_t n_relative;
-    // Sparse attention (selection.h): of each row of the step, [n_rows, n_selected]; NULL: none
-    const int32_t *selected;
-    int32_t n_selected;
+    struct selected_rows selected;
 };
 
 // Computes out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim].

@@ -271,7 +271,7 @@ static void copy_state(struct backend *base, int32_t to, int32_t from)
 
 static uint64_t state_bytes(struct backend *base, const struct state_shape *shape)
 {
-    return (uint64_t)states_slot_items(shape) * sizeof(float) * (uint64_t)shape->n_layers;
+    return (uint64_t)states_all_items(shape) * sizeof(float);
 }
 
 static uint64_t available_bytes(struct backend *base)
@@ -497,7 +497,14 @@ static const struct backend_operations operations_cpu = {.begin = begin_step,
                                                          .kv_store = cpu_kv_store,
                                                          .index_store = cpu_index_store,
                                                          .computes_all = true,
+                                                         .index_store_means = cpu_index_store_means,
+                                                         .merge_streams = cpu_merge_streams,
+                                                         .add_to_streams = cpu_add_to_streams,
+                                                         .gate_streams = cpu_gate_streams,
+                                                         .ngram_embed = cpu_ngram_embed,
+                                                         .ngram_convolve = cpu_ngram_convolve,
                                                          .select_positions = cpu_select_positions,
+                                                         .selects_blocks = true,
                                                          .attend = cpu_attend,
                                                          .activate = cpu_activate,
                                                          .xielu = cpu_xielu,

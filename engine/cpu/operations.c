@@ -596,12 +596,14 @@ void cpu_select_positions(struct backend *base, int32_t layer, const struct matr
     struct selection *selection = &backend->selection;
     if (backend->failed)
         return;
-    assert(queries->n_cols == selection->shape.n_heads * selection->shape.key_dim &&
-           weights->n_cols == selection->shape.n_heads);
+    assert(queries->n_cols == selection->shape.n_heads * selection->shape.key_dim);
+    assert(selection->shape.by_head || selection->shape.means ? !weights
+                                                              : weights->n_cols == selection->shape.n_heads);
     selection_run(selection, layer,
                   (struct attention_sequences){backend->step->sequences, backend->step->n_sequences},
                   (struct attention_rows){queries->items, queries->stride},
-                  (struct attention_rows){weights->items, weights->stride});
+                  weights ? (struct attention_rows){weights->items, weights->stride}
+                          : (struct attention_rows){0});
 }
 
 void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
@@ -625,8 +627,7 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
         vectors.n_relative = parameters->relative_bias->n_items / parameters->n_heads;
     }
     if (parameters->selects) {
-        vectors.selected = backend->selection.positions;
-        vectors.n_selected = backend->selection.shape.n_selected;
+        vectors.selected = selection_rows(&backend->selection);
     }
     attention_run(group->attention, &own, (struct attention_rows){q->items, q->stride},
                   (struct attention_rows){out->items, out->stride}, &vectors);

@@ -264,17 +264,32 @@ static void gather_wide(const struct pages *from, unsigned char *part, int32_t p
     memcpy(to_value, value, (size_t)from->value_width * sizeof *value);
 }
 
-void pages_gather(const struct pages *from, int32_t layer, const int32_t *list, const int32_t *positions,
-                  int32_t n, const struct pages *to)
+// Whether the positions are a whole block, in order.
+static bool is_block(const int32_t *positions)
+{
+    bool is = positions[0] % PAGE_BLOCK == 0;
+    for (int32_t i = 1; i < PAGE_BLOCK && is; i++)
+        is = positions[i] == positions[0] + i;
+    return is;
+}
+
+void pages_gather(const struct pages *from, int32_t layer, int32_t kv_head, const int32_t *list,
+                  const int32_t *positions, int32_t n, const struct pages *to)
 {
     int32_t page_positions = from->shape.page_positions;
-    for (int32_t head = 0; head < from->shape.n_kv_heads; head++)
-        for (int32_t i = 0; i < n; i++) {
-            unsigned char *part = head_part(from, layer, list[positions[i] / page_positions], head),
-                          *to_part = head_part(to, 0, i / page_positions, head);
-            if (from->items != PAGE_F32)
-                gather_integers(from, part, positions[i] % page_positions, to, to_part, i % page_positions);
-            else
-                gather_wide(from, part, positions[i] % page_positions, to, to_part, i % page_positions);
+    for (int32_t i = 0; i < n; i++) {
+        int32_t position = positions[i] % page_positions, number = i % page_positions;
+        unsigned char *part = head_part(from, layer, list[positions[i] / page_positions], kv_head),
+                      *to_part = head_part(to, 0, i / page_positions, kv_head);
+        if (i % PAGE_BLOCK == 0 && n - i >= PAGE_BLOCK && is_block(positions + i)) {
+            memcpy(key_block(to, to_part, number), key_block(from, part, position), from->key_block_bytes);
+            memcpy(value_block(to, to_part, number), value_block(from, part, position),
+                   from->value_block_bytes);
+            i += PAGE_BLOCK - 1;
+        } else if (from->items != PAGE_F32) {
+            gather_integers(from, part, position, to, to_part, number);
+        } else {
+            gather_wide(from, part, position, to, to_part, number);
         }
+    }
 }

@@ -64,10 +64,10 @@ void pages_store(struct pages *pages, const struct row_kernels *kernels, int32_t
                  int32_t position_in_page, const float *keys, const float *values);
 // Copies one layer of a page.
 void pages_copy(struct pages *pages, int32_t layer, int32_t to, int32_t from);
-// Copies the keys and values of n positions of a sequence, whose pages are `list`, to the positions 0, 1, ... of
+// Copies a head's keys and values of n positions of a sequence, whose pages are `list`, to the positions 0, 1, ... of
 // layer 0 of `to`, which has the same shape otherwise.
-void pages_gather(const struct pages *from, int32_t layer, const int32_t *list, const int32_t *positions,
-                  int32_t n, const struct pages *to);
+void pages_gather(const struct pages *from, int32_t layer, int32_t kv_head, const int32_t *list,
+                  const int32_t *positions, int32_t n, const struct pages *to);
 // Reads one position's keys and values.
 void pages_load(const struct pages *pages, int32_t layer, int32_t page, int32_t position_in_page, float *keys,
                 float *values);

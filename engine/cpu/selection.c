@@ -3,6 +3,7 @@
 #include "engine/cpu/product/memory.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +23,8 @@ enum status selection_create(struct selection *selection, const struct kv_shape 
                            .page_positions = shape->page_positions,
                            .n_pages = shape->n_pages,
                            .type = KV_F32};
-    *selection = (struct selection){.shape = *index, .pool = pool, .kernels = kernels};
+    *selection = (struct selection){
+        .shape = *index, .pool = pool, .kernels = kernels, .n_lists = index->by_head ? index->n_heads : 1};
     enum status status = pages_create(&selection->keys, &own, error);
     if (status != STATUS_OK)
         return status;
@@ -30,6 +32,7 @@ enum status selection_create(struct selection *selection, const struct kv_shape 
     if (shape->n_positions_most > 0 && shape->n_positions_most < longest)
         longest = shape->n_positions_most;
     longest = (longest + ATTENTION_SEGMENT - 1) / ATTENTION_SEGMENT * ATTENTION_SEGMENT;
+    longest *= selection->n_lists;
     selection->n_scores = longest > SCORES_LEAST ? longest : SCORES_LEAST;
     int32_t n_groups = (index->n_heads + ATTENTION_QUERIES - 1) / ATTENTION_QUERIES;
     selection->n_packed = (int64_t)n_groups * ATTENTION_QUERIES * ((index->key_dim + 15) / 16 * 16);
@@ -48,6 +51,7 @@ void selection_finish(struct selection *selection)
     free(selection->scores);
     free(selection->rows);
     free(selection->positions);
+    free(selection->counts);
     *selection = (struct selection){0};
 }
 
@@ -57,17 +61,20 @@ enum status selection_reserve(struct selection *selection, int32_t n_rows_max, s
         return STATUS_OK;
     free(selection->rows);
     free(selection->positions);
+    free(selection->counts);
     selection->n_rows_max = 0;
-    selection->rows = malloc((size_t)n_rows_max * sizeof *selection->rows);
+    size_t n_rows = (size_t)n_rows_max, n_lists = n_rows * (size_t)selection->n_lists;
+    selection->rows = malloc(n_rows * sizeof *selection->rows);
+    selection->counts = malloc(n_lists * sizeof *selection->counts);
     selection->positions =
-        malloc((size_t)n_rows_max * (size_t)selection->shape.n_selected * sizeof *selection->positions);
-    if (!selection->rows || !selection->positions)
+        malloc(n_lists * (size_t)selection->shape.n_selected * sizeof *selection->positions);
+    if (!selection->rows || !selection->positions || !selection->counts)
         return error_memory(error, STATUS_REFUSE, "selected positions of %d rows", n_rows_max);
     selection->n_rows_max = n_rows_max;
     return STATUS_OK;
 }
 
-// Rows whose scores are in memory together; row i's begin at i * n_each.
+// Rows whose scores are in memory together; the scores of row i's lists begin at i * n_each.
 struct selecting {
     struct selection *selection;
     int32_t layer;
@@ -75,8 +82,8 @@ struct selecting {
     struct attention_rows queries, weights;
     const int32_t *rows;
     int32_t n_rows;
-    int64_t n_each;
-    int32_t n_parts; // tasks of a row
+    int64_t n_each, n_list; // floats of a row, of a list
+    int32_t n_parts;        // tasks of a row
 };
 
 static const struct step_sequence *sequence_of(struct attention_sequences sequences, int32_t row)
@@ -126,6 +133,7 @@ static void score_task(void *context, int item, int thread)
     int32_t row = work->rows[item / work->n_parts], part = item % work->n_parts,
             position = position_of(work, row);
     int32_t n_heads = selection->shape.n_heads, dim = selection->shape.key_dim;
+    bool by_head = selection->shape.by_head, means = selection->shape.means;
     int32_t page_blocks = selection->keys.shape.page_positions / PAGE_BLOCK,
             last_block = position / PAGE_BLOCK;
     int32_t n_segments = position / ATTENTION_SEGMENT + 1, end = (part + 1) * TASK_SEGMENTS;
@@ -144,14 +152,20 @@ static void score_task(void *context, int item, int thread)
         struct attention_blocks keys = {blocks, blocks, (int32_t)selection->keys.key_block_bytes};
         float *scores =
             selection->scores + item / work->n_parts * work->n_each + (int64_t)segment * ATTENTION_SEGMENT;
-        memset(scores, 0, ATTENTION_SEGMENT * sizeof *scores);
+        if (!by_head)
+            memset(scores, 0, ATTENTION_SEGMENT * sizeof *scores);
         for (int32_t head = 0; head < n_heads; head += ATTENTION_QUERIES) {
             int n = n_heads - head < ATTENTION_QUERIES ? n_heads - head : ATTENTION_QUERIES;
             selection->kernels->scores[PAGE_F32](packed + (int64_t)head * ((dim + 15) / 16 * 16), n, keys, 0,
                                                  n_blocks, dim, dots);
             for (int i = 0; i < n; i++)
-                add_head(scores, dots[i].items, work->weights.items[row * work->weights.stride + head + i],
-                         n_blocks * PAGE_BLOCK);
+                if (by_head)
+                    memcpy(scores + (head + i) * work->n_list, dots[i].items,
+                           (size_t)n_blocks * PAGE_BLOCK * sizeof *scores);
+                else
+                    add_head(scores, dots[i].items,
+                             means ? 1.0f : work->weights.items[row * work->weights.stride + head + i],
+                             n_blocks * PAGE_BLOCK);
         }
     }
 }
@@ -187,22 +201,59 @@ static uint32_t find_threshold(const float *scores, int32_t n, int32_t n_wanted,
     return prefix;
 }
 
+// Replaces the scores of n positions by their blocks' scores; returns the number of blocks. A block's score does not
+// come after its positions'.
+static int32_t score_blocks(const struct index_shape *shape, float *scores, int32_t n)
+{
+    int32_t n_blocks = (n - 1) / shape->block + 1;
+    if (shape->means) {
+        for (int32_t b = 0; b < n / shape->block; b++)
+            scores[b] = scores[(b + 1) * shape->block - 1];
+        return n / shape->block;
+    }
+    for (int32_t b = 0; b < n_blocks; b++) {
+        int32_t begin = b * shape->block, end = n - begin < shape->block ? n : begin + shape->block;
+        float largest = scores[begin];
+        for (int32_t j = begin + 1; j < end; j++)
+            largest = scores[j] > largest ? scores[j] : largest;
+        scores[b] = largest;
+    }
+    for (int32_t b = n_blocks - shape->n_local; b < n_blocks; b++)
+        scores[b] = INFINITY;
+    return n_blocks;
+}
+
 static void pick_task(void *context, int item, int thread)
 {
     const struct selecting *work = context;
     const struct selection *selection = work->selection;
-    int32_t row = work->rows[item], n = position_of(work, row) + 1, n_wanted = selection->shape.n_selected,
-            n_equal;
-    const float *scores = selection->scores + item * work->n_each;
-    uint32_t threshold = find_threshold(scores, n, n_wanted, &n_equal);
-    int32_t *out = selection->positions + (int64_t)row * n_wanted;
-    for (int32_t j = 0; j < n; j++) {
-        uint32_t order = order_of(scores[j]);
+    const struct index_shape *shape = &selection->shape;
+    int32_t list = item % selection->n_lists, place = item / selection->n_lists, row = work->rows[place],
+            n = position_of(work, row) + 1, n_equal;
+    float *scores = selection->scores + place * work->n_each + list * work->n_list;
+    int64_t number = (int64_t)row * selection->n_lists + list;
+    int32_t n_blocks = shape->block > 1 || shape->means ? score_blocks(shape, scores, n) : n;
+    uint32_t threshold = find_threshold(scores, n_blocks, shape->n_selected / shape->block, &n_equal);
+    int32_t *first = selection->positions + number * shape->n_selected, *out = first;
+    for (int32_t b = 0; b < n_blocks; b++) {
+        uint32_t order = order_of(scores[b]);
         if (order > threshold || (order == threshold && n_equal-- > 0))
-            *out++ = j;
+            for (int32_t j = b * shape->block; j < n && j - b * shape->block < shape->block; j++)
+                *out++ = j;
     }
-    assert(out == selection->positions + (int64_t)(row + 1) * n_wanted);
+    for (int32_t j = n_blocks * shape->block; j < n; j++) // after the last complete block
+        *out++ = j;
+    assert(out > first && out <= first + shape->n_selected);
+    selection->counts[number] = (int32_t)(out - first);
     (void)thread;
+}
+
+struct selected_rows selection_rows(const struct selection *selection)
+{
+    return (struct selected_rows){.positions = selection->positions,
+                                  .counts = selection->counts,
+                                  .n_most = selection->shape.n_selected,
+                                  .n_lists = selection->n_lists};
 }
 
 void selection_run(struct selection *selection, int32_t layer, struct attention_sequences sequences,
@@ -222,13 +273,14 @@ void selection_run(struct selection *selection, int32_t layer, struct attention_
                              .sequences = sequences,
                              .queries = queries,
                              .weights = weights,
-                             .n_each = (int64_t)(longest / ATTENTION_SEGMENT + 1) * ATTENTION_SEGMENT,
+                             .n_list = (int64_t)(longest / ATTENTION_SEGMENT + 1) * ATTENTION_SEGMENT,
                              .n_parts = longest / ATTENTION_SEGMENT / TASK_SEGMENTS + 1};
+    work.n_each = work.n_list * selection->n_lists;
     int64_t n_most = selection->n_scores / work.n_each;
     for (int32_t first = 0; first < n; first += work.n_rows) {
         work.rows = selection->rows + first;
         work.n_rows = n - first < n_most ? n - first : (int32_t)n_most;
         pool_run(selection->pool, work.n_rows * work.n_parts, score_task, &work);
-        pool_run(selection->pool, work.n_rows, pick_task, &work);
+        pool_run(selection->pool, work.n_rows * selection->n_lists, pick_task, &work);
     }
 }

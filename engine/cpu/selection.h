@@ -6,6 +6,14 @@
 //   s[j] = sum over the heads h, in order, of weight[h] * max(0, q[h] . k[j]), as product and sum; the dot product as in
 //          attention.h
 //   Selected are the n_selected positions with the largest s; of equal ones those that come first.
+// With by_head each head h selects for key-value head h:
+//   s[j] = q[h] . k[j];  blocks of `block` positions, aligned to position 0: S[b] = max s[j] of the positions j <= p
+//   Selected are the positions j <= p of n_selected / block blocks: the n_local blocks that end with the row's own one,
+//   and those with the largest S; of equal ones those that come first.
+// With `means` the keys of complete blocks are in their last positions (index_store_means):
+//   S[b] = sum over the heads h, in order, of max(0, q[h] . k[last position of b])
+//   Selected are the positions of the n_selected / block complete blocks with the largest S, and those after the last
+//   complete block. n_selected counts block - 1 of these.
 // Rows at earlier positions select all positions and need no scores. Attention numbers the selected positions in
 // ascending order, and computes with them what attention.h defines for positions.
 //
@@ -25,7 +33,9 @@ struct selection {
     int64_t n_scores;
     int32_t n_rows_max;
     int32_t *rows;      // [n_rows_max] rows that select
-    int32_t *positions; // [n_rows_max, n_selected] ascending
+    int32_t n_lists;    // of a row: 1, or one for each head
+    int32_t *positions; // [n_rows_max, n_lists, n_selected] ascending
+    int32_t *counts;    // [n_rows_max, n_lists]
 };
 
 // Errors: ERROR_OUT_OF_MEMORY, ERROR_LIMIT_EXCEEDED.
@@ -38,3 +48,5 @@ enum status selection_reserve(struct selection *selection, int32_t n_rows_max,
 // Sets `positions` of the step's rows that select. The keys of all rows are stored.
 void selection_run(struct selection *selection, int32_t layer, struct attention_sequences sequences,
                    struct attention_rows queries, struct attention_rows weights);
+// The last selection, for attention.
+struct selected_rows selection_rows(const struct selection *selection);

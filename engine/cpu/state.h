@@ -143,6 +143,8 @@ void cpu_rope(struct backend *base, struct matrix *x, int32_t n_rows, int32_t n_
               int32_t n_rope_dims, enum rope_style style, int table);
 void cpu_kv_store(struct backend *base, int32_t layer, const struct matrix *k, const struct matrix *v);
 void cpu_index_store(struct backend *base, int32_t layer, const struct matrix *k);
+void cpu_index_store_means(struct backend *base, int32_t layer, const struct matrix *k,
+                           const struct norm_parameters *norm, int32_t n_rope_dims, enum rope_style style);
 void cpu_select_positions(struct backend *base, int32_t layer, const struct matrix *queries,
                           const struct matrix *weights);
 void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q,
@@ -184,6 +186,19 @@ void cpu_scan(struct backend *base, struct matrix *out, const struct matrix *x, 
               const struct scan_parameters *parameters);
 void cpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv, struct matrix *alpha,
                     struct matrix *beta, const struct delta_parameters *parameters);
+
+// streams.c
+void cpu_merge_streams(struct backend *base, struct matrix *out, const struct matrix *gate,
+                       const struct matrix *x, int32_t n_rows);
+void cpu_add_to_streams(struct backend *base, struct matrix *streams, const struct matrix *gates,
+                        const struct matrix *y, int32_t n_rows);
+void cpu_gate_streams(struct backend *base, struct matrix *out, const struct matrix *key,
+                      const struct matrix *query, const struct matrix *value, int32_t n_rows);
+
+// ngrams.c
+void cpu_ngram_embed(struct backend *base, struct matrix *out, const struct ngram_parameters *parameters);
+void cpu_ngram_convolve(struct backend *base, struct matrix *out, const struct matrix *in,
+                        const struct ngram_parameters *parameters);
 
 // low_rank.c
 void cpu_add_low_rank(struct backend *base, const struct low_rank_sum *sums, int n, const struct matrix *x,

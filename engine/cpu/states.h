@@ -1,6 +1,7 @@
 // Recurrent states in host memory.
 //
-// Layout [layer][slot]: the last n_taps - 1 input rows [n_channels] of the convolution, oldest first; then
+// Layout [layer][slot], then [layer with n-grams][slot] of rows, oldest first, and tokens, the last one first.
+// A layer's: the last n_taps - 1 input rows [n_channels] of the convolution, oldest first; then
 // the matrix of each head in blocks of 16 values, [block][key_dim][16]. So a block stays in the L1 cache
 // while the tokens of a chunk are processed. Values beyond value_dim are zero.
 //
@@ -19,10 +20,12 @@ struct states {
     size_t head_items, slot_items, layer_items;
     size_t memory_bytes;
     float *memory;
+    size_t
+        ngram_items; // of one slot in one layer with embeddings of n-grams; their layers are after the others
 };
 
-// Number of floats of one slot in one layer.
-size_t states_slot_items(const struct state_shape *shape);
+// Number of floats of one slot in all layers.
+size_t states_all_items(const struct state_shape *shape);
 // Allocates zeroed states. Errors: ERROR_OUT_OF_MEMORY; ERROR_LIMIT_EXCEEDED if a size overflows.
 enum status states_create(struct states *states, const struct state_shape *shape,
                           struct error *error) WARN_UNUSED;
@@ -30,4 +33,7 @@ void states_finish(struct states *states);
 void states_copy(struct states *states, int32_t to, int32_t from);
 // Addresses of the convolution's rows in a slot, and of one block of a head's matrix.
 float *states_rows(const struct states *states, int32_t layer, int32_t slot);
+// Rows of n-grams' embeddings [n_rows, n_channels], and tokens [n_tokens] after them.
+float *states_ngram_rows(const struct states *states, int32_t layer, int32_t slot);
+float *states_ngram_tokens(const struct states *states, int32_t layer, int32_t slot);
 float *states_block(const struct states *states, int32_t layer, int32_t slot, int32_t head, int32_t block);

@@ -60,20 +60,23 @@ struct family {
     bool layers_beyond;         // the file's nextn_predict_layers last layers are for speculation; not used
     enum recurrent_kind recurrent;
     enum layer_kinds layer_kinds;
-    bool delta_tiled;          // heads with a common key head are n_key_heads apart, and beta and alpha are
-                               // separate; else one after the other, in one matrix
-    bool delta_apart;          // as delta_tiled's beta and alpha, but heads are one after the other
-    bool delta_doubled;        // beta is 2 sigmoid, not sigmoid: the rule may have negative eigenvalues
-    float state_norm_epsilon;  // of the norm of a recurrence's output; 0: as of other norms
-    bool normed_by_kind;       // recurrent layers have norms before attention and MLP, the others after
-    bool gated_by_head;        // attn_gate has a row a head, not a row an item of the heads
-    bool gated_by_softplus;    // attn_gate's function; its tensor has a row a head, or an item of the heads
-    bool gated_attention;      // attn_q holds, for each head, its query, then a gate for its output
-    bool latent_attention;     // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
-    bool indexed;              // sparse attention: layers have an indexer, or use the last one's selection
-    bool index_adjacent;       // an indexer rotates adjacent pairs; else halves
-    bool ffn_norm_as_post;     // the MLP's norm is named post_attention_norm in the file
-    int32_t unrotated_every;   // every n-th layer is not rotated; 0: all are
+    bool delta_tiled;         // heads with a common key head are n_key_heads apart, and beta and alpha are
+                              // separate; else one after the other, in one matrix
+    bool delta_apart;         // as delta_tiled's beta and alpha, but heads are one after the other
+    bool delta_doubled;       // beta is 2 sigmoid, not sigmoid: the rule may have negative eigenvalues
+    float state_norm_epsilon; // of the norm of a recurrence's output; 0: as of other norms
+    bool normed_by_kind;      // recurrent layers have norms before attention and MLP, the others after
+    bool gated_by_head;       // attn_gate has a row a head, not a row an item of the heads
+    bool gated_by_softplus;   // attn_gate's function; its tensor has a row a head, or an item of the heads
+    bool gated_attention;     // attn_q holds, for each head, its query, then a gate for its output
+    bool latent_attention;    // MLA: keys and values from a latent; no ATTN_Q, ATTN_K, ATTN_V
+    bool indexed;             // sparse attention: layers have an indexer, or use the last one's selection
+    bool index_adjacent;      // an indexer rotates adjacent pairs; else halves
+    bool index_blocks;        // sparse attention to blocks: some layers have an indexer, with a head for each
+                              // key-value head; the others see all positions
+    bool index_means;         // sparse attention to blocks with one key, in all layers with attention
+    bool ffn_norm_as_post;    // the MLP's norm is named post_attention_norm in the file
+    int32_t unrotated_every;  // every n-th layer is not rotated; 0: all are
     bool unwindowed_unrotated; // layers without a window are not rotated
     bool window_rope_unscaled; // windowed layers ignore the rope scaling
     bool yarn_exact_bounds;    // YaRN's bounds are not rounded to whole pairs
@@ -89,8 +92,11 @@ struct family {
     bool experts_interleaved;  // the file's interleave_moe_layer_step says which layers have experts
     bool experts_weigh_inputs; // weights multiply the experts' inputs
     bool shared_expert;        // of the experts' width, in layers with experts
-    bool attention_unscaled;   // q.k is not scaled
-    double query_temperature;  // of all queries, if the file has none
+    bool shared_averaged; // with a shared expert the result is the mean of its and the others', not the sum
+    bool dense_rotated;   // layers without experts before the others are rotated, whatever their window
+    bool norm_by_epsilon; // the kind of norm is that whose epsilon the file has
+    bool attention_unscaled;      // q.k is not scaled
+    double query_temperature;     // of all queries, if the file has none
     double unrotated_temperature; // of queries in layers that are not rotated, with position + 1; 0: none
     float embedding_scale;        // if the file has none; 0: 1
     float residual_depth; // the residual scale is this / sqrt(n_layers) if the file has none; 0: it is 1
@@ -109,6 +115,7 @@ struct family {
     bool values_normalized; // values are normalized per head, and q.k is not scaled; without ATTN_V a layer
                             // without a window uses the projection of its keys
     bool experts_beside_mlp; // a layer with experts has an MLP, too, and norms for both
+    bool hyper; // hyper-connections in place of norms before attention and MLP, and of the output's norm
     bool altup;              // alternating updates, LAuReL, sparse gates (Gemma 3n)
     bool inputs_projected;   // the layers' inputs are projections of the embedded token, without a table
     bool cpu_only;           // not compared on another device, which refuses it

@@ -93,6 +93,7 @@ void model_close(struct model *model)
     free(model->layers);
     free(model->heads);
     free(model->paged);
+    free(model->ngrams);
     free(model->ones);
     adapters_destroy(model->adapters);
     gguf_close(model->gguf);
@@ -117,9 +118,17 @@ uint64_t model_weight_bytes(const struct model *model)
     return bytes;
 }
 
+static uint64_t mapped_bytes(const struct model *model, const struct tensor *table)
+{
+    return gguf_is_generated(model->gguf, table) ? 0 : table->size_bytes;
+}
+
 uint64_t model_mapped_bytes(const struct model *model)
 {
-    return gguf_is_generated(model->gguf, &model->layer_embd) ? 0 : model->layer_embd.size_bytes;
+    uint64_t bytes = mapped_bytes(model, &model->layer_embd);
+    for (int32_t i = 0; i < model->shape.n_layers && model->shape.ngram.n_layers; i++)
+        bytes += mapped_bytes(model, &model->layers[i].tensors[SLOT_NGRAM_TABLE]);
+    return bytes;
 }
 
 uint64_t model_n_parameters(const struct model *model)

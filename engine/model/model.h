@@ -55,6 +55,7 @@ struct experts_shape {
     float scale;          // of the used experts' weights; 1: none
     bool normalized;      // the used experts' weights are normalized to the sum 1
     float logits_softcap; // of the router; 0: none
+    float shared_scale;   // of the shared expert; 1: none
 };
 
 // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1). Pages hold one key-value head for all
@@ -68,11 +69,17 @@ struct latent_shape {
     int32_t rope_dim; // rotated dims, which all heads' keys share; not rotated in a family without positions
 };
 
-// Sparse attention (DeepSeek-V3.2, section 2.1): an indexer with heads of its own selects the positions that a row
-// sees. n_selected 0: none.
+// Sparse attention: an indexer with heads of its own selects the positions that a row sees (engine/cpu/selection.h).
+// n_selected 0: none.
 struct index_shape {
-    int32_t n_heads, key_dim, n_selected;
-    int32_t n_layers; // layers with an indexer; the others use the selection of the last one before
+    int32_t n_heads, key_dim;
+    int32_t n_selected; // positions
+    int32_t n_layers;   // layers with an indexer
+    int32_t block;      // whole blocks of as many positions are selected; 1: positions
+    int32_t n_local;    // blocks that are always selected: the row's own one and those before it
+    bool by_head;       // each head of the indexer selects for one key-value head; else all for all
+    bool
+        means; // a block's key is the mean of its positions' keys; positions of incomplete blocks are selected
 };
 
 // What a recurrent layer computes after its short causal convolution.
@@ -107,6 +114,7 @@ struct recurrent_shape {
     float step_min, step_max; // scan: bounds of the time step
     bool separate;            // delta: beta and alpha are separate matrices
     bool doubles_beta;        // delta: beta is 2 sigmoid
+    bool sigmoid_gate;        // delta: the output's gate is a sigmoid, not SiLU
     float norm_epsilon;       // of the norm of the output
 };
 
@@ -126,7 +134,9 @@ struct window_shape {
 struct rope_shape {
     enum rope_style style;
     int32_t n_dims;
-    int32_t n_tables; // 1, or 2 if windowed layers have their own frequencies (table 1)
+    // 1, or 2 if windowed layers have their own frequencies (table 1), or an indexer's blocks have their first
+    // position's angles (index_shape.means)
+    int32_t n_tables;
     // table 1 is not for windowed layers but for queries, and includes their temperature: of the layers that are
     // rotated, or of those that are not, with angles of 0
     bool queries_own_table, unrotated_own_table;
@@ -137,6 +147,23 @@ struct rope_shape {
 struct altup_shape {
     int32_t n, active;
     int32_t laurel_rank; // of the low-rank matrix beside a layer's attention
+};
+
+// Hyper-connections (arXiv:2409.19606) with gates of low rank, as in Qwen4-Exp: n residual streams. n 0: none.
+struct hyper_shape {
+    int32_t n, rank;
+};
+
+// Embeddings of hashed n-grams, which some recurrent layers add to the streams (Qwen4-Exp's per-layer embeddings).
+// n_layers 0: none.
+struct ngram_shape {
+    int32_t n_layers;
+    int32_t size;         // tokens of the longest n-gram; the shortest has 2
+    int32_t n_heads_each; // rows of an n-gram of each length
+    int32_t head_dim;     // items of a row
+    int32_t n_taps;       // of a convolution over the results, `size` rows apart
+    int32_t end;          // the token that ends a text: n-grams do not reach over it
+    int64_t seed, n_rows_least;
 };
 
 // The heads and pages of one layer, where layers differ in them.
@@ -166,11 +193,14 @@ struct model_shape {
     struct window_shape window;
     struct rope_shape rope;
     struct scales_shape scales;
+    enum norm_kind norm;
     float norm_epsilon, post_norm_epsilon; // of norms after attention and MLP
     bool unit_head_norms;                  // q and k are normalized without weights, where they are rotated
     bool parallel_residual;                // attention and MLP both read the layer's input
     int32_t n_layer_input; // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
     struct altup_shape altup;
+    struct hyper_shape hyper;
+    struct ngram_shape ngram;
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -216,6 +246,9 @@ enum layer_slot {
     SLOT_INDEX_KEY,
     SLOT_INDEX_KEY_NORM,
     SLOT_INDEX_WEIGHTS,
+    SLOT_INDEX_QUERY_EMBD, // from the embedding; empty after loading: moved to SLOT_INDEX_QUERY
+    SLOT_INDEX_KEY_EMBD,   // moved to SLOT_INDEX_KEY
+    SLOT_INDEX_QUERY_NORM,
     SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
     SLOT_STATE_QUERY, // the input of the convolution in three matrices
     SLOT_STATE_KEY,
@@ -256,6 +289,21 @@ enum layer_slot {
     SLOT_LAUREL_IN,
     SLOT_LAUREL_OUT,
     SLOT_LAUREL_POST_NORM,
+    SLOT_HYPER_ATTN_NORM, // hyper-connections, of attention or a recurrence, then of the MLP
+    SLOT_HYPER_ATTN_LOW,
+    SLOT_HYPER_ATTN_MIX,
+    SLOT_HYPER_ATTN_ADD,
+    SLOT_HYPER_FFN_NORM,
+    SLOT_HYPER_FFN_LOW,
+    SLOT_HYPER_FFN_MIX,
+    SLOT_HYPER_FFN_ADD,
+    SLOT_NGRAM_TABLE, // embeddings of n-grams
+    SLOT_NGRAM_KEY,
+    SLOT_NGRAM_VALUE,
+    SLOT_NGRAM_KEY_NORM,
+    SLOT_NGRAM_QUERY_NORM,
+    SLOT_NGRAM_STATE_NORM,
+    SLOT_NGRAM_CONVOLUTION,
     SLOT_COUNT,
 };
 
@@ -267,16 +315,18 @@ struct model_layer {
     struct xielu xielu;      // with ACTIVATION_XIELU
     bool attends, recurrent; // has attention, a recurrence: one, both, or neither in a layer with an MLP only
     bool linear;             // attn_output alone is in place of attention
-    int32_t
-        store; // number among the layers with attention, of all if heads vary; bidirectional: the first layer
-    // with the same heads
-    bool indexed;       // has an indexer
-    int32_t index;      // number among the layers with an indexer
-    int32_t state;      // number among the recurrent layers
-    bool sparse;        // has experts in place of an MLP
-    int32_t n_ff;       // 0: no MLP
-    int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
-    float output_scale; // multiplies the layer's output; 1: none
+    // number among the layers with attention, of all if heads vary; bidirectional: the first layer with the same
+    // heads
+    int32_t store;
+    bool indexed;            // has an indexer
+    bool selects;            // sparse attention, by its own indexer or the last one before
+    int32_t index;           // number among the layers with an indexer
+    int32_t state;           // number among the recurrent layers
+    int32_t ngram;           // number among the layers with embeddings of n-grams; -1: none
+    bool sparse;             // has experts in place of an MLP
+    int32_t n_ff;            // 0: no MLP
+    int32_t kv_layer;        // whose keys and values it reads: its own index, or an earlier layer's
+    float output_scale;      // multiplies the layer's output; 1: none
     // A gated activation of experts, of the shared expert: its gate is at most this, the other factor from
     // -limit to limit. 0: none
     float experts_limit, shared_limit;
@@ -305,6 +355,8 @@ struct model {
     float *ones;               // [n_embd] weights of norms that no file has; NULL: all have
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
+    struct tensor hyper_norm, hyper_low, hyper_mix; // of the output
+    struct ngram *ngrams;                           // [shape.ngram.n_layers] engine/model/ngram.h
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
     struct tensor relative_bias;
     struct {
@@ -334,6 +386,9 @@ enum {
     MODEL_TAPS_MAX = 16,
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
     MODEL_ALTUP_MAX = 16,
+    MODEL_STREAMS_MAX = 16,
+    MODEL_NGRAM_MAX = 8, // tokens
+    MODEL_NGRAM_HEADS_MAX = 64,
     MODEL_LABELS_MAX = 1 << 16,
 };
 

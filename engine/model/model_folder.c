@@ -34,10 +34,9 @@ struct folder {
     size_t n_sources;
     struct folder_matrix *matrices; // quantized ones
     size_t n_matrices, matrices_capacity;
-    size_t n_activation_scales;         // tensors that are not used
-    bool *used;                         // [tensor of the folder] some made tensor uses it
-    const struct folder_naming *naming; // of a language model beside towers
-    bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
+    size_t n_activation_scales; // tensors that are not used
+    bool *used;                 // [tensor of the folder] some made tensor uses it
+    struct folder_names names;
     struct tensor dense[2 * MODEL_DENSE_MAX]; // linear layers after the pooling: weights and biases
     int n_dense;
     bool has_output; // an output matrix, or the embedding in its place
@@ -302,44 +301,12 @@ static bool reserve_tensors(struct folder *folder)
     return true;
 }
 
-// Expands `from`: the layer for *, the index for {}, then the suffix.
-static struct text expand_name(const struct folder *folder, const char *from, int64_t layer, size_t index,
-                               const char *suffix, char out[512])
-{
-    size_t size = 0;
-    from += *from == '=';
-    if (folder->config.language_part) {
-        bool model = strncmp(from, "model.", 6) == 0;
-        const char *prefix = model ? folder->naming->model : folder->naming->head;
-        size = (size_t)snprintf(out, 512, "%s", prefix);
-        from += model ? 6 : 0;
-    } else if (folder->is_bare && strncmp(from, "model.", 6) == 0)
-        from += 6;
-    for (; *from && size < 400; from++) {
-        if (*from == '*')
-            size += (size_t)snprintf(out + size, 512 - size, "%lld", (long long)layer);
-        else if (from[0] == '{' && from[1] == '}')
-            size += (size_t)snprintf(out + size, 512 - size, "%zu", index), from++;
-        else if (from[0] == '{') {
-            const char *one = from + 1, *end = from + strcspn(from, "}");
-            for (; index > 0 && one < end; index--)
-                one += strcspn(one, "|}") + 1;
-            size_t n = one < end ? strcspn(one, "|}") : 0; // none is left: a name that no tensor has
-            size += (size_t)snprintf(out + size, 512 - size, "%.*s", (int)n, one);
-            from = end;
-        } else
-            out[size++] = *from;
-    }
-    size += (size_t)snprintf(out + size, 512 - size, "%s", suffix);
-    return (struct text){out, size};
-}
-
 // Finds the two byte tensors of MXFP4: blocks and scales.
 static enum status find_blocks(struct folder *folder, struct origin *origin, int64_t layer,
                                struct error *error)
 {
     char name[512];
-    struct text blocks = expand_name(folder, origin->rule->from, layer, 0, "", name);
+    struct text blocks = folder_expand_name(&folder->names, origin->rule->from, layer, 0, "", name);
     size_t index[2] = {safetensors_find(folder->weights, blocks), SIZE_MAX};
     if (index[0] == SIZE_MAX)
         return STATUS_OK;
@@ -458,7 +425,7 @@ static enum status find_sources(struct folder *folder, struct origin *origin, in
     int64_t n_most = folder->config.shape.n_text_experts;
     for (size_t i = 0; i == 0 || form == FORM_JOINED || (form == FORM_STACKED && (int64_t)i != n_most); i++) {
         size_t index;
-        struct text whole = expand_name(folder, origin->rule->from, layer, i, suffix, name);
+        struct text whole = folder_expand_name(&folder->names, origin->rule->from, layer, i, suffix, name);
         enum status status = find_source(folder, origin, whole, &index, error);
         if (status != STATUS_OK || index == SIZE_MAX)
             return status;
@@ -528,7 +495,9 @@ static enum status add_tensor(struct folder *folder, const struct folder_rule *r
         return error_memory(error, STATUS_REFUSE, "a model's folder");
     const struct tensor *from = &safetensors_at(folder->weights, folder->sources[origin.sources])->tensor;
     struct gguf_made_tensor *made = &folder->made[folder->n_made];
-    *made = (struct gguf_made_tensor){.tensor = *from, .kept = rule->form == FORM_POSITIONS};
+    *made = (struct gguf_made_tensor){.tensor = *from,
+                                      .kept = rule->form == FORM_POSITIONS ||
+                                              strcmp(rule->to, "ngram_embd.weight") == 0};
     made->tensor.name = (struct text){copy, (size_t)size};
     status = set_form(folder, made, &origin, from, error);
     folder->origins[folder->n_made] = origin;
@@ -645,11 +614,12 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     folder->sources = calloc(3 * n + 1, sizeof *folder->sources); // blocks for two parts, with their scales
     if (!folder->used || !folder->sources)
         return error_memory(error, STATUS_REFUSE, "a model's folder");
-    folder->naming = folder_find_naming(folder->weights);
-    folder->is_bare = true;
+    folder->names = (struct folder_names){folder_find_naming(folder->weights), folder->config.language_part,
+                                          .is_bare = true};
     for (size_t i = 0; i < n; i++) {
         struct text name = safetensors_at(folder->weights, i)->tensor.name;
-        folder->is_bare = folder->is_bare && (name.size < 6 || memcmp(name.data, "model.", 6) != 0);
+        folder->names.is_bare =
+            folder->names.is_bare && (name.size < 6 || memcmp(name.data, "model.", 6) != 0);
     }
     enum status status = add_rules(folder, folder->config.family->globals, -1, error);
     for (int64_t i = 0; i < folder->config.shape.n_layers && status == STATUS_OK; i++)
@@ -657,8 +627,11 @@ static enum status add_tensors(struct folder *folder, struct gguf_writer *keys, 
     if (status == STATUS_OK)
         status = add_rules(folder, folder_classifier_rules(&folder->config), -1, error);
     if (status == STATUS_OK)
+        status = folder_add_xielu(folder->weights, &folder->config, folder->names.naming, folder->used, keys,
+                                  error);
+    if (status == STATUS_OK && folder->config.shape.ngram.size)
         status =
-            folder_add_xielu(folder->weights, &folder->config, folder->naming, folder->used, keys, error);
+            folder_check_ngrams(folder->weights, &folder->config.shape, &folder->names, folder->used, error);
     if (status == STATUS_OK)
         status = refuse_left_over(folder, error);
     if (status == STATUS_OK)

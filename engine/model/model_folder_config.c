@@ -37,37 +37,6 @@ static void put_latent(struct config *config)
     put_integer(config, "attention.value_length", read_integer(config, "v_head_dim", even));
 }
 
-// Sparse attention. Which layers have an indexer: listed, or by a pattern of letters, or every n-th from an offset on
-// (configuration_glm_moe_dsa.py).
-static void put_index(struct config *config)
-{
-    const struct value *types = find_setting(config, "indexer_types"),
-                       *pattern = find_setting(config, "index_topk_pattern");
-    int64_t n_layers = config->out->shape.n_layers, every = read_integer(config, "index_topk_freq", 1),
-            offset = read_integer(config, "index_skip_topk_offset", 2);
-    int32_t full[MODEL_LAYERS_MAX];
-    char name[128];
-    bool letters = !types && pattern && pattern->kind == VALUE_STRING;
-    types = types ? types : pattern;
-    bool fits = letters ? pattern->text.size == (size_t)n_layers
-                        : !types || (types->kind == VALUE_ARRAY && types->array.n_items >= (size_t)n_layers);
-    every = every < 1 ? 1 : every;
-    for (int64_t i = 0; fits && i < n_layers; i++) {
-        const struct value *item = types && !letters ? &types->array.items[i] : NULL;
-        int64_t beyond = i - offset + 1 > 0 ? i - offset + 1 : 0;
-        full[i] = letters ? pattern->text.data[i] == 'F' : item ? is_text(item, "full") : beyond % every == 0;
-        fits = full[i] || (letters ? pattern->text.data[i] == 'S' : !item || is_text(item, "shared"));
-    }
-    if (!fits)
-        refuse_setting(config, ERROR_MODEL_FILE, "indexer_types", types);
-    else if (is_model_type(config, "glm_moe_dsa"))
-        gguf_writer_i32s(config->keys, format_key(config, "attention.indexer.types", name), full,
-                         (size_t)n_layers);
-    put_integer(config, "attention.indexer.head_count", read_integer(config, "index_n_heads", 0));
-    put_integer(config, "attention.indexer.key_length", read_integer(config, "index_head_dim", 0));
-    put_integer(config, "attention.indexer.top_k", read_integer(config, "index_topk", 0));
-}
-
 // RoBERTa's positions begin after the padding token's id, so as many rows fewer are the context.
 static int64_t read_context(struct config *config)
 {
@@ -88,7 +57,8 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
     if (is_model_type(config, "granitemoehybrid_dense"))
         return read_integer(config, "shared_intermediate_size", 1024);
     int64_t width = read_integer(
-        config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
+        config,
+        "block_ff_dim intermediate_size_mlp dense_intermediate_size prefix_dense_intermediate_size intermediate_size n_inner ffn_hidden_size hidden_dim",
         otherwise);
     if (!is_model_type(config, "lfm2") || !read_truth(config, "block_auto_adjust_ff_dim", true))
         return width;
@@ -137,8 +107,7 @@ static void read_sizes(struct config *config)
         folder_put_layers(config);
     if (heads_differ(config) && config->status == STATUS_OK)
         folder_put_heads(config);
-    if (family_of(config)->indexed && config->status == STATUS_OK)
-        put_index(config);
+    folder_put_index(config);
     put_integer(config, "embedding_length", n_embd);
     put_integer(config, "block_count", shape->n_layers);
     if (!heads_differ(config))
@@ -299,6 +268,8 @@ static void read_numbers(struct config *config)
                                                             : 1.0);
     if (is_model_type(config, "llama4_text"))
         put_llama4(config);
+    if (is_model_type(config, "cohere2_moe"))
+        folder_put_cohere_experts(config);
     if (is_model_type(config, "hunyuan_v1_moe"))
         put_integer(config, "expert_shared_feed_forward_length",
                     read_integer(config, "num_shared_expert", 0) *
@@ -350,8 +321,10 @@ static void check_sparse_layers(struct config *config)
     const struct value *types = find_setting(config, "mlp_layer_types"),
                        *end = find_setting(config, "moe_layer_end_index");
     int64_t n_layers = config->out->shape.n_layers, n_dense = count_dense_layers(config);
-    if (heads_differ(config) &&
-        family_of(config)->experts_by_tensors) // the tensors say which layers are dense
+    bool by_tensors = heads_differ(config) || family_of(config)->index_blocks;
+    if (by_tensors && family_of(config)->experts_by_tensors) // the tensors say which layers are dense
+        return;
+    if (is_model_type(config, "cohere2_moe")) // checked by folder_put_cohere_experts
         return;
     bool fits = !types || (types->kind == VALUE_ARRAY && types->array.n_items == (size_t)n_layers &&
                            (n_dense == 0 || find_setting(config, "scoring_func")));
@@ -473,7 +446,7 @@ static void refuse_routing(struct config *config)
         refuse_setting(config, ERROR_MODEL_FILE, "decoder_sparse_step",
                        find_setting(config, "decoder_sparse_step"));
     const struct value *frequency = find_setting(config, "moe_layer_freq");
-    bool listed = frequency && frequency->kind == VALUE_ARRAY && is_model_type(config, "mimo_v2_flash");
+    bool listed = frequency && frequency->kind == VALUE_ARRAY && family_of(config)->experts_by_tensors;
     if (!listed && read_integer(config, "moe_layer_freq", 1) != 1)
         refuse_setting(config, ERROR_MODEL_FILE, "moe_layer_freq", find_setting(config, "moe_layer_freq"));
 }
@@ -634,6 +607,8 @@ static void read_windows(struct config *config)
         return; // folder_put_layers or folder_put_heads wrote the pattern
     if (types)
         put_layer_types(config, types);
+    else if (is_model_type(config, "cohere2_moe"))
+        folder_put_cohere_windows(config);
     else if (is_model_type(config, "cwm"))
         put_windowed(config, 4, 0);
     else if (is_model_type(config, "gpt_neo"))

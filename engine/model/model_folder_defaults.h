@@ -74,6 +74,12 @@
 #define QWEN3_5_MOE_DEFAULTS                                                                                 \
     "{" QWEN3_DELTA ",\"num_key_value_heads\":2,\"num_experts\":256,\"num_experts_per_tok\":8,"              \
     "\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512}"
+#define QWEN4_EXP_DEFAULTS                                                                                   \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":256,\"linear_conv_kernel_dim\":4,\"linear_key_head_dim\":128,"      \
+    "\"linear_value_head_dim\":128,\"linear_num_key_heads\":16,\"linear_num_value_heads\":32,"               \
+    "\"max_position_embeddings\":32768,\"num_key_value_heads\":2,\"num_experts\":512,"                       \
+    "\"num_experts_per_tok\":10,\"moe_intermediate_size\":512,\"shared_expert_intermediate_size\":512,"      \
+    "\"norm_topk_prob\":true,\"full_attention_interval\":4}"
 #define PHI_DEFAULTS                                                                                         \
     "{\"layer_norm_eps\":1e-5,\"partial_rotary_factor\":0.5,\"max_position_embeddings\":2048}"
 #define GPT2_DEFAULTS                                                                                        \
@@ -100,6 +106,11 @@
 #define COHERE_DEFAULTS "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"max_position_embeddings\":8192}"
 #define COHERE2_DEFAULTS                                                                                     \
     "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,"                               \
+    "\"max_position_embeddings\":8192}"
+#define COHERE2_MOE_DEFAULTS                                                                                 \
+    "{\"layer_norm_eps\":1e-5,\"logit_scale\":0.0625,\"sliding_window\":4096,\"head_dim\":128,"              \
+    "\"num_experts\":8,\"num_experts_per_tok\":2,\"expert_selection_fn\":\"softmax\","                       \
+    "\"shared_expert_combination_strategy\":\"average\",\"intermediate_size\":22528,"                        \
     "\"max_position_embeddings\":8192}"
 #define BERT_DEFAULTS                                                                                        \
     "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
@@ -128,6 +139,13 @@
     "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":8,\"rope_theta\":5000000.0,"            \
     "\"num_local_experts\":256,\"num_experts_per_tok\":8,\"scoring_func\":\"sigmoid\",\"topk_method\":"      \
     "\"noaux_tc\",\"max_position_embeddings\":196608}"
+#define MINIMAX_M3_DEFAULTS                                                                                  \
+    "{\"rms_norm_eps\":1e-6,\"head_dim\":128,\"num_key_value_heads\":4,\"rope_theta\":5000000.0,"            \
+    "\"num_local_experts\":128,\"num_experts_per_tok\":4,\"scoring_func\":\"sigmoid\",\"topk_method\":"      \
+    "\"noaux_tc\",\"routed_scaling_factor\":2.0,\"norm_topk_prob\":true,\"intermediate_size\":3072,"         \
+    "\"dense_intermediate_size\":12288,\"shared_intermediate_size\":3072,\"index_n_heads\":4,"               \
+    "\"index_head_dim\":128,\"index_block_size\":128,\"index_topk_blocks\":16,\"index_local_blocks\":1,"     \
+    "\"max_position_embeddings\":524288}"
 #define ERNIE_MOE_DEFAULTS                                                                                   \
     "{\"rms_norm_eps\":1e-5,\"num_key_value_heads\":4,\"rope_theta\":500000.0,\"moe_num_experts\":64,"       \
     "\"moe_k\":6,\"moe_num_shared_experts\":2,\"moe_layer_start_index\":1,\"moe_intermediate_size\":1536,"   \

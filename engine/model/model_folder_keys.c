@@ -95,6 +95,26 @@ static const struct folder_key keys[] = {
      "index_skip_topk_offset",
      NULL},
     {"config.json", KEY_REFUSED, "indexer_rope_interleave", "true"}, // of GLM-5
+    // Cohere 2's mixtures
+    {"config.json", KEY_READ,
+     "expert_selection_fn shared_expert_combination_strategy prefix_dense_intermediate_size "
+     "prefix_dense_sliding_window_pattern",
+     NULL},
+    // Qwen4-Exp
+    {"config.json", KEY_READ,
+     "indexer_n_heads indexer_kv_heads indexer_head_dim indexer_budget indexer_compress_ratio hc_count hc_lowrank "
+     "ple_layer_ids ple_embed_dim ple_conv_kernel_size ngram_size heads_per_ngram ngram_vocab_size_base seed "
+     "output_gate_type",
+     NULL},
+    {"config.json", KEY_NO_PART, "make_ngram_vocab_size_divisible_by split_ngram_parts number_of_conv_states",
+     NULL},
+    // MiniMax-M3
+    {"config.json", KEY_READ,
+     "sparse_attention_config index_block_size index_topk_blocks index_local_blocks dense_intermediate_size "
+     "attention_output_gate",
+     NULL},
+    {"config.json", KEY_REFUSED, "use_gemma_norm", "true"},
+    {"config.json", KEY_NO_PART, "qk_norm_type num_mtp_modules merged_hidden_size", NULL},
     // MiMo-V2-Flash, Step 3.5, Laguna
     {"config.json", KEY_READ,
      "hybrid_layer_pattern swa_num_key_value_heads swa_num_attention_heads swa_head_dim swa_v_head_dim "

@@ -42,6 +42,7 @@ static const struct {
     {"llava_next", "llama", false},
     {"llava_next_video", "llama", false},
     {"llava_onevision", "qwen2", false},
+    {"minimax_m3_vl", "minimax_m3_vl_text", false},
     {"minicpmv4_6", "qwen3_5_text", false},
     {"minicpmv4_7", "qwen3_5_text", false},
     {"mistral3", "mistral", false},
@@ -62,6 +63,7 @@ static const struct {
     {"qwen3_omni_moe_thinker", "qwen3_omni_moe_text", false},
     {"qwen3_vl", "qwen3_vl_text", false},
     {"qwen3_vl_moe", "qwen3_vl_moe_text", false},
+    {"qwen4_exp", "qwen4_exp_text", false},
     {"smolvlm", "llama", false},
     {"step3p7", "step3p5", false},
     {"video_llama_3", "qwen2", false},
@@ -130,6 +132,7 @@ bool folder_is_tower(struct text name)
         "vision_projector.",
         "merger.",
         "projector.",
+        "patch_merge_mlp.",
         "mlp1.",
         "image_newline",
         "talker.",
@@ -178,4 +181,35 @@ const struct folder_naming *folder_find_naming(const struct safetensors *weights
             return &namings[i];
     }
     return &namings[0];
+}
+
+struct text folder_expand_name(const struct folder_names *names, const char *from, int64_t layer,
+                               size_t index, const char *suffix, char out[512])
+{
+    size_t size = 0;
+    from += *from == '=';
+    if (names->language_part) {
+        bool model = strncmp(from, "model.", 6) == 0;
+        const char *prefix = model ? names->naming->model : names->naming->head;
+        size = (size_t)snprintf(out, 512, "%s", prefix);
+        from += model ? 6 : 0;
+    } else if (names->is_bare && strncmp(from, "model.", 6) == 0)
+        from += 6;
+    for (; *from && size < 400; from++) {
+        if (*from == '*')
+            size += (size_t)snprintf(out + size, 512 - size, "%lld", (long long)layer);
+        else if (from[0] == '{' && from[1] == '}')
+            size += (size_t)snprintf(out + size, 512 - size, "%zu", index), from++;
+        else if (from[0] == '{') {
+            const char *one = from + 1, *end = from + strcspn(from, "}");
+            for (; index > 0 && one < end; index--)
+                one += strcspn(one, "|}") + 1;
+            size_t n = one < end ? strcspn(one, "|}") : 0; // none is left: a name that no tensor has
+            size += (size_t)snprintf(out + size, 512 - size, "%.*s", (int)n, one);
+            from = end;
+        } else
+            out[size++] = *from;
+    }
+    size += (size_t)snprintf(out + size, 512 - size, "%s", suffix);
+    return (struct text){out, size};
 }

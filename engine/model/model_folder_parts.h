@@ -98,19 +98,20 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
 // model_folder_expert_names.c
 extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers[], folder_qwen3_moe_layers[],
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
-    folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[],
-    folder_qwen3_vl_moe_layers[], folder_hunyuan_moe_layers[], folder_ernie_moe_layers[],
-    folder_ernie_vl_layers[], folder_afmoe_layers[], folder_llama4_layers[], folder_mistral4_layers[],
-    folder_granite_shared_layers[], folder_granite_moe_swa_layers[], folder_exaone_moe_layers[],
-    folder_hy_v3_layers[], folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[],
-    folder_bailing_1_globals[], folder_bailing_1_layers[], folder_mimo_layers[], folder_step_layers[],
-    folder_laguna_layers[], folder_dsa_layers[];
+    folder_granite_moe_layers[], folder_phimoe_layers[], folder_minimax_layers[], folder_cohere2_moe_layers[],
+    folder_minimax_m3_globals[], folder_minimax_m3_layers[], folder_qwen3_vl_moe_layers[],
+    folder_hunyuan_moe_layers[], folder_ernie_moe_layers[], folder_ernie_vl_layers[], folder_afmoe_layers[],
+    folder_llama4_layers[], folder_mistral4_layers[], folder_granite_shared_layers[],
+    folder_granite_moe_swa_layers[], folder_exaone_moe_layers[], folder_hy_v3_layers[],
+    folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[], folder_bailing_1_globals[], folder_bailing_1_layers[], folder_mimo_layers[],
+    folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
     folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
     folder_mamba_layers[], folder_jamba_layers[], folder_lfm3_layers[], folder_bamba_layers[],
-    folder_olmo_hybrid_layers[], folder_lara_mini_layers[], folder_kimi_linear_layers[];
+    folder_olmo_hybrid_layers[], folder_lara_mini_layers[], folder_kimi_linear_layers[], folder_qwen4_exp_globals[],
+    folder_qwen4_exp_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 
@@ -134,6 +135,16 @@ struct folder_naming {
 enum status folder_divide_norm(const struct safetensors *weights, float *norm, uint64_t n,
                                struct error *error);
 const struct folder_naming *folder_find_naming(const struct safetensors *weights);
+
+// model_folder_language.c: how a folder's names differ from the rules'.
+struct folder_names {
+    const struct folder_naming *naming; // of a language model beside towers
+    bool language_part;
+    bool is_bare; // names lack "model.", as in a transformer saved without its output matrix
+};
+// Expands `from`: the layer for *, the index for {}, then the suffix.
+struct text folder_expand_name(const struct folder_names *names, const char *from, int64_t layer,
+                               size_t index, const char *suffix, char out[512]);
 
 // Recurrent layers: value heads and key heads, and their dimensions.
 struct folder_delta {
@@ -160,6 +171,7 @@ struct folder_shape {
     int64_t n_output;       // its rows in the folder; 0: none is padded
     bool divides_by_output; // folder_divide_norm
     int64_t first_position; // row of the position embeddings that is the first token's
+    struct ngram_shape ngram;
     bool tied;
 };
 
@@ -252,6 +264,12 @@ float folder_nvfp4_factor(struct text items, const struct tensor *factor);
 enum status folder_add_xielu(const struct safetensors *weights, const struct folder_config *config,
                              const struct folder_naming *naming, bool *used, struct gguf_writer *keys,
                              struct error *error) WARN_UNUSED;
+
+// model_folder_hyper.c: sets `used` of the tensors with the numbers of n-grams' hash functions, which must be those that
+// follow from config.json. STATUS_REFUSE: they are not.
+enum status folder_check_ngrams(const struct safetensors *weights, const struct folder_shape *shape,
+                                const struct folder_names *names, bool *used,
+                                struct error *error) WARN_UNUSED;
 
 // model_folder_output.c: an output matrix without the last tokens of the vocabulary (FORM_PADDED).
 enum status folder_pad_output(const struct tensor *from, int64_t n_vocab, struct tensor *padded,

@@ -28,7 +28,7 @@ static void put_recurrent_layers(struct config *config)
     for (int64_t i = 0; fits && i < n_layers; i++) {
         const struct value *type = &types->array.items[i];
         recurrent[i] = is_linear(type);
-        fits = recurrent[i] || is_text(type, "full_attention") ||
+        fits = recurrent[i] || is_text(type, "full_attention") || is_text(type, "indexed_attention") ||
                (is_model_type(config, "lara_mini") && is_text(type, "sliding_attention"));
     }
     while (fits && interval < n_layers && recurrent[interval - 1])
@@ -85,6 +85,8 @@ static void put_delta(struct config *config)
     put_integer(config, "ssm.state_size", delta->key_dim);
     put_integer(config, "ssm.inner_size", delta->n_heads * delta->value_dim);
     put_recurrent_layers(config);
+    if (family_of(config)->hyper)
+        folder_put_hyper(config);
     if (delta->tiled)
         put_rope_sections(config);
 }

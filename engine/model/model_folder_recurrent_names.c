@@ -232,3 +232,49 @@ const struct folder_rule folder_kimi_linear_layers[] = {
     {"model.layers.*.block_sparse_moe.shared_experts.up_proj", "ffn_up_shexp", FORM_AS_IS},
     {"model.layers.*.block_sparse_moe.shared_experts.down_proj", "ffn_down_shexp", FORM_AS_IS},
     END};
+
+#define HYPER(part, ours)                                                                                    \
+    {"model.layers.*." part ".hc_norm", "hyper_" ours "_norm", FORM_ADD_ONE},                                \
+        {"model.layers.*." part ".input_mix_weight_down", "hyper_" ours "_low", FORM_AS_IS},                 \
+        {"model.layers.*." part ".input_mix_weight_up", "hyper_" ours "_mix", FORM_AS_IS},                   \
+    {                                                                                                        \
+        "model.layers.*." part ".block_inject_weight", "hyper_" ours "_add", FORM_AS_IS                      \
+    }
+const struct folder_rule folder_qwen4_exp_globals[] = {
+    {"model.embed_tokens", "token_embd", FORM_AS_IS},
+    {"model.hyper_connection_mixer.hc_norm", "hyper_output_norm", FORM_ADD_ONE},
+    {"model.hyper_connection_mixer.input_mix_weight_down", "hyper_output_low", FORM_AS_IS},
+    {"model.hyper_connection_mixer.input_mix_weight_up", "hyper_output_mix", FORM_AS_IS},
+    {"lm_head", "output", FORM_AS_IS},
+    END};
+const struct folder_rule folder_qwen4_exp_layers[] = {
+    HYPER("attn_hyper_connection", "attn"),
+    HYPER("mlp_hyper_connection", "ffn"),
+    SELF_ATTENTION(FORM_AS_IS, FORM_AS_IS),
+    HEAD_NORMS(FORM_ADD_ONE),
+    {"model.layers.*.self_attn.indexer.index_qk_proj", "indexer.qk_proj", FORM_AS_IS},
+    {"model.layers.*.self_attn.indexer.q_layernorm", "indexer.q_norm", FORM_ADD_ONE},
+    {"model.layers.*.self_attn.indexer.k_layernorm", "indexer.k_norm", FORM_ADD_ONE},
+    {"model.layers.*.linear_attn.conv1d", "ssm_conv1d", FORM_DELTA_TAPS},
+    {"=model.layers.*.linear_attn.A_log", "ssm_a", FORM_DELTA_DECAY},
+    {"=model.layers.*.linear_attn.dt_bias", "ssm_dt.bias", FORM_DELTA_HEADS},
+    {"model.layers.*.linear_attn.norm", "ssm_norm", FORM_AS_IS},
+    {"model.layers.*.linear_attn.out_proj", "ssm_out", FORM_DELTA_COLUMNS},
+    {"model.layers.*.linear_attn.in_proj_qkv", "attn_qkv", FORM_DELTA_HEADS},
+    {"model.layers.*.linear_attn.in_proj_z", "attn_gate", FORM_DELTA_HEADS},
+    {"model.layers.*.linear_attn.in_proj_b", "ssm_beta", FORM_DELTA_HEADS},
+    {"model.layers.*.linear_attn.in_proj_a", "ssm_alpha", FORM_DELTA_HEADS},
+    {"model.layers.*.ple.key_proj", "ngram_key", FORM_AS_IS},
+    {"model.layers.*.ple.value_proj", "ngram_value", FORM_AS_IS},
+    {"model.layers.*.ple.norm_key", "ngram_key_norm", FORM_ADD_ONE},
+    {"model.layers.*.ple.norm_query", "ngram_query_norm", FORM_ADD_ONE},
+    {"model.layers.*.ple.norm_conv", "ngram_conv_norm", FORM_ADD_ONE},
+    {"model.layers.*.ple.conv1d", "ngram_conv1d", FORM_TAPS},
+    {"=model.layers.*.ple.ple_embedding.ngram_embedding.shard_{}.weight", "ngram_embd.weight", FORM_JOINED},
+    {"=model.layers.*.ple.ple_embedding.ngram_embedding.weight", "ngram_embd.weight", FORM_AS_IS},
+    EXPERTS,
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_gate_exps.weight", FORM_FIRST_HALF},
+    {"=model.layers.*.mlp.experts.gate_up_proj", "ffn_up_exps.weight", FORM_SECOND_HALF},
+    {"=model.layers.*.mlp.experts.down_proj", "ffn_down_exps.weight", FORM_AS_IS},
+    SHARED_EXPERT,
+    END};

@@ -366,7 +366,8 @@ void folder_read_rope(struct config *config)
     int64_t n_dims = (int64_t)((double)config->out->shape.head_dim * (proportional ? 1.0 : fraction));
     if (find_setting(config, "kv_lora_rank"))
         n_dims = config->out->shape.head_dim; // of qk_rope_head_dim, whatever partial_rotary_factor says
-    n_dims = read_integer(config, "rotary_dim", n_dims);
+    if (!family_of(config)->index_blocks)     // MiniMax-M3's code uses partial_rotary_factor
+        n_dims = read_integer(config, "rotary_dim", n_dims);
     double alpha = scaling ? number_in(config, scaling, "alpha", 0.0) : 0.0;
     if (alpha > 0.0 && n_dims > 2) // HunYuan: another base, for sequences of all lengths
         base *= elementary_exp(elementary_log(alpha) * (double)n_dims / (double)(n_dims - 2));

@@ -163,7 +163,7 @@ static enum status take_output_norm(struct tensor_search *search)
     enum status status =
         take_vector(search, family->output_norm_as_embd ? "token_embd_norm.weight" : "output_norm.weight",
                     true, n_embd, &model->output_norm);
-    if (status == STATUS_OK && family->norm == NORM_LAYER)
+    if (status == STATUS_OK && search->model->shape.norm == NORM_LAYER)
         status = take_vector(search, "output_norm.bias", biased, n_embd, &model->output_norm_bias);
     return status;
 }
@@ -205,7 +205,9 @@ enum status take_globals(struct tensor_search *search)
         model->embd_norm = tensor_of_ones(search);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
-    if (status == STATUS_OK && !family->normed_after_sum)
+    if (status == STATUS_OK && family->hyper)
+        status = take_hyper_output(search);
+    else if (status == STATUS_OK && !family->normed_after_sum)
         status = take_output_norm(search);
     if (status == STATUS_OK && family->has_output_head)
         status = take_output_head(search);

@@ -1,6 +1,7 @@
 // What differs between layers: heads, MLPs, whose keys and values are read, limits of activations, indexers.
 #include "engine/model/family.h"
 #include "engine/model/model_parts.h"
+#include "engine/model/ngram.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -143,25 +144,87 @@ void read_altup(struct key_reader *reader, struct model *model)
 
 // The indexers. A file's types (1: the layer has one) are redundant beside the tensors, but a layer may have tensors
 // that it does not use.
-void read_index(struct key_reader *reader, struct model *model)
+static void find_indexers(struct key_reader *reader, struct model *model, const char *key_weight)
 {
-    struct index_shape *index = &model->shape.index;
     struct gguf_array types = {0};
-    if (!model->family->indexed || reader->status != STATUS_OK)
-        return;
-    index->n_heads = read_size(reader, "attention.indexer.head_count", -1, 1, MODEL_HEADS_MAX);
-    index->key_dim = read_size(reader, "attention.indexer.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
-    index->n_selected = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX);
     bool given = find_layer_truths(reader, "attention.indexer.types", model->shape.n_layers,
                                    model->shape.n_layers_beyond, &types);
     for (int32_t i = 0; i < model->shape.n_layers && reader->status == STATUS_OK; i++) {
         struct model_layer *layer = &model->layers[i];
         char name[64];
-        snprintf(name, sizeof name, "blk.%d.indexer.attn_k.weight", i);
+        snprintf(name, sizeof name, "blk.%d.indexer.%s.weight", i, key_weight);
         layer->indexed =
             given ? gguf_array_integer(&types, (size_t)i) != 0 : gguf_tensor(reader->gguf, name) != NULL;
-        layer->index = layer->indexed ? index->n_layers++ : 0;
+        layer->selects = layer->indexed || model->family->indexed;
+        layer->index = layer->indexed ? model->shape.index.n_layers++ : 0;
     }
+}
+
+// Blocks of positions: the keys count blocks.
+static void read_block_index(struct key_reader *reader, struct model *model)
+{
+    struct index_shape *index = &model->shape.index;
+    index->by_head = true;
+    index->block = read_size(reader, "attention.indexer.block_size", -1, 2, MODEL_CONTEXT_MAX);
+    int32_t n_blocks = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX);
+    index->n_local = read_size(reader, "attention.indexer.local_blocks", 1, 0, n_blocks);
+    if (reader->status != STATUS_OK)
+        return;
+    int64_t n_selected = (int64_t)n_blocks * index->block;
+    int32_t n_rotated = read_integer(reader, "rope.dimension_count", model->shape.attention.key_dim, NULL);
+    index->n_selected = n_selected < MODEL_CONTEXT_MAX ? (int32_t)n_selected : MODEL_CONTEXT_MAX;
+    find_indexers(reader, model, "k_proj");
+    if (index->n_layers == 0) // all attention is dense
+        *index = (struct index_shape){0};
+    else if (reader->status == STATUS_OK && (index->n_heads != model->shape.attention.n_kv_heads ||
+                                             n_selected > MODEL_CONTEXT_MAX || index->key_dim < n_rotated))
+        reader->status = error_set(
+            reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "sparse attention to %d blocks of %d positions: expected a head for each of %d key-value heads, and "
+            "keys of at least %d dimensions; got %d, and %d",
+            n_blocks, index->block, model->shape.attention.n_kv_heads, n_rotated, index->n_heads,
+            index->key_dim);
+}
+
+// Blocks with a key: the keys count positions.
+static void read_mean_index(struct key_reader *reader, struct model *model)
+{
+    struct index_shape *index = &model->shape.index;
+    int32_t n_rotated = read_integer(reader, "rope.dimension_count", model->shape.attention.key_dim, NULL);
+    index->means = true;
+    index->block = read_size(reader, "attention.indexer.block_size", -1, 1, MODEL_CONTEXT_MAX);
+    int32_t n_selected = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX / 2);
+    if (reader->status != STATUS_OK)
+        return;
+    find_indexers(reader, model, "qk_proj");
+    if (n_selected % index->block != 0 || index->key_dim < n_rotated)
+        reader->status = error_set(
+            reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+            "sparse attention to %d positions in blocks of %d: expected whole blocks, and keys of at "
+            "least %d dimensions, got %d",
+            n_selected, index->block, n_rotated, index->key_dim);
+    index->n_selected = n_selected + index->block - 1; // with an incomplete block
+}
+
+void read_index(struct key_reader *reader, struct model *model)
+{
+    struct index_shape *index = &model->shape.index;
+    bool blocks = model->family->index_blocks;
+    if ((!model->family->indexed && !blocks && !model->family->index_means) || reader->status != STATUS_OK)
+        return;
+    index->n_heads = read_size(reader, "attention.indexer.head_count", -1, 1, MODEL_HEADS_MAX);
+    index->key_dim = read_size(reader, "attention.indexer.key_length", -1, 2, MODEL_HEAD_DIM_MAX);
+    index->block = 1;
+    if (blocks) {
+        read_block_index(reader, model);
+        return;
+    }
+    if (model->family->index_means) {
+        read_mean_index(reader, model);
+        return;
+    }
+    index->n_selected = read_size(reader, "attention.indexer.top_k", -1, 1, MODEL_CONTEXT_MAX);
+    find_indexers(reader, model, "attn_k");
     bool fits = model->layers[0].indexed && model->shape.latent.query_dim > 0 &&
                 index->key_dim >= model->shape.latent.rope_dim;
     if (reader->status == STATUS_OK && !fits)
@@ -170,4 +233,53 @@ void read_index(struct key_reader *reader, struct model *model)
                       "sparse attention: expected an indexer in layer 0, compressed queries, and keys of "
                       "at least %d dimensions; got %d",
                       model->shape.latent.rope_dim, index->key_dim);
+}
+
+static void read_ngrams(struct key_reader *reader, struct model *model)
+{
+    struct ngram_shape *shape = &model->shape.ngram;
+    for (int32_t i = 0; i < model->shape.n_layers; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.ngram_embd.weight", i);
+        bool has = gguf_tensor(reader->gguf, name) != NULL;
+        model->layers[i].ngram = has ? shape->n_layers++ : -1;
+        if (has && !model->layers[i].recurrent && reader->status == STATUS_OK)
+            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                       "tensor %s: expected in recurrent layers only", name);
+    }
+    if (shape->n_layers == 0)
+        return;
+    shape->size = read_size(reader, "ngram.size", -1, 2, MODEL_NGRAM_MAX);
+    shape->n_heads_each =
+        read_size(reader, "ngram.head_count", -1, 1, MODEL_NGRAM_HEADS_MAX / MODEL_NGRAM_MAX);
+    shape->head_dim = read_size(reader, "ngram.head_length", -1, 1, MODEL_WIDTH_MAX / MODEL_NGRAM_HEADS_MAX);
+    shape->n_taps = read_size(reader, "ngram.conv_kernel", -1, 2, MODEL_TAPS_MAX);
+    shape->end = read_size(reader, "ngram.end_token_id", -1, 0, MODEL_VOCABULARY_MAX);
+    shape->seed = read_size(reader, "ngram.seed", -1, 0, INT32_MAX);
+    shape->n_rows_least = read_size(reader, "ngram.vocabulary", -1, 2, INT32_MAX / 2);
+    model->ngrams = calloc((size_t)shape->n_layers, sizeof *model->ngrams);
+    if (!model->ngrams && reader->status == STATUS_OK)
+        reader->status = error_memory(reader->error, STATUS_REFUSE, "%d layers", shape->n_layers);
+    for (int32_t i = 0; i < shape->n_layers && reader->status == STATUS_OK; i++)
+        ngram_init(&model->ngrams[i], shape, model->shape.n_vocab, i);
+}
+
+void read_hyper(struct key_reader *reader, struct model *model)
+{
+    struct hyper_shape *hyper = &model->shape.hyper;
+    for (int32_t i = 0; i < model->shape.n_layers; i++)
+        model->layers[i].ngram = -1;
+    if (!model->family->hyper || reader->status != STATUS_OK)
+        return;
+    hyper->n = read_size(reader, "hyper_connection.count", -1, 2, MODEL_STREAMS_MAX);
+    hyper->rank = read_size(reader, "hyper_connection.rank", -1, 1, MODEL_WIDTH_MAX);
+    if (reader->status == STATUS_OK && (int64_t)hyper->n * model->shape.n_embd > MODEL_WIDTH_MAX)
+        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
+                                   "%d streams of %d items: at most %d together", hyper->n,
+                                   model->shape.n_embd, MODEL_WIDTH_MAX);
+    for (int32_t i = 0; i < model->shape.n_layers && reader->status == STATUS_OK; i++)
+        if (model->layers[i].attends && !model->layers[i].indexed)
+            reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                                       "tensor blk.%d.indexer.qk_proj.weight is missing", i);
+    read_ngrams(reader, model);
 }

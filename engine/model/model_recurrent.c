@@ -101,6 +101,7 @@ void read_recurrent(struct key_reader *reader, const struct family *family, stru
         recurrent->tiled = family->delta_tiled;
         recurrent->separate = family->delta_tiled || family->delta_apart;
         recurrent->doubles_beta = family->delta_doubled;
+        recurrent->sigmoid_gate = family->hyper && read_bool(reader, "ssm.sigmoid_gate", false);
         recurrent->n_taps = read_size(reader, "ssm.conv_kernel", -1, 2, MODEL_TAPS_MAX);
         read_heads(reader, recurrent);
         break;

@@ -183,7 +183,10 @@ static enum status create_tables(struct model *model, const struct rope_paramete
     usual.divisors = divisors_short ? divisors_short : divisors;
     if (status == STATUS_OK && model->shape.rope.n_tables == 2)
         status = rope_create(&model->rope[1],
-                             model->shape.rope.queries_own_table || usual.still ? &usual : &windowed, error);
+                             model->shape.rope.queries_own_table || usual.still || model->shape.index.means
+                                 ? &usual
+                                 : &windowed,
+                             error);
     free(divisors);
     free(divisors_short);
     free(divisors_long);
@@ -243,7 +246,7 @@ enum status model_read_rope(struct model *model, struct error *error)
     bool has_windows = false;
     for (int32_t i = 0; i < shape->n_layers; i++)
         has_windows = has_windows || model->layers[i].windowed;
-    shape->rope.n_tables = has_windows && window_base > 0.0f ? 2 : 1;
+    shape->rope.n_tables = (has_windows && window_base > 0.0f) || shape->index.means ? 2 : 1;
     if (!has_magnitude && gguf_tensor(model->gguf, "rope_factors_long.weight"))
         parameters.magnitude = longrope_magnitude(shape);
     if (set_yarn_magnitude(model, &reader, &parameters) != STATUS_OK ||

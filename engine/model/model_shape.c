@@ -148,6 +148,12 @@ static void read_experts(struct key_reader *reader, const struct family *family,
         shape->experts.n_ff_shared = shape->experts.n_ff;
     if (family->routed_by_keys)
         read_routing(reader, shape);
+    shape->experts.shared_scale = 1.0f;
+    if (family->shared_averaged && shape->experts.n_ff_shared &&
+        read_bool(reader, "expert_shared_averaged", true)) {
+        shape->experts.shared_scale = 0.5f;
+        shape->experts.scale *= 0.5f;
+    }
 }
 
 // 0, of the file or `otherwise`: none.
@@ -184,8 +190,9 @@ static void read_scales(struct key_reader *reader, const struct family *family, 
     shape->attention.alibi_bias_max =
         read_number(reader, "attention.max_alibi_bias", family->alibi_bias_max, NULL);
     const char *epsilons[] = {"attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"};
-    const char *epsilon = epsilons[family->norm == NORM_LAYER];
-    bool found;
+    bool found, has_rms = read_number(reader, epsilons[0], 0.0f, NULL) != 0.0f;
+    shape->norm = family->norm_by_epsilon && has_rms ? NORM_RMS : family->norm;
+    const char *epsilon = epsilons[shape->norm == NORM_LAYER];
     shape->norm_epsilon = read_number(reader, epsilon, 0.0f, &found);
     if (!found && family->norm == NORM_LAYER) // Phi-3.5-MoE has the other key
         shape->norm_epsilon = read_number(reader, epsilons[0], 0.0f, &found);
@@ -364,7 +371,8 @@ static void set_unrotated(struct key_reader *reader, struct model *model)
         model->layers[i].unrotated =
             (listed && gguf_array_integer(&truths, (size_t)i) != 0) ||
             (family->unrotated_every && (i + 1) % family->unrotated_every == 0) ||
-            (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed);
+            (family->unwindowed_unrotated && model->shape.window.n_positions && !model->layers[i].windowed &&
+             !(family->dense_rotated && i < model->shape.experts.n_layers_dense));
 }
 
 // Refuses keys that would change the computation in a way that is not implemented, unless they have a neutral
@@ -559,6 +567,7 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_limits(&reader, model, "swiglu_clamp_shexp", true);
     read_altup(&reader, model);
     read_layer_kinds(&reader, family, model);
+    read_hyper(&reader, model);
     set_unrotated(&reader, model);
     return reader.status == STATUS_OK ? check_vocabulary(model, error) : reader.status;
 }

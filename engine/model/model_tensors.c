@@ -58,6 +58,9 @@ static const struct {
     [SLOT_INDEX_KEY] = {"indexer.attn_k", MATRIX_UNBIASED, {EMBD, INDEX_KEY, ONE}},
     [SLOT_INDEX_KEY_NORM] = {"indexer.k_norm", VECTOR_UNBIASED, {INDEX_KEY, ONE, ONE}}, // and a bias
     [SLOT_INDEX_WEIGHTS] = {"indexer.proj", MATRIX_UNBIASED, {EMBD, INDEX_HEADS, ONE}},
+    [SLOT_INDEX_QUERY_EMBD] = {"indexer.q_proj", MATRIX_UNBIASED, {EMBD, INDEX_QUERY, ONE}},
+    [SLOT_INDEX_KEY_EMBD] = {"indexer.k_proj", MATRIX_UNBIASED, {EMBD, INDEX_KEY, ONE}},
+    [SLOT_INDEX_QUERY_NORM] = {"indexer.q_norm", VECTOR_UNBIASED, {INDEX_KEY, ONE, ONE}},
     [SLOT_ROUTER_SCALE] = {"ffn_gate_inp", VECTOR_UNBIASED, {EMBD, ONE, ONE}}, // .scale, not .weight
     [SLOT_FFN_POST_NORM_1] = {"post_ffw_norm_1", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM_2] = {"pre_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
@@ -75,6 +78,13 @@ static const struct {
     [SLOT_LAUREL_IN] = {"laurel_l", MATRIX_UNBIASED, {EMBD, LAUREL, ONE}},
     [SLOT_LAUREL_OUT] = {"laurel_r", MATRIX_UNBIASED, {LAUREL, EMBD, ONE}},
     [SLOT_LAUREL_POST_NORM] = {"laurel_post_norm", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
+    // names and dims: model_hyper.c
+    [SLOT_HYPER_ATTN_NORM] = {.kind = VECTOR},
+    [SLOT_HYPER_FFN_NORM] = {.kind = VECTOR},
+    [SLOT_NGRAM_KEY_NORM] = {.kind = VECTOR},
+    [SLOT_NGRAM_QUERY_NORM] = {.kind = VECTOR},
+    [SLOT_NGRAM_STATE_NORM] = {.kind = VECTOR},
+    [SLOT_NGRAM_CONVOLUTION] = {.kind = VECTOR},
     // names and dims: model_recurrent.c
     [SLOT_STATE_INPUT] = {.kind = MATRIX},
     [SLOT_STATE_QUERY] = {.kind = MATRIX},
@@ -156,6 +166,13 @@ static void set_widths(struct tensor_search *search)
     widths[INDEX_QUERY] = (int64_t)shape->index.n_heads * shape->index.key_dim;
     widths[INDEX_KEY] = shape->index.key_dim;
     widths[INDEX_HEADS] = shape->index.n_heads;
+    widths[STREAMS] = (int64_t)shape->hyper.n * shape->n_embd;
+    widths[STREAM_COUNT] = shape->hyper.n;
+    widths[STREAM_RANK] = shape->hyper.rank;
+    widths[NGRAM_DIM] = shape->ngram.head_dim;
+    widths[NGRAM_WIDTH] =
+        (int64_t)shape->ngram.head_dim * shape->ngram.n_heads_each * (shape->ngram.size - 1);
+    widths[NGRAM_TAPS] = shape->ngram.n_taps;
     widths[STATE_CHANNELS] = shape->recurrent.n_channels;
     widths[STATE_INNER] = shape->recurrent.inner;
     widths[STATE_RANK] = shape->recurrent.rank;
@@ -257,7 +274,7 @@ static enum status take_slot(struct tensor_search *search, int32_t index, enum l
     const struct family *family = search->model->family;
     bool vector = model_slot_is_vector(slot);
     if (status != STATUS_OK || !weight->data || kind == MATRIX_UNBIASED || kind == VECTOR_UNBIASED ||
-        (vector && family->norm == NORM_RMS))
+        (vector && search->model->shape.norm == NORM_RMS))
         return status;
     char name[NAME_BYTES];
     layer_name(name, index, slot_name(family, slot), "bias");
@@ -280,6 +297,9 @@ static const struct fused fused_qkv = {"attn_qkv", true, 3, {SLOT_ATTN_Q, SLOT_A
 static const struct fused fused_gate_up = {"ffn_up", true, 2, {SLOT_FFN_GATE, SLOT_FFN_UP}};
 static const struct fused fused_kv_a = {
     "attn_kv_a_mqa", false, 2, {SLOT_ATTN_KV_A_LATENT, SLOT_ATTN_KV_A_ROPE}};
+
+static const struct fused fused_index = {
+    "indexer.qk_proj", false, 2, {SLOT_INDEX_QUERY_EMBD, SLOT_INDEX_KEY_EMBD}};
 
 static int64_t fused_rows(const struct tensor_search *search, const struct fused *fused)
 {
@@ -405,6 +425,21 @@ static enum status take_index(struct tensor_search *search, int32_t index)
                              &layer->biases[SLOT_INDEX_KEY_NORM]);
     if (!layer->indexed)
         layer->biases[SLOT_INDEX_KEY_NORM] = (struct tensor){0};
+    return status;
+}
+
+// The tensors of an indexer of blocks.
+static enum status take_block_index(struct tensor_search *search, int32_t index)
+{
+    static const enum layer_slot indexer[] = {SLOT_INDEX_QUERY_EMBD, SLOT_INDEX_KEY_EMBD,
+                                              SLOT_INDEX_QUERY_NORM, SLOT_INDEX_KEY_NORM};
+    struct model_layer *layer = &search->model->layers[index];
+    bool fused = search->model->family->index_means;
+    enum status status = layer->indexed && fused ? take_fused(search, index, &fused_index) : STATUS_OK;
+    for (size_t i = fused ? 2 : 0; i < 4 && layer->indexed && status == STATUS_OK; i++)
+        status = take_weight(search, index, indexer[i], true);
+    move_slot(layer, SLOT_INDEX_QUERY, SLOT_INDEX_QUERY_EMBD);
+    move_slot(layer, SLOT_INDEX_KEY, SLOT_INDEX_KEY_EMBD);
     return status;
 }
 
@@ -546,8 +581,12 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_latent(search, index);
     if (status == STATUS_OK && family->indexed)
         status = take_index(search, index);
+    if (status == STATUS_OK && (family->index_blocks || family->index_means))
+        status = take_block_index(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);
+    if (status == STATUS_OK && family->hyper)
+        status = take_hyper(search, index);
     bool unit = search->model->shape.unit_head_norms && !layer->unrotated;
     if (status == STATUS_OK && (unit || family->unit_all_norms))
         set_unit_norms(search, layer);

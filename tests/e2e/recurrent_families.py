@@ -178,6 +178,82 @@ def dsa():
             yield f"{prefix}mlp.{name}.weight", shape
 
 
+BLOCK_INDEXER = {"index_q_proj.weight": [KV_HEADS * INDEX_DIM, WIDTH], "index_k_proj.weight": [INDEX_DIM, WIDTH],
+                 "index_q_norm.weight": [INDEX_DIM], "index_k_norm.weight": [INDEX_DIM]}
+
+
+def minimax_m3():
+    head, prefix = WIDTH // HEADS, "language_model.model."
+    yield prefix + "embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield prefix + "norm.weight", [WIDTH]
+    yield "language_model.lm_head.weight", [N_VOCAB, WIDTH]
+    for layer in range(3):
+        prefix = f"language_model.model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", [WIDTH]
+        yield prefix + "post_attention_layernorm.weight", [WIDTH]
+        parts = {**attention(), "q_norm.weight": [head], "k_norm.weight": [head], **(BLOCK_INDEXER if layer else {})}
+        for name, shape in parts.items():
+            yield f"{prefix}self_attn.{name}", shape
+        experts = [f"experts.{i}." for i in range(3)] if layer else []
+        for name in ("gate_proj", "up_proj", "down_proj"):
+            shape = [WIDTH, N_FF] if name == "down_proj" else [N_FF, WIDTH]
+            yield prefix + (f"block_sparse_moe.shared_experts.{name}.weight" if layer else f"mlp.{name}.weight"), shape
+        for expert in experts:
+            for name, shape in (("w1", [N_FF, WIDTH]), ("w3", [N_FF, WIDTH]), ("w2", [WIDTH, N_FF])):
+                yield f"{prefix}block_sparse_moe.{expert}{name}.weight", shape
+        if layer:
+            yield prefix + "block_sparse_moe.gate.weight", [3, WIDTH]
+            yield prefix + "block_sparse_moe.e_score_correction_bias", [3]
+
+
+STREAMS, STREAM_RANK, NGRAM_WIDTH, NGRAM_ROWS = 3, 8, 24, 60  # rows: the primes from 11 on, 4 of them
+
+
+def connection(prefix, adds=True):
+    yield prefix + "hc_norm.weight", [STREAMS * WIDTH]
+    yield prefix + "input_mix_weight_down.weight", [STREAM_RANK, STREAMS * WIDTH]
+    yield prefix + "input_mix_weight_up.weight", [STREAMS * WIDTH, STREAM_RANK]
+    if adds:
+        yield prefix + "block_inject_weight.weight", [STREAMS, STREAMS * WIDTH]
+
+
+def ngrams(prefix):
+    for shard in range(3):
+        yield f"{prefix}ple_embedding.ngram_embedding.shard_{shard}.weight", [NGRAM_ROWS // 3, NGRAM_WIDTH // 4]
+    yield prefix + "key_proj.weight", [STREAMS * WIDTH, NGRAM_WIDTH]
+    yield prefix + "value_proj.weight", [WIDTH, NGRAM_WIDTH]
+    yield prefix + "conv1d.weight", [STREAMS * WIDTH, 1, 3]
+    for name in ("norm_key", "norm_query", "norm_conv"):
+        yield f"{prefix}{name}.weight", [STREAMS * WIDTH]
+
+
+def qwen4_exp():
+    head = WIDTH // HEADS
+    delta = {"in_proj_qkv.weight": [64, WIDTH], "in_proj_z.weight": [32, WIDTH], "in_proj_b.weight": [4, WIDTH],
+             "in_proj_a.weight": [4, WIDTH], "conv1d.weight": [64, 1, 4], "A_log": [4], "dt_bias": [4], "norm.weight": [8],
+             "out_proj.weight": [WIDTH, 32]}
+    indexed = {**attention(), "q_proj.weight": [2 * WIDTH, WIDTH], "q_norm.weight": [head], "k_norm.weight": [head],
+               "indexer.index_qk_proj.weight": [3 * 2 * head, WIDTH], "indexer.q_layernorm.weight": [2 * head],
+               "indexer.k_layernorm.weight": [2 * head]}
+    yield "model.embed_tokens.weight", [N_VOCAB, WIDTH]
+    yield "lm_head.weight", [N_VOCAB, WIDTH]
+    yield from connection("model.hyper_connection_mixer.", False)
+    for layer in range(4):
+        prefix = f"model.layers.{layer}."
+        yield from connection(prefix + "attn_hyper_connection.")
+        yield from connection(prefix + "mlp_hyper_connection.")
+        for name, shape in (indexed if layer == 3 else delta).items():
+            yield f"{prefix}{'self_attn' if layer == 3 else 'linear_attn'}.{name}", shape
+        if layer == 1:
+            yield from ngrams(prefix + "ple.")
+        yield prefix + "mlp.gate.weight", [3, WIDTH]
+        yield prefix + "mlp.experts.gate_up_proj", [3, 2 * N_FF, WIDTH]
+        yield prefix + "mlp.experts.down_proj", [3, WIDTH, N_FF]
+        yield prefix + "mlp.shared_expert_gate.weight", [1, WIDTH]
+        for name, shape in (("gate_proj", [N_FF, WIDTH]), ("up_proj", [N_FF, WIDTH]), ("down_proj", [WIDTH, N_FF])):
+            yield f"{prefix}mlp.shared_expert.{name}.weight", shape
+
+
 PURE = {"num_hidden_layers": 3, "conv_kernel": 4, "state_size": STATE, "hidden_size": WIDTH, "vocab_size": N_VOCAB,
         "tie_word_embeddings": False}
 FAMILIES = {
@@ -225,6 +301,25 @@ FAMILIES = {
                    "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": N_FF,
                    **{**SIZES, "num_key_value_heads": HEADS}},
         "tensors": dsa, "shown": "family      glm-dsa"},
+    "minimax-m3": {
+        "config": {"model_type": "minimax_m3_vl", "vision_config": {}, "text_config": {
+            "model_type": "minimax_m3_vl_text", "num_hidden_layers": 3, "head_dim": WIDTH // HEADS, "intermediate_size": N_FF,
+            "dense_intermediate_size": N_FF, "shared_intermediate_size": N_FF, "n_shared_experts": 1, "num_local_experts": 3,
+            "num_experts_per_tok": 2, "partial_rotary_factor": 0.5, "hidden_act": "swigluoai", "moe_layer_freq": [0, 1, 1],
+            "sparse_attention_config": {
+                "use_sparse_attention": True, "sparse_num_index_heads": KV_HEADS, "sparse_index_dim": INDEX_DIM, "sparse_topk_blocks": 3,
+                "sparse_block_size": 7, "sparse_local_block": 1, "sparse_init_block": 0, "sparse_score_type": "max",
+                "sparse_attention_freq": [0, 1, 1]}, **SIZES}},
+        "tensors": minimax_m3, "shown": "family      minimax-m3"},
+    "qwen4_exp": {
+        "config": {"model_type": "qwen4_exp_text", "num_hidden_layers": 4, "head_dim": WIDTH // HEADS, "linear_num_key_heads": 2,
+                   "linear_num_value_heads": 4, "linear_key_head_dim": 8, "linear_value_head_dim": 8, "num_experts": 3,
+                   "num_experts_per_tok": 2, "moe_intermediate_size": N_FF, "shared_expert_intermediate_size": N_FF, "hc_count": STREAMS,
+                   "hc_lowrank": STREAM_RANK, "ple_layer_ids": [2], "ple_embed_dim": NGRAM_WIDTH, "ple_conv_kernel_size": 3,
+                   "ngram_size": 3, "heads_per_ngram": 2, "ngram_vocab_size_base": 11, "eos_token_id": 2, "split_ngram_parts": 3,
+                   "indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_head_dim": 2 * WIDTH // HEADS, "indexer_budget": 20,
+                   "indexer_compress_ratio": 5, "partial_rotary_factor": 0.5, **SIZES},
+        "tensors": qwen4_exp, "shown": "recurrent   3 layers of 4 heads (2 key) of 8 x 8"},
     "mamba": {
         "config": {"model_type": "mamba", "time_step_rank": RANK, **PURE},
         "tensors": lambda: pure(SELECTIVE), "shown": "3 layers, width 64, no attention"},

@@ -47,6 +47,9 @@ static const struct {
     {"hunyuan-dense", HEAD_LENGTHS | HEAD_NORMS},
     {"hunyuan-moe", HEAD_LENGTHS | HEAD_NORMS | SPARSE | EXPERT_WIDTH | SHARED},
     {"minimax-m2", HEAD_LENGTHS | FULL_NORMS | SPARSE | EXPERT_WIDTH | PICK_BIAS},
+    {"cohere2moe", HEAD_LENGTHS | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | WINDOWED | SIGMOIDS},
+    {"minimax-m3",
+     HEAD_LENGTHS | HEAD_NORMS | SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS | SIGMOIDS},
     {"ernie4_5-moe", SPARSE | ROUTED | EXPERT_WIDTH | SHARED | PICK_BIAS},
     {"olmoe", FULL_NORMS | SPARSE},
     {"nemotron", LAYER_NORMS | PLAIN_MLP},
@@ -162,7 +165,7 @@ static void add_string(struct maker *maker, const char *key, const char *string)
 }
 
 #define EXPERT_FAMILIES                                                                                      \
-    "mixtral qwen2moe qwen3moe granitemoe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe"
+    "mixtral qwen2moe qwen3moe granitemoe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe qwen4_exp"
 
 static int32_t expert_width(const struct maker *maker)
 {
@@ -177,12 +180,22 @@ enum {
     MADE_QUERY_LATENT = 20,
     MADE_HEAD_VALUE = 12
 };                                                                       // latent attention
-enum { MADE_INDEX_HEADS = 10, MADE_INDEX_DIM = 20, MADE_SELECTED = 12 }; // its indexers
+enum { MADE_INDEX_HEADS = 10, MADE_INDEX_DIM = 20, MADE_SELECTED = 12 }; // indexers
+enum { MADE_BLOCK = 5, MADE_BLOCKS = 3 };                                // of positions that they select
 
 // The width that experts read and write; 0: the model's.
 static int32_t made_latent_experts(const struct maker *maker)
 {
     return is_of(maker, "nemotron_h_moe") && maker->recipe.larger ? 24 : 0;
+}
+
+static void add_block_keys(struct maker *maker)
+{
+    add_key(maker, "attention.indexer.head_count", GGUF_U32, maker->recipe.n_kv_heads);
+    add_key(maker, "attention.indexer.key_length", GGUF_U32, MADE_INDEX_DIM);
+    add_key(maker, "attention.indexer.top_k", GGUF_U32, MADE_BLOCKS);
+    add_key(maker, "attention.indexer.block_size", GGUF_U32, MADE_BLOCK);
+    add_key(maker, "attention.indexer.local_blocks", GGUF_U32, 1);
 }
 
 static void add_latent_keys(struct maker *maker)
@@ -406,6 +419,10 @@ static void add_family_keys(struct maker *maker)
         add_latent_keys(maker);
     if (is_of(maker, "deepseek2 glm4moe dots1"))
         add_routing_keys(maker);
+    if (is_of(maker, "minimax-m3"))
+        add_block_keys(maker);
+    if (is_of(maker, "qwen4_exp"))
+        add_hyper_keys(maker);
     if (has_trait(maker, MADE_XIELU))
         add_xielu_keys(maker);
     if (is_of(maker, "glm4") && r->larger)
@@ -455,16 +472,16 @@ static void add_family_keys(struct maker *maker)
         add_key(maker, "residual_scale", GGUF_F32, 0.5);
         add_key(maker, "logit_scale", GGUF_F32, 4.0);
     }
-    if (is_of(maker, "command-r cohere2"))
+    if (is_of(maker, "command-r cohere2 cohere2moe"))
         add_key(maker, "logit_scale", GGUF_F32, 0.25);
     if (is_of(maker, EXPERT_FAMILIES) || has_trait(maker, SPARSE)) {
         add_key(maker, "expert_count", GGUF_U32, r->n_experts);
         add_key(maker, "expert_used_count", GGUF_U32, r->n_experts_used);
     }
-    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe") ||
+    if (is_of(maker, "qwen2moe qwen3moe gpt-oss deepseek2 glm4moe dots1 qwen3next qwen35moe qwen4_exp") ||
         has_trait(maker, EXPERT_WIDTH))
         add_key(maker, "expert_feed_forward_length", GGUF_U32, expert_width(maker));
-    if (is_of(maker, "qwen2moe qwen3next qwen35moe " LARA_FAMILIES))
+    if (is_of(maker, "qwen2moe qwen3next qwen35moe qwen4_exp " LARA_FAMILIES))
         add_key(maker, "expert_shared_feed_forward_length", GGUF_U32, r->n_ff);
 }
 
@@ -618,10 +635,13 @@ void add_norm(struct maker *maker, const char *prefix, const char *name, int32_t
     char whole[NAME_BYTES];
     if (is_of(maker, "olmo nanochat")) // without weights
         return;
+    if (is_of(maker, "qwen4_exp") && (strcmp(name, "attn_norm") == 0 || strcmp(name, "output_norm") == 0 ||
+                                      strcmp(name, "post_attention_norm") == 0))
+        return;
     snprintf(whole, sizeof whole, "%s.weight", name);
     add_vector(maker, prefix, whole, MADE_NORM, (uint64_t)n);
     snprintf(whole, sizeof whole, "%s.bias", name);
-    if (maker->layer_norm && !is_of(maker, "command-r cohere2"))
+    if (maker->layer_norm && !is_of(maker, "command-r cohere2 cohere2moe"))
         add_vector(maker, prefix, whole, MADE_BIAS, (uint64_t)n);
 }
 
@@ -665,6 +685,18 @@ static void add_indexer(struct maker *maker, const char *prefix, int32_t layer)
     add_matrix(maker, prefix, "indexer.proj", MADE_INDEX_HEADS, maker->recipe.n_embd, false);
 }
 
+// The first layer of MiniMax-M3 has none.
+static void add_block_indexer(struct maker *maker, const char *prefix, int32_t layer)
+{
+    if (!is_of(maker, "minimax-m3") || layer == 0)
+        return;
+    add_matrix(maker, prefix, "indexer.q_proj", maker->recipe.n_kv_heads * MADE_INDEX_DIM,
+               maker->recipe.n_embd, false);
+    add_matrix(maker, prefix, "indexer.k_proj", MADE_INDEX_DIM, maker->recipe.n_embd, false);
+    add_vector(maker, prefix, "indexer.q_norm.weight", MADE_NORM, MADE_INDEX_DIM);
+    add_vector(maker, prefix, "indexer.k_norm.weight", MADE_NORM, MADE_INDEX_DIM);
+}
+
 static void add_latent_attention(struct maker *maker, const char *prefix)
 {
     const struct model_recipe *r = &maker->recipe;
@@ -696,6 +728,7 @@ static void add_attention(struct maker *maker, const char *prefix, int32_t layer
         add_indexer(maker, prefix, layer);
         return;
     }
+    add_block_indexer(maker, prefix, layer);
     bool gated = is_of(maker, QWEN_DELTA_FAMILIES); // attn_q has a gate beside each head's query
     int32_t d = maker->head_dim, q = made_heads(maker, layer) * d, kv = made_kv_heads(maker, layer) * d,
             v = made_kv_heads(maker, layer) * made_value_dim(maker);
@@ -767,7 +800,7 @@ static void add_experts(struct maker *maker, const char *prefix)
     if (is_of(maker, "glm4moe dots1") || (is_of(maker, "deepseek2") && r->larger) ||
         has_trait(maker, PICK_BIAS))
         add_vector(maker, prefix, "exp_probs_b.bias", MADE_BIAS, n);
-    bool gated = is_of(maker, "qwen2moe qwen3next qwen35moe");
+    bool gated = is_of(maker, "qwen2moe qwen3next qwen35moe qwen4_exp");
     if (!gated && !is_of(maker, "deepseek2 glm4moe dots1") && !has_trait(maker, SHARED | INTERLEAVED))
         return;
     int32_t n_shared = gated ? r->n_ff : (has_trait(maker, INTERLEAVED) ? 1 : 2) * expert_width(maker);
@@ -787,13 +820,13 @@ static void add_mlp(struct maker *maker, const char *prefix, int32_t layer)
     if (n_ff == 0)
         return;
     bool gated = (!maker->layer_norm && !has_trait(maker, PLAIN_MLP)) ||
-                 is_of(maker, "stablelm command-r cohere2 olmo orion modernbert-decoder");
+                 is_of(maker, "stablelm command-r cohere2 cohere2moe olmo orion modernbert-decoder");
     bool bias = !gated && !is_of(maker, "falcon") && !has_trait(maker, PLAIN_MLP);
     if (is_of(maker,
               "gpt-oss glm4moe seed_oss " DELTA_FAMILIES)) // of olmo_hybrid before or after, by the layer
         add_norm(maker, prefix, "post_attention_norm", r->n_embd);
     else if (!has_trait(maker, ONLY_POST_NORMS) && !is_of(maker, SINGLE_FAMILIES) &&
-             !is_of(maker, "phi2 falcon olmo2 command-r cohere2 gptj") &&
+             !is_of(maker, "phi2 falcon olmo2 command-r cohere2 cohere2moe gptj") &&
              !(is_of(maker, "stablelm") && r->larger))
         add_norm(maker, prefix, "ffn_norm", r->n_embd);
     bool dense = layer == 0 && (is_of(maker, "deepseek2 glm4moe dots1") || has_trait(maker, ROUTED));
@@ -859,6 +892,8 @@ static void add_tensors(struct maker *maker)
     }
     if (is_of(maker, GEMMA_FAMILIES))
         add_gemma_globals(maker);
+    if (is_of(maker, "qwen4_exp"))
+        add_hyper_globals(maker);
     add_norm(maker, "", is_of(maker, SHORT_FAMILIES) ? "token_embd_norm" : "output_norm", r->n_embd);
     if (!r->tied)
         add_matrix(maker, "", "output", r->n_vocab, r->n_embd, is_of(maker, "phi2 gptj modernbert-decoder"));
@@ -880,6 +915,8 @@ static void add_tensors(struct maker *maker)
             add_norm(maker, prefix, "attn_norm", r->n_embd);
         if (is_of(maker, "lfm3") && !made_attends(maker, i))
             add_norm(maker, prefix, "post_attention_norm", r->n_embd);
+        if (is_of(maker, "qwen4_exp"))
+            add_hyper_layer(maker, prefix, i);
         if (made_is_recurrent(maker, i))
             add_recurrence(maker, prefix);
         if (made_has_mlp(maker, i))
@@ -1085,11 +1122,12 @@ static void fill_recipe(struct maker *maker)
     r->n_experts_used = given_or(r->n_experts_used, 2);
     r->window = given_or(r->window, 24);
     r->gain = r->gain != 0.0f ? r->gain : 2.0f;
-    r->tied = r->tied || is_of(maker, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 command-r cohere2");
+    r->tied =
+        r->tied || is_of(maker, "gemma gemma2 vaultgemma gemma3 gemma3n gemma4 command-r cohere2 cohere2moe");
     maker->head_dim = given_or(r->head_dim, r->n_embd / r->n_heads);
     maker->base = is_of(maker, "mixtral llama3 mistral") ? "llama" : r->family;
     maker->layer_norm =
-        is_of(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2") ||
+        is_of(maker, "gpt2 phi2 starcoder2 stablelm gptneox falcon bloom command-r cohere2 cohere2moe") ||
         has_trait(maker, LAYER_NORMS);
 }
 

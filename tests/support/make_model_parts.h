@@ -49,7 +49,7 @@ void add_matrix(struct maker *maker, const char *prefix, const char *name, int32
 
 // Families with recurrent layers (make_model_recurrent.c), also by their kind, and those that say by their
 // key-value heads which layers are recurrent.
-#define QWEN_DELTA_FAMILIES "qwen3next qwen35 qwen35moe"
+#define QWEN_DELTA_FAMILIES "qwen3next qwen35 qwen35moe qwen4_exp"
 #define DELTA_FAMILIES      QWEN_DELTA_FAMILIES " olmo_hybrid"
 #define SHORT_FAMILIES      "lfm2 lfm2moe lfm3"
 #define SINGLE_FAMILIES     "nemotron_h nemotron_h_moe" // one mixer or MLP a layer
@@ -77,3 +77,8 @@ void add_recurrence(struct maker *maker, const char *prefix);
 void add_gemma_keys(struct maker *maker);
 void add_gemma_globals(struct maker *maker);
 void add_gemma_layer(struct maker *maker, const char *prefix, int32_t layer);
+
+// Qwen4-Exp (make_model_hyper.c), which has no norms before attention, MLP and output.
+void add_hyper_keys(struct maker *maker);
+void add_hyper_globals(struct maker *maker);
+void add_hyper_layer(struct maker *maker, const char *prefix, int32_t layer);

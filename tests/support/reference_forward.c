@@ -196,7 +196,8 @@ bool is_windowed(const struct reference *r, int layer)
         int pattern; // period of the layers that see everything
     } patterns[] = {{"gemma2", 2},       {"gemma3", 6},     {"gpt-oss", 2}, {"cohere2", 4},
                     {"olmo2", 4},        {"exaone4", 4},    {"afmoe", 4},   {"llama4", 4},
-                    {"muse-glimmer", 4}, {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2}};
+                    {"muse-glimmer", 4}, {"exaone-moe", 4}, {"mellum", 4},  {"vaultgemma", 2},
+                    {"cohere2moe", 4}};
     if (is_of(r, "lara-mini"))
         return layer % 4 == 1;
     if (is_of(r, "modernbert-decoder"))
@@ -217,6 +218,7 @@ static bool is_rotated(const struct reference *r, int layer)
            number_of_key(r, "rope.scaling.finetuned", 1.0) != 0.0 &&
            !(is_of(r, "smollm3") && layer % 4 == 3) &&
            layer_number(r, "rope.unrotated_layers", layer) == 0.0 &&
+           !(is_of(r, "cohere2moe") && layer > 0 && !is_windowed(r, layer)) &&
            !(is_of(r, "cohere2 exaone4 exaone-moe afmoe llama4 lara-mini") && !is_windowed(r, layer));
 }
 
@@ -256,7 +258,7 @@ void rotate(const struct reference *r, double *x, int n_heads, int step, double 
     bool halves =
         !is_of(
             r,
-            "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2") &&
+            "llama granite granitehybrid granitemoe smollm3 mistral3 glm4 deepseek2 ernie4_5 command-r cohere2 cohere2moe") &&
         !is_of(
             r,
             "olmo internlm2 ernie4_5-moe arcee llama4 chatglm minicpm mistral4 gptj deepseek32 glm-dsa deci") &&
@@ -306,7 +308,7 @@ static double activate_gated(const struct reference *r, double gate, double up, 
 {
     if (limit > 0.0)
         return fmin(activate(r, gate), limit) * fmax(-limit, fmin(up, limit));
-    if (!is_of(r, "gpt-oss"))
+    if (!is_of(r, "gpt-oss minimax-m3"))
         return activate(r, gate) * up;
     gate = fmin(gate, 7.0);
     return gate / (1.0 + exp(-1.702 * gate)) * (fmin(7.0, fmax(-7.0, up)) + 1.0);
@@ -335,6 +337,7 @@ static void attend_row(const struct reference *r, int layer, int p, int head, co
     const double *q = heads->q + ((size_t)p * (size_t)r->n_heads + (size_t)head) * (size_t)heads->key;
     double *scores = zeros((size_t)r->n), largest = sinks ? sinks[head] : -INFINITY, sum = 0.0;
     const bool *seen = heads->selected ? heads->selected + (size_t)p * (size_t)r->n : NULL;
+    seen = seen && heads->by_head ? seen + (size_t)kv_head * (size_t)r->n * (size_t)r->n : seen;
     for (int j = first; j <= p; j++) {
         if (seen && !seen[j]) {
             scores[j] = -INFINITY;
@@ -418,6 +421,47 @@ static void select_positions(const struct reference *r, int layer, const double 
         free(all[i]);
 }
 
+// MiniMax-M3's indexer: for each key-value head the blocks with the largest score of a position, the row's own block
+// always.
+static void select_blocks(const struct reference *r, int layer, const double *x)
+{
+    int heads = r->n_kv_heads, dim = (int)number_of_key(r, "attention.indexer.key_length", 0), n = r->n,
+        block = (int)number_of_key(r, "attention.indexer.block_size", 0),
+        most = (int)number_of_key(r, "attention.indexer.top_k", 0),
+        local = (int)number_of_key(r, "attention.indexer.local_blocks", 0);
+    double *q = multiply(r, layer, "indexer.q_proj", x, n, r->n_embd, 0, heads * dim),
+           *k = multiply(r, layer, "indexer.k_proj", x, n, r->n_embd, 0, dim), *scores = zeros((size_t)n);
+    normalize(r, layer, "indexer.q_norm", q, n * heads, dim);
+    normalize(r, layer, "indexer.k_norm", k, n, dim);
+    rotate(r, q, heads, dim, r->rope_base, NULL, false);
+    rotate(r, k, 1, dim, r->rope_base, NULL, false);
+    for (int h = 0; h < heads; h++)
+        for (int p = 0; p < n; p++) {
+            bool *seen = r->selected + ((size_t)h * (size_t)n + (size_t)p) * (size_t)n;
+            int n_blocks = p / block + 1;
+            memset(seen, 0, (size_t)n * sizeof *seen);
+            for (int b = 0; b < n_blocks; b++)
+                scores[b] = b >= n_blocks - local ? INFINITY : -INFINITY;
+            for (int j = 0; j <= p; j++) {
+                double dot = 0.0;
+                for (int i = 0; i < dim; i++)
+                    dot += q[(p * heads + h) * dim + i] * k[j * dim + i];
+                scores[j / block] = fmax(scores[j / block], dot);
+            }
+            for (int i = 0; i < most && i < n_blocks; i++) {
+                int best = 0;
+                for (int b = 1; b < n_blocks; b++)
+                    best = scores[b] > scores[best] ? b : best;
+                for (int j = best * block; j <= p && j < (best + 1) * block; j++)
+                    seen[j] = true;
+                scores[best] = -INFINITY;
+            }
+        }
+    free(q);
+    free(k);
+    free(scores);
+}
+
 // Latent attention as its authors write it: every head's keys and values are made (arXiv:2405.04434,
 // equations 9 to 19). A head's dims: plain, then rotated.
 static double *latent_attention(const struct reference *r, int layer, const double *x)
@@ -465,7 +509,7 @@ static double *latent_attention(const struct reference *r, int layer, const doub
     if (has_tensor(r, layer, "indexer.attn_k.weight"))
         select_positions(r, layer, x, compressed, query);
     const bool *selected = number_of_key(r, "attention.indexer.top_k", 0) > 0.0 ? r->selected : NULL;
-    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL, selected});
+    double *out = attend(r, layer, &(struct heads){q, k, v, n_heads, dim, value, NULL, selected, false});
     double *all[] = {compressed, q, c, rotated, k, v, whole, keys, values};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -502,7 +546,7 @@ static void finish_llama4(const struct reference *r, int layer, double *q, doubl
     }
 }
 
-static double *attention(const struct reference *r, int layer, const double *x)
+double *attention(const struct reference *r, int layer, const double *x)
 {
     int q_width = r->n_heads * r->head_dim, kv_width = r->n_kv_heads * r->head_dim, n = r->n;
     int v_width = r->n_kv_heads * r->value_dim;
@@ -511,7 +555,7 @@ static double *attention(const struct reference *r, int layer, const double *x)
     if (!divisors)
         divisors = load(r, -1, lengthened ? "rope_factors_long.weight" : "rope_factors_short.weight");
     const char *names[] = {"attn_q", "attn_k", "attn_v"};
-    bool gated = is_of(r, "qwen3next qwen35 qwen35moe");
+    bool gated = is_of(r, "qwen3next qwen35 qwen35moe qwen4_exp");
     double *q =
         multiply(r, layer, fused ? "attn_qkv" : names[0], x, n, r->n_embd, 0, gated ? 2 * q_width : q_width);
     double *gates = gated ? split_gates(r, &q) : NULL;
@@ -556,8 +600,15 @@ static double *attention(const struct reference *r, int layer, const double *x)
     }
     if (is_of(r, "llama4"))
         finish_llama4(r, layer, q, k);
-    double *out =
-        attend(r, layer, &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates, NULL});
+    bool blocks = has_tensor(r, layer, "indexer.q_proj.weight"),
+         means = has_tensor(r, layer, "indexer.qk_proj.weight");
+    if (blocks)
+        select_blocks(r, layer, x);
+    if (means)
+        select_means(r, layer, x);
+    double *out = attend(r, layer,
+                         &(struct heads){q, k, v, r->n_kv_heads, r->head_dim, r->value_dim, gates,
+                                         blocks || means ? r->selected : NULL, blocks});
     free(gates);
     free(fused);
     free(divisors);
@@ -739,13 +790,16 @@ static double *compute_experts(const struct reference *r, int layer, const doubl
             free(y);
         }
     }
+    bool averaged = is_of(r, "cohere2moe") && number_of_key(r, "expert_shared_averaged", 1.0) != 0.0;
+    for (int i = 0; i < r->n * r->n_embd && averaged; i++)
+        out[i] *= 0.5;
     free(routes);
     free(seen);
     free(shared_gate);
     return out;
 }
 
-static double *feed_forward(const struct reference *r, int layer, const double *x)
+double *feed_forward(const struct reference *r, int layer, const double *x)
 {
     int n_ff = (int)layer_number(r, "feed_forward_length", layer);
     return r->n_experts && has_tensor(r, layer, "ffn_gate_inp.weight")
@@ -864,7 +918,7 @@ static void open_reference(struct reference *r, const char *path)
     r->yarn_factor = number_of_key(r, "rope.scaling.factor", 1.0);
     if (r->yarn_factor > 1.0)
         r->n_rope_original = (int)number_of_key(r, "rope.scaling.original_context_length", 0);
-    r->parallel = is_of(r, "phi2 falcon command-r cohere2 gptj") ||
+    r->parallel = is_of(r, "phi2 falcon command-r cohere2 cohere2moe gptj") ||
                   number_of_key(r, "use_parallel_residual", 0.0) != 0.0 ||
                   (is_of(r, "stablelm") && !has_tensor(r, 0, "ffn_norm.weight"));
     r->rope_base = number_of_key(r, "rope.freq_base", 10000.0);
@@ -903,7 +957,8 @@ static void run_output_head(const struct reference *r, double **x)
 
 void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, double *logits)
 {
-    struct reference r = {.n = n_ids, .selected = calloc((size_t)n_ids * (size_t)n_ids, sizeof(bool))};
+    struct reference r = {.n = n_ids,
+                          .selected = calloc(SELECTIONS_MAX * (size_t)n_ids * (size_t)n_ids, sizeof(bool))};
     open_reference(&r, path);
     double *table = load(&r, -1, "token_embd.weight"), *positions = load(&r, -1, "position_embd.weight");
     double *x = zeros((size_t)n_ids * (size_t)r.n_embd), *own = load(&r, -1, "output.weight");
@@ -917,7 +972,9 @@ void reference_logits(const char *path, const int32_t *ids, int32_t n_ids, doubl
         normalize(&r, -1, "token_embd_norm", x, n_ids, r.n_embd);
     if (is_of(&r, "gemma3n gemma4"))
         run_gemma(&r, ids, x);
-    for (int layer = 0; layer < r.n_layers && !is_of(&r, "gemma3n gemma4"); layer++)
+    if (is_of(&r, "qwen4_exp"))
+        run_hyper(&r, ids, x);
+    for (int layer = 0; layer < r.n_layers && !is_of(&r, "gemma3n gemma4 qwen4_exp"); layer++)
         run_layer(&r, layer, x);
     normalize(&r, -1, is_of(&r, "lfm2 lfm2moe lfm3") ? "token_embd_norm" : "output_norm", x, n_ids, r.n_embd);
     int n_vocab = (int)tensor_n_rows(gguf_tensor(r.gguf, "token_embd.weight"));

@@ -20,9 +20,11 @@ struct reference {
     int n_rope_original; // context before YaRN; 0: no YaRN
     double yarn_factor;
     int n; // positions
-    bool
-        *selected; // [n, n] positions that a row sees, in sparse attention; of the last layer with an indexer
+    // [SELECTIONS_MAX, n, n] positions that a row sees, in sparse attention; of the last layer with an indexer
+    bool *selected;
 };
+
+enum { SELECTIONS_MAX = 16 }; // key-value heads of such a model
 
 // One head's queries, keys and values, all heads' of a position one after the other.
 struct heads {
@@ -30,6 +32,7 @@ struct heads {
     int n_kv, key, value; // key-value heads and dims of a head
     const double *gates;  // multiply the heads' results; NULL: none
     const bool *selected; // [n, n]; NULL: all
+    bool by_head;         // selected is [n_kv, n, n]
 };
 
 // Whether the family is one of several names, separated by blanks.
@@ -70,3 +73,11 @@ double *run_recurrence(const struct reference *r, int layer, const double *x);
 
 // All layers of Gemma 3n or 4; x [n, n_embd] is the embedded tokens, and becomes the output norm's input.
 void run_gemma(struct reference *r, const int32_t *ids, double *x);
+
+// Attention of a layer without latents, and its MLP or experts (reference_forward.c).
+double *attention(const struct reference *r, int layer, const double *x);
+double *feed_forward(const struct reference *r, int layer, const double *x);
+// All layers of Qwen4-Exp (reference_hyper.c), as run_gemma; x becomes the input of the output matrix. select_means sets
+// r->selected [n, n].
+void run_hyper(const struct reference *r, const int32_t *ids, double *x);
+void select_means(const struct reference *r, int layer, const double *x);

@@ -97,8 +97,9 @@ static double *run_delta(const struct reference *r, int layer, const double *x)
         }
     }
     normalize(r, layer, "ssm_norm", all, n * n_heads, value);
+    bool plain = number_of_key(r, "ssm.sigmoid_gate", 0.0) != 0.0;
     for (int i = 0; i < n * inner; i++)
-        all[i] *= gate[i] * sigmoid(gate[i]);
+        all[i] *= (plain ? 1.0 : gate[i]) * sigmoid(gate[i]);
     double *out = multiply(r, layer, "ssm_out", all, n, inner, 0, r->n_embd);
     double *made[] = {qkv, mixed, gate, beta, alpha, decay, step, all, states};
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
@@ -323,7 +324,7 @@ bool is_recurrent(const struct reference *r, int layer)
         return layer % 2 == 0;
     if (is_single(r) || is_of(r, "falcon-h1 jamba"))
         return has_tensor(r, layer, "ssm_in.weight");
-    if (is_of(r, "qwen3next qwen35 qwen35moe olmo_hybrid")) // every fourth layer has attention
+    if (is_of(r, "qwen3next qwen35 qwen35moe qwen4_exp olmo_hybrid")) // every fourth layer has attention
         return (layer + 1) % 4 != 0;
     return is_of(r, "lfm2 lfm2moe lfm3 granitehybrid bamba kimi-linear") &&
            layer_number(r, "attention.head_count_kv", layer) == 0.0;

@@ -125,7 +125,8 @@ TEST(a_state_that_is_kept_serves_every_sequence_that_begins_alike)
     enum { N = 40, BRANCH = 25 };
     static const char *const families[] = {"qwen3next",      "qwen35moe",   "lfm2",   "granitehybrid",
                                            "nemotron_h_moe", "falcon-h1",   "mamba2", "jamba",
-                                           "mamba",          "olmo_hybrid", "lfm3",   "kimi-linear"};
+                                           "mamba",          "olmo_hybrid", "lfm3",   "kimi-linear",
+                                           "qwen4_exp"};
     for (size_t f = 0; f < sizeof families / sizeof *families; f++) {
         struct forward_bench bench;
         int32_t ids[2][N];
@@ -328,6 +329,25 @@ TEST(a_backend_without_sparse_attention_refuses_it_by_name)
                      STATUS_REFUSE);
     assert_non_null(strstr(error.text, "family deepseek32 can't be computed on cpu/"));
     bench_finish(&bench);
+}
+
+TEST(a_backend_without_blocks_or_streams_refuses_models_that_need_them_by_name)
+{
+    static const struct {
+        const char *family, *why;
+    } cases[] = {{"minimax-m3", "its attention is sparse"}, {"qwen4_exp", "it has several residual streams"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct forward_bench bench;
+        struct error error = {0};
+        bench_init(&bench, &(struct model_recipe){.family = cases[i].family, .seed = 2});
+        bench.backend->operations.selects_blocks = false;
+        bench.backend->operations.merge_streams = NULL;
+        assert_int_equal(forward_create(&bench.forward, bench.model, bench.backend, &usual_limits, NULL, NULL,
+                                        &error),
+                         STATUS_REFUSE);
+        assert_non_null(strstr(error.text, cases[i].why));
+        bench_finish(&bench);
+    }
 }
 
 // Latents of 32 and 8 dimensions, values of 32, and in each of two layers a key of 20 for the indexer, always in

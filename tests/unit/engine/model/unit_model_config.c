@@ -17,6 +17,9 @@ static void config_to_keys(const char *text, struct folder_config *config, struc
 #define SIZES                                                                                                \
     "\"hidden_size\":2048,\"num_hidden_layers\":2,\"num_attention_heads\":32,\"max_position_embeddings\":"   \
     "131072"
+#define QWEN4                                                                                                \
+    SIZES ",\"indexer_n_heads\":4,\"indexer_kv_heads\":1,\"indexer_head_dim\":128,\"indexer_budget\":2048,"  \
+          "\"indexer_compress_ratio\":8"
 #define KIMI                                                                                                 \
     "{\"model_type\":\"kimi_linear\",\"hidden_size\":2048,\"num_hidden_layers\":2,"                          \
     "\"num_attention_heads\":32,\"linear_attn_config\":{"
@@ -184,6 +187,24 @@ TEST(settings_left_out_are_the_model_type_s)
         {"{\"model_type\":\"laguna\"," SIZES "}", "laguna.rope.dimension_count_swa", 128},
         {"{\"model_type\":\"deepseek_v32\"," SIZES "}", "deepseek32.attention.indexer.top_k", 2048},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES "}", "glm-dsa.attention.indexer.head_count", 32},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES "}", "minimax-m3.attention.indexer.top_k", 16},
+        {"{\"model_type\":\"qwen4_exp\",\"text_config\":{" QWEN4 "}}", "qwen4_exp.hyper_connection.rank",
+         320},
+        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1],\"eos_token_id\":[9,8]}",
+         "qwen4_exp.ngram.end_token_id", 9},
+        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1],\"eos_token_id\":9}",
+         "qwen4_exp.ngram.head_length", 128},
+        {"{\"model_type\":\"minimax_m3_vl\",\"text_config\":{" SIZES ",\"rotary_dim\":64,"
+         "\"partial_rotary_factor\":0.5,\"sparse_attention_config\":{\"sparse_block_size\":64}}}",
+         "minimax-m3.attention.indexer.block_size", 64},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"partial_rotary_factor\":0.5}",
+         "minimax-m3.rope.dimension_count", 64},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"first_k_dense_replace\":1}",
+         "cohere2moe.leading_dense_block_count", 1},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES
+         ",\"intermediate_size\":768,\"prefix_dense_intermediate_size\":3072}",
+         "cohere2moe.expert_feed_forward_length", 768},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES "}", "cohere2moe.expert_gating_func", 1},
         {"{\"model_type\":\"olmo_hybrid\"," SIZES "}", "olmo_hybrid.ssm.state_size", 48},
         {"{\"model_type\":\"olmo_hybrid\"," SIZES "}", "olmo_hybrid.ssm.inner_size", 3072},
         {"{\"model_type\":\"hy_v3\"," SIZES ",\"mlp_layer_types\":[\"dense\",\"dense\"]}",
@@ -454,6 +475,33 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
          "moe_apply_router_weight_on_input"},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES ",\"indexer_types\":[\"full\",\"half\"]}", "indexer_types"},
         {"{\"model_type\":\"glm_moe_dsa\"," SIZES ",\"index_topk_pattern\":\"FX\"}", "indexer_types"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"layer_types\":[\"full_attention\"]}",
+         "layer_types"},
+        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"output_gate_type\":\"gelu\"}", "output_gate_type"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"expert_selection_fn\":\"relu\"}",
+         "expert_selection_fn"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"shared_expert_combination_strategy\":\"max\"}",
+         "shared_expert_combination_strategy"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"first_k_dense_replace\":1,"
+         "\"prefix_dense_sliding_window_pattern\":2}",
+         "prefix_dense_sliding_window_pattern"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"mlp_layer_types\":[\"sparse\",\"dense\"]}",
+         "mlp_layer_types"},
+        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1]}", "eos_token_id"},
+        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4
+         ",\"ple_layer_ids\":[1],\"eos_token_id\":9,\"ngram_size\":9}",
+         "ngram_size"},
+        {"{\"model_type\":\"qwen4_exp_text\"," QWEN4
+         ",\"ple_layer_ids\":[1],\"eos_token_id\":9,\"ple_embed_dim\":40}",
+         "ple_embed_dim"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"sparse_attention_config\":"
+         "{\"sparse_init_block\":1}}",
+         "sparse_init_block"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"sparse_attention_config\":"
+         "{\"sparse_score_type\":\"mean\"}}",
+         "sparse_score_type"},
+        {"{\"model_type\":\"minimax_m3_vl_text\"," SIZES ",\"attention_output_gate\":true}",
+         "attention_output_gate"},
         {"{\"model_type\":\"gpt2\"," SIZES ",\"scale_attn_weights\":false}", "scale_attn_weights"},
         {"{\"model_type\":\"gemma4_text\"," GEMMA4_SIZES
          ",\"per_layer_config\":{\"1\":{\"rms_norm_eps\":1}}}",

@@ -87,10 +87,13 @@ static void put_setting(const struct making *making, struct buffer *json, const 
 
 static void write_config(const struct making *making)
 {
+    // intermediate_size is the experts'
+    bool blocks =
+        strcmp(making->item->made, "minimax-m3") == 0 || strcmp(making->item->made, "cohere2moe") == 0;
     const char *const keys[][2] = {
         {"hidden_size", "embedding_length"},
         {"num_hidden_layers", "block_count"},
-        {"intermediate_size", "feed_forward_length"},
+        {blocks ? "dense_intermediate_size" : "intermediate_size", "feed_forward_length"},
         {"num_attention_heads", "attention.head_count"},
         {"num_key_value_heads", "attention.head_count_kv"},
         {"max_position_embeddings", "context_length"},
@@ -113,7 +116,7 @@ static void write_config(const struct making *making)
         {"index_topk", "attention.indexer.top_k"},
         {"num_nextn_predict_layers", "nextn_predict_layers"},
         {"num_experts_per_tok", "expert_used_count"},
-        {"moe_intermediate_size", "expert_feed_forward_length"},
+        {blocks ? "intermediate_size" : "moe_intermediate_size", "expert_feed_forward_length"},
         {"shared_expert_intermediate_size", "expert_shared_feed_forward_length"},
         // Muse Glimmer's is qk_scale_factor
         {strcmp(making->item->model_type, "muse_glimmer_text") ? "attention_multiplier" : "unknown",
@@ -463,6 +466,12 @@ static bool is_meant(const struct making *making, const struct folder_rule *rule
         return strstr(rule->from, ".experts.{}") == NULL;
     if (strcmp(making->name, "laguna") == 0 || strcmp(making->name, "mimo2") == 0) // transformers' own names
         return strstr(rule->from, "mlp.experts.e_score") == NULL && strstr(rule->from, "sink_bias") == NULL;
+    if (strcmp(making->name, "minimax-m3") == 0) // the authors' names
+        return strstr(rule->from, ".indexer.") == NULL && strstr(rule->from, "gate_up_proj") == NULL &&
+               strstr(rule->from, "mlp.experts.") == NULL &&
+               strstr(rule->from, "mlp.shared_experts.") == NULL &&
+               strstr(rule->from, "mlp.gate.e_score") == NULL &&
+               strcmp(rule->from, "model.layers.*.mlp.gate") != 0;
     if (strcmp(making->name, "falcon") == 0 && strcmp(rule->to, "attn_norm") == 0)
         return (strstr(rule->from, "ln_mlp") != NULL) == making->item->larger;
     return true;
@@ -723,6 +732,10 @@ static struct folder_case cases[] = {
     {"ernie4_5", "ernie4_5", "", false, false},
     {"cohere", "command-r", "", true, false},
     {"cohere2", "cohere2", "", false, false},
+    {"cohere2_moe", "cohere2moe",
+     ",\"expert_selection_fn\":\"sigmoid\",\"prefix_dense_intermediate_size\":96,\"sliding_window_pattern\":4,"
+     "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"]",
+     false, false},
     {"granitemoe", "granitemoe", "", false, false},
     {"olmo3", "olmo2", "", true, false},
     {"bloom", "bloom", "", false, true},
@@ -748,6 +761,15 @@ static struct folder_case cases[] = {
     {"exaone4", "exaone4", "", false, false},
     {"hunyuan_v1_moe", "hunyuan-moe", ",\"num_shared_expert\":[1,1]", false, false},
     {"minimax_m2", "minimax-m2", "", false, false},
+    {"minimax_m3_vl_text", "minimax-m3",
+     ",\"index_topk_blocks\":3,\"index_block_size\":5,\"shared_intermediate_size\":96,"
+     "\"routed_scaling_factor\":1.0,\"layer_types\":[\"full_attention\",\"minimax_m3_sparse\","
+     "\"minimax_m3_sparse\"]",
+     false, false},
+    {"minimax_m3_vl_text", "minimax-m3",
+     ",\"sparse_attention_config\":{\"sparse_topk_blocks\":3,\"sparse_block_size\":5,\"sparse_local_block\":1,"
+     "\"sparse_attention_freq\":[0,1,1]},\"shared_intermediate_size\":96,\"routed_scaling_factor\":1.0",
+     false, false, .prefix = "language_model.model."},
     {"ernie4_5_moe", "ernie4_5-moe", ",\"moe_layer_end_index\":-1", false, false},
     {"granite", "granite", "", false, false},
     {"muse_glimmer_text", "muse-glimmer",
