@@ -2,6 +2,7 @@
 #include "batching/bad_words.h"
 #include "batching/batcher_state.h"
 #include "batching/constrained.h"
+#include "batching/property_scores.h"
 #include "batching/thinking.h"
 #include "schemas/base/clock.h"
 
@@ -85,6 +86,8 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     if (status == STATUS_OK)
         status = prefix_init(&b->tree, limits->page_positions, &b->pages,
                              limits->n_state_slots ? &b->slots : NULL, error);
+    for (int32_t i = 0; status == STATUS_OK && i < config->adapters.n; i++)
+        status = prefix_add_set(&b->tree, config->adapters.hashes[i], error);
     if (status == STATUS_OK)
         status = prompt_mask_sampled(&b->masks.sampled, config->environment.tokenizer,
                                      config->environment.limits.n_vocab, error);
@@ -109,7 +112,7 @@ void batcher_destroy(struct batcher *b)
     assert(b->jobs.n == 0);
     prepare_thread_destroy(b->jobs.thread);
     window_finish(&b->window);
-    if (b->tree.roots[0])
+    if (b->tree.roots)
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
     page_stack_finish(&b->slots);
@@ -428,6 +431,22 @@ static void stop_prompt(struct batcher *b, struct prompt *prompt)
         scheduler_remove(b, &prompt->sequences.items[i]);
 }
 
+// Adds the branches of a schema's values to the window once the answer has ended. False: there are none.
+static bool score_properties(struct batcher *b, struct prompt *prompt)
+{
+    if (!property_scores_begin(prompt, &b->config.environment))
+        return false;
+    for (int32_t i = request_n_sequences(&prompt->job->request); i < prompt->sequences.n; i++) {
+        if (prompt->sequences.items[i].scoring.n_targets == 0)
+            continue;
+        start_sequence(b, &prompt->sequences.items[i]);
+        prompt->sequences.n_unfinished++;
+    }
+    if (!add_to_window(b, prompt))
+        faults_note_memory(&b->faults, "prefix tree");
+    return true;
+}
+
 static void finish_sequence(struct batcher *b, struct sequence *sequence, struct job_list *finished)
 {
     struct prompt *prompt = sequence->prompt;
@@ -441,7 +460,7 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
     scheduler_remove(b, sequence);
     if (failed)
         stop_prompt(b, prompt); // the job has failed, so its other choices are not returned either
-    if (failed || --prompt->sequences.n_unfinished == 0)
+    if (failed || (--prompt->sequences.n_unfinished == 0 && !score_properties(b, prompt)))
         finish_prompt(b, prompt, finished);
 }
 
