@@ -30,7 +30,7 @@ def address(*arguments):
 
 
 def thread(*arguments):
-    return ["ops/test", "--build", "build-thread", "--label", "night-thread", "--setup",
+    return ["ops/test", "--build", "build-night-thread", "--label", "night-thread", "--setup",
             f"-Db_sanitize=thread {gate.SANITIZERS} -Dgpu=disabled", "--timeout-multiplier", "6", *arguments]
 
 

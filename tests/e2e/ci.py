@@ -39,7 +39,7 @@ def write_program(test, name, text):
 
 
 def run(test, command=".ci/run", *arguments):
-    environment = {name: value for name, value in os.environ.items() if name != "SHEAF_CHECKS"}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
     environment |= {"PATH": f"{test.path('bin')}:{bare_path(test)}", "TMPDIR": test.folder}
     finished = subprocess.run([test.path(command), *arguments], env=environment, capture_output=True, text=True, check=False, timeout=120)
     return finished.returncode, finished.stdout.splitlines()
@@ -234,6 +234,20 @@ def names_select_programs_and_cases(test):
         assert test.read("calls").decode().splitlines() == expected, names
     status, _ = run(test, "ops/test", "unit_fime")
     assert status == 1
+
+
+@case
+def a_pattern_in_the_environment_selects_cases_of_a_suite(test):
+    runner = os.path.join(ROOT, "tests/e2e/run.py")
+    test.write("pairs.py", ["import os", "from session import case", "", "",
+                            "@case", "def the_first_case(test):", "    assert 'SHEAF_TEST_CASES' not in os.environ", "", "",
+                            "@case", "def another_case(test):", "    assert False"])
+    for pattern, status, ran in (("the_first*", 0, ["the first case"]), ("another case", 1, ["another case"]), ("no_case", 0, [])):
+        environment = os.environ | {"SHEAF_TEST_CASES": pattern, "PYTHONPATH": test.folder}
+        done = subprocess.run([sys.executable, runner, "pairs", "--sheaf", test.sheaf], env=environment, capture_output=True, text=True,
+                              check=False, timeout=60)
+        assert done.returncode == status, (pattern, done)
+        assert re.findall(r"^(?:not )?ok \d+ - (.*)$", done.stdout, re.M) == ran, (pattern, done.stdout)
 
 
 @case
