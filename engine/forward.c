@@ -214,6 +214,7 @@ static void attend_pages(struct pass *pass, int32_t index)
     int32_t window = tensors->windowed ? shape->window.n_positions : 0;
     if (shape->bidirectional && window)
         window = window / 2 + 1;
+    struct disentangled_terms terms = disentangled_terms(pass->forward);
     struct attention_parameters parameters = {.layer = source->store,
                                               .n_heads =
                                                   model_layer_heads(pass->forward->model, index).n_heads,
@@ -225,6 +226,7 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .selects = shape->index.n_selected > 0,
                                               .relative_bias = pass->forward->relative_bias,
                                               .relative_center = relative_bias_center(shape),
+                                              .disentangled = shape->disentangled.n_rows ? &terms : NULL,
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
     bool has_gate = pass->forward->layers[index].weights[SLOT_ATTN_GATE] != NULL;
@@ -453,6 +455,8 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
     rotate_heads(pass, index, parts);
     if (pass->forward->model->family->norm_after_rope)
         normalize_queries_and_keys(pass, index, parts);
+    if (pass->shape->disentangled.n_rows)
+        disentangled_project(pass, index, parts);
     if (parts & PASS_KEYS && tensors->kv_layer == index)
         pass->operations->kv_store(pass->backend, tensors->store, m->k, m->v);
     bool last = index == last_stored(pass->forward->model);
@@ -520,6 +524,9 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     enter_phase(pass, PHASE_PRODUCTS);
     size_matrices(pass, index);
+    bool convolves = pass->forward->convolution && index == 0;
+    if (convolves && parts & PASS_KEYS)
+        convolution_begin(pass);
     if (pass->shape->altup.n)
         altup_predict(pass, index);
     if (attn_normed)
@@ -546,6 +553,8 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     const struct matrix *input = parallel || ffn_normed ? pass->normed : pass->x;
     run_feed_forward(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
+    if (convolves)
+        convolution_add(pass);
     if (pass->shape->altup.n) {
         altup_correct(pass, index);
     } else if (pass->shape->n_layer_input) {

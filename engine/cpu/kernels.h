@@ -34,7 +34,7 @@ enum cpu_level {
 // The limit where no level is named. AMX is used only by name: whole models are not faster with it (ops/bench).
 #define CPU_AUTO CPU_AVX512
 
-enum { ACTIVATION_COUNT = 6 }; // values of enum activation_kind, without ACTIVATION_XIELU
+enum { ACTIVATION_COUNT = 8 }; // values of enum activation_kind, without ACTIVATION_XIELU
 
 // One token of the gated delta rule, for at most 16 values of a head.
 struct delta_block {

@@ -41,6 +41,7 @@ struct family {
     bool has_embd_norm;          // a norm right after the embedding
     bool output_norm_as_embd;    // the output's norm is named token_embd_norm in the file
     bool has_relative_bias;      // scores have a bias by distance, the same in all layers
+    bool disentangled;           // scores may have terms of relative positions; learned positions are optional
     bool bidirectional;          // an encoder
     bool normed_after_sum;       // the post-norms follow the residual sums, and the last one is the output's
     bool normed_before_cut;      // a vector of fewer dimensions is cut after a layer norm without weights

@@ -25,6 +25,8 @@ enum activation_kind {
     // sigmoid(1.702 g).
     ACTIVATION_SWIGLU_CLAMPED,
     ACTIVATION_SIGMOID,
+    ACTIVATION_RELU,
+    ACTIVATION_TANH,
     ACTIVATION_XIELU, // with a layer's parameters: an operation of its own
 };
 // Sparse mixer (arXiv:2409.12136): experts by their logits, one after the other. An expert's weight is its softmax
@@ -145,6 +147,24 @@ struct layer_heads {
     int32_t n_heads;                        // query heads
 };
 
+// Disentangled attention (DeBERTa; He et al. 2020, arXiv:2006.03654, section 3.1): scores have further terms, of
+// contents and embeddings of relative positions (engine/forward_disentangled.c). n_rows 0: none.
+struct disentangled_shape {
+    int32_t n_rows;       // of the relative embeddings, half of them for each direction
+    int32_t n_buckets;    // distances from n_buckets / 2 on are in logarithmic buckets; 0: each distance has a row
+    int32_t distance_max; // of the last bucket, exclusive
+    bool content_to_position, position_to_content; // the terms
+    bool shared; // relative positions are projected by the weights of queries and keys, not by weights of their own
+    bool normed; // the relative embeddings have a norm
+};
+
+// A convolution of the embedding over the positions, added to the first layer's output before a norm (DeBERTa V2 XL).
+// n_taps 0: none.
+struct convolution_shape {
+    int32_t n_taps;
+    enum activation_kind activation;
+};
+
 struct scales_shape {
     float embedding, residual, logits; // 1: none
     float logits_softcap;              // 0: none
@@ -162,6 +182,7 @@ struct model_shape {
     struct experts_shape experts;
     struct latent_shape latent;
     struct index_shape index;
+    struct disentangled_shape disentangled;
     struct recurrent_shape recurrent;
     struct window_shape window;
     struct rope_shape rope;
@@ -171,6 +192,7 @@ struct model_shape {
     bool parallel_residual;                // attention and MLP both read the layer's input
     int32_t n_layer_input; // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
     struct altup_shape altup;
+    struct convolution_shape convolution;
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -216,6 +238,8 @@ enum layer_slot {
     SLOT_INDEX_KEY,
     SLOT_INDEX_KEY_NORM,
     SLOT_INDEX_WEIGHTS,
+    SLOT_ATTN_POSITION_Q, // disentangled attention: projections of relative positions; absent: attn_q's, attn_k's
+    SLOT_ATTN_POSITION_K,
     SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
     SLOT_STATE_QUERY, // the input of the convolution in three matrices
     SLOT_STATE_KEY,
@@ -301,6 +325,10 @@ struct model {
     struct tensor altup_proj, altup_unembd_proj;
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
     struct tensor relative_bias;
+    // DeBERTa: embeddings of relative positions, and their norm
+    struct tensor relative_embd, relative_embd_norm, relative_embd_norm_bias;
+    // DeBERTa V2 XL: the taps' matrices, and the norm after the sum
+    struct tensor convolution, convolution_bias, convolution_norm, convolution_norm_bias;
     struct {
         struct tensor weight, bias;
     } dense[MODEL_DENSE_MAX]; // linear layers after the pooling of an embedding model, in order
@@ -324,6 +352,7 @@ enum {
     MODEL_EXPERTS_MAX = 1024,
     MODEL_EXPERTS_USED_MAX = 64,
     MODEL_TAPS_MAX = 16,
+    MODEL_RELATIVE_MAX = 1 << 15, // distances of embeddings of relative positions
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
     MODEL_ALTUP_MAX = 16,
     MODEL_LABELS_MAX = 1 << 16,

@@ -130,7 +130,7 @@ static void read_sizes(struct config *config)
     if (find_setting(config, "kv_lora_rank"))
         put_latent(config);
     else
-        shape->head_dim = attends ? read_integer(config, "head_dim", n_embd / shape->n_heads) : 1;
+        shape->head_dim = attends ? read_integer(config, "head_dim attention_head_size", n_embd / shape->n_heads) : 1;
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
     if (layers_vary(config) && config->status == STATUS_OK)
@@ -664,7 +664,7 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         name = TEXT("granitemoehybrid_dense");
     if (text_equals_string(name, "nemotron_h") && folder_lists_experts(&config))
         name = TEXT("nemotron_h_moe");
-    out->family = folder_family_find(name);
+    out->family = folder_family_find(folder_deberta_type(json, name));
     if (!out->family)
         return family_refuse_unknown(error, "model_type", name, folder_family_name_at);
     if (out->family->defaults)
@@ -679,6 +679,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         read_integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
     if (config.status == STATUS_OK)
         folder_put_recurrent(&config);
+    if (config.status == STATUS_OK)
+        folder_put_disentangled(&config);
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
     if (config.status == STATUS_OK)

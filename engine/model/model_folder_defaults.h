@@ -433,3 +433,9 @@
 #define NANOCHAT_DEFAULTS                                                                                    \
     "{\"rms_norm_eps\":1e-6,\"final_logit_softcapping\":15.0,\"num_attention_heads\":6,"                     \
     "\"max_position_embeddings\":2048}"
+#define DEBERTA_DEFAULTS                                                                                     \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
+    "\"layer_norm_eps\":1e-7,\"max_position_embeddings\":512}"
+#define DEBERTA_V2_DEFAULTS                                                                                  \
+    "{\"hidden_size\":1536,\"num_hidden_layers\":24,\"num_attention_heads\":24,\"intermediate_size\":6144,"  \
+    "\"layer_norm_eps\":1e-7,\"max_position_embeddings\":512}"

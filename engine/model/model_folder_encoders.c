@@ -198,9 +198,12 @@ bool folder_is_head(struct text name)
 {
     static const char *const prefixes[] = {
         "pooler.",          "classifier.",       "pre_classifier.", "cls.", "lm_head.", "head.", "decoder.",
-        "vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
-    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert.", "gte.", "new."};
+        "vocab_transform.", "vocab_layer_norm.", "vocab_projector.",
+        "lm_predictions.",  "mask_predictions."};
+    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert.", "gte.", "new.", "deberta."};
     static const char positions[] = "embeddings.position_ids";
+    if (text_equals_string(name, "deberta.embeddings.position_embeddings.weight")) // of a model that adds none
+        return true;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         size_t size = strlen(models[i]);
         if (name.size > size && memcmp(name.data, models[i], size) == 0)

@@ -89,6 +89,13 @@ static const struct folder_key keys[] = {
      "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
      "block_multiple_of tie_embedding",
      NULL},
+    // DeBERTa
+    {"config.json", KEY_READ,
+     "relative_attention pos_att_type position_buckets max_relative_positions norm_rel_ebd share_att_key "
+     "conv_kernel_size conv_act conv_groups position_biased_input pooler_hidden_act attention_head_size "
+     "embedding_size talking_head",
+     NULL},
+    {"config.json", KEY_NO_PART, "pooler_hidden_size pooler_dropout cls_dropout z_steps", NULL},
     // DeepSeek V3.2, GLM-5
     {"config.json", KEY_READ,
      "index_n_heads index_head_dim index_topk indexer_types index_topk_pattern index_topk_freq "

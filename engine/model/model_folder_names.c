@@ -626,6 +626,15 @@ static const struct folder_family families[] = {
      WINDOWS_NEVER, false, DISTILBERT_DEFAULTS},
     {"mpnet", "mpnet", folder_mpnet_globals, folder_mpnet_layers, true, false, GELU, WINDOWS_NEVER, false,
      ROBERTA_DEFAULTS},
+    {"deberta", "deberta", folder_deberta_globals, folder_deberta_layers, true, false, GELU, WINDOWS_NEVER,
+     false, DEBERTA_DEFAULTS},
+    {"deberta-v2", "deberta", folder_deberta_globals, folder_deberta_v2_layers, true, false, GELU,
+     WINDOWS_NEVER, false, DEBERTA_V2_DEFAULTS},
+    // with learned positions, too
+    {"deberta_positions", "deberta", folder_deberta_positions_globals, folder_deberta_layers, true, false,
+     GELU, WINDOWS_NEVER, false, DEBERTA_DEFAULTS},
+    {"deberta-v2_positions", "deberta", folder_deberta_positions_globals, folder_deberta_v2_layers, true,
+     false, GELU, WINDOWS_NEVER, false, DEBERTA_V2_DEFAULTS},
     {"nomic_bert", "nomic-bert", folder_nomic_globals, folder_nomic_layers, true, true, "swiglu " SILU,
      WINDOWS_NEVER, true, NOMIC_DEFAULTS},
     // model_type "bert" with position_embedding_type "alibi"

@@ -58,6 +58,7 @@ enum folder_form {
     FORM_EVEN_MXFP4,
     FORM_ODD_MXFP4,
     FORM_EVERY_MXFP4,
+    FORM_TAP_MATRICES, // a convolution's [outputs, inputs, taps] -> a matrix for each tap
 };
 
 struct folder_rule {
@@ -87,6 +88,14 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
     folder_modernbert_globals[], folder_modernbert_layers[], folder_jina3_globals[], folder_jina3_layers[],
     folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[];
+// model_folder_deberta.c
+extern const struct folder_rule folder_deberta_globals[], folder_deberta_positions_globals[],
+    folder_deberta_layers[], folder_deberta_v2_layers[];
+// The name of a model_type "deberta" or "deberta-v2" in the table of families.
+struct text folder_deberta_type(const struct value *json, struct text model_type);
+// FORM_TAP_MATRICES: sets the dims of `out`, a copy of `from`; false: the shape does not fit. Writes the items.
+bool folder_taps_shape(const struct tensor *from, struct tensor *out);
+void folder_taps_make(const struct tensor *from, char *data);
 // model_folder_expert_names.c
 extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers[], folder_qwen3_moe_layers[],
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],

@@ -171,6 +171,8 @@ static inline bool heads_vary(const struct config *config)
 }
 // The keys of recurrent layers, in families that have these.
 void folder_put_recurrent(struct config *config);
+// model_folder_deberta.c: the keys of disentangled attention and of a convolution, in families that have these.
+void folder_put_disentangled(struct config *config);
 // model_folder_rope.c: the keys rope.*, and the divisors of `out`.
 void folder_read_rope(struct config *config);
 // A layer's item of a list that may also have items for layers that predict further tokens; NULL: no such list.

@@ -59,6 +59,41 @@ static enum status take_relative_bias(struct tensor_search *search)
     return status;
 }
 
+// Embeddings of relative positions, learned positions and the convolution, all of which a model may lack.
+static enum status take_disentangled(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const int64_t n_embd = search->widths[EMBD];
+    int64_t dims[3] = {n_embd, search->widths[CONTEXT], 1};
+    enum status status = take_tensor(search, "position_embd.weight", false, dims, &model->position_embd);
+    dims[1] = model->shape.disentangled.n_rows;
+    if (status != STATUS_OK || dims[1] == 0)
+        return status;
+    status = take_tensor(search, "attn_rel_embd.weight", true, dims, &model->relative_embd);
+    if (status == STATUS_OK && model->shape.disentangled.normed)
+        status = take_vector(search, "attn_rel_embd_norm.weight", true, n_embd, &model->relative_embd_norm);
+    if (status == STATUS_OK && model->shape.disentangled.normed)
+        status =
+            take_vector(search, "attn_rel_embd_norm.bias", true, n_embd, &model->relative_embd_norm_bias);
+    return status;
+}
+
+static enum status take_convolution(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const int64_t n_embd = search->widths[EMBD], dims[3] = {n_embd, n_embd, model->shape.convolution.n_taps};
+    if (dims[2] == 0)
+        return STATUS_OK;
+    enum status status = take_matrix(search, "conv.weight", true, dims, &model->convolution);
+    if (status == STATUS_OK)
+        status = take_vector(search, "conv.bias", true, n_embd, &model->convolution_bias);
+    if (status == STATUS_OK)
+        status = take_vector(search, "conv_norm.weight", true, n_embd, &model->convolution_norm);
+    return status == STATUS_OK
+               ? take_vector(search, "conv_norm.bias", true, n_embd, &model->convolution_norm_bias)
+               : status;
+}
+
 // Linear layers after the pooling, dense_2 and so on: the outputs of each are the inputs of the next.
 static enum status take_dense(struct tensor_search *search)
 {
@@ -180,6 +215,10 @@ enum status take_globals(struct tensor_search *search)
         status = take_token_types(search);
     if (status == STATUS_OK && family->has_relative_bias)
         status = take_relative_bias(search);
+    if (status == STATUS_OK && family->disentangled)
+        status = take_disentangled(search);
+    if (status == STATUS_OK && family->disentangled)
+        status = take_convolution(search);
     if (status == STATUS_OK && family->has_embd_norm)
         status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
     if (status == STATUS_OK && (family->unit_all_norms || family->plain_norms))

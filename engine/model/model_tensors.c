@@ -58,6 +58,8 @@ static const struct {
     [SLOT_INDEX_KEY] = {"indexer.attn_k", MATRIX_UNBIASED, {EMBD, INDEX_KEY, ONE}},
     [SLOT_INDEX_KEY_NORM] = {"indexer.k_norm", VECTOR_UNBIASED, {INDEX_KEY, ONE, ONE}}, // and a bias
     [SLOT_INDEX_WEIGHTS] = {"indexer.proj", MATRIX_UNBIASED, {EMBD, INDEX_HEADS, ONE}},
+    [SLOT_ATTN_POSITION_Q] = {"attn_pos_q", MATRIX, {EMBD, QUERY, ONE}},
+    [SLOT_ATTN_POSITION_K] = {"attn_pos_k", MATRIX, {EMBD, KEY, ONE}},
     [SLOT_ROUTER_SCALE] = {"ffn_gate_inp", VECTOR_UNBIASED, {EMBD, ONE, ONE}}, // .scale, not .weight
     [SLOT_FFN_POST_NORM_1] = {"post_ffw_norm_1", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM_2] = {"pre_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
@@ -259,7 +261,7 @@ static enum status take_slot(struct tensor_search *search, int32_t index, enum l
         return status;
     char name[NAME_BYTES];
     layer_name(name, index, slot_name(family, slot), "bias");
-    bool biased = (family->biased & 1u << slot) != 0;
+    bool biased = slot <= SLOT_OF_FAMILY_LAST && (family->biased & 1u << slot) != 0;
     int64_t n_items =
         vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
     return take_vectors(search, name, biased, n_items, search->widths[slots[slot].dims[2]],
@@ -293,7 +295,7 @@ static enum status take_fused(struct tensor_search *search, int32_t index, const
     char name[NAME_BYTES];
     int64_t n_rows = fused_rows(search, fused);
     uint32_t biased = 0;
-    for (int i = 0; i < fused->n_parts && fused->has_bias; i++)
+    for (int i = 0; i < fused->n_parts && fused->has_bias && !search->model->family->disentangled; i++)
         biased |= search->model->family->biased & 1u << fused->parts[i];
     struct tensor weight = {0}, bias = {0};
     layer_name(name, index, fused->name, "weight");
@@ -403,6 +405,27 @@ static enum status take_index(struct tensor_search *search, int32_t index)
                              &layer->biases[SLOT_INDEX_KEY_NORM]);
     if (!layer->indexed)
         layer->biases[SLOT_INDEX_KEY_NORM] = (struct tensor){0};
+    return status;
+}
+
+// Biases beside a fused attn_qkv, and projections of relative positions.
+static enum status take_disentangled(struct tensor_search *search, int32_t index)
+{
+    static const enum layer_slot biased[] = {SLOT_ATTN_Q, SLOT_ATTN_V};
+    const struct disentangled_shape *shape = &search->model->shape.disentangled;
+    struct model_layer *layer = &search->model->layers[index];
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+        char name[NAME_BYTES];
+        layer_name(name, index, slots[biased[i]].name, "bias");
+        if (!layer->biases[biased[i]].data)
+            status = take_vector(search, name, true, search->widths[slots[biased[i]].dims[1]],
+                                 &layer->biases[biased[i]]);
+    }
+    if (status == STATUS_OK && shape->content_to_position && !shape->shared)
+        status = take_slot(search, index, SLOT_ATTN_POSITION_K, true);
+    if (status == STATUS_OK && shape->position_to_content && !shape->shared)
+        status = take_slot(search, index, SLOT_ATTN_POSITION_Q, true);
     return status;
 }
 
@@ -544,6 +567,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_latent(search, index);
     if (status == STATUS_OK && family->indexed)
         status = take_index(search, index);
+    if (status == STATUS_OK && family->disentangled)
+        status = take_disentangled(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);
     bool unit = search->model->shape.unit_head_norms && !layer->unrotated;

@@ -9,6 +9,8 @@
 
 enum { TENSORS_MAX = 256, MADE_EXPERTS = 5, MADE_EXPERTS_USED = 2 };
 
+#define AFTER "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe deberta" // norms after the sums
+
 struct encoder_tensor {
     char name[64];
     enum tensor_type type;
@@ -46,6 +48,32 @@ static void add_key(struct encoder_maker *maker, const char *suffix, enum gguf_k
     maker->n_keys++;
 }
 
+// Distances of the relative embeddings, half of its rows.
+static int32_t deberta_span(enum deberta_kind kind)
+{
+    return kind == DEBERTA_V1 ? 32 : kind == DEBERTA_TO_POSITION || kind == DEBERTA_TO_CONTENT ? 8 : 16;
+}
+
+static void add_deberta_keys(struct encoder_maker *maker)
+{
+    const struct encoder_recipe *r = &maker->recipe;
+    enum deberta_kind kind = r->deberta;
+    bool shared = kind == DEBERTA_V3 || kind == DEBERTA_V2_XL;
+    bool to_position = shared || kind == DEBERTA_V1 || kind == DEBERTA_TO_POSITION,
+         to_content = shared || kind == DEBERTA_V1 || kind == DEBERTA_TO_CONTENT;
+    add_key(maker, "attention.scale", GGUF_F32,
+            1.0 / sqrt((double)(r->n_embd / r->n_heads) * (1 + to_position + to_content)));
+    add_key(maker, "attention.content_to_position", GGUF_BOOL, to_position);
+    add_key(maker, "attention.position_to_content", GGUF_BOOL, to_content);
+    add_key(maker, "attention.relative_projections_shared", GGUF_BOOL, shared);
+    add_key(maker, "attention.relative_embedding_normed", GGUF_BOOL, shared);
+    if (shared || kind == DEBERTA_TO_CONTENT)
+        add_key(maker, "attention.relative_buckets_count", GGUF_U32, deberta_span(kind));
+    add_key(maker, "attention.relative_distance_max", GGUF_U32, shared ? 64 : deberta_span(kind));
+    if (kind == DEBERTA_V2_XL)
+        add_key(maker, "convolution_taps", GGUF_U32, 3);
+}
+
 static void add_keys(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
@@ -61,6 +89,8 @@ static void add_keys(struct encoder_maker *maker)
         add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_heads / 2);
     add_key(maker, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", GGUF_F32, 1e-6);
     add_key(maker, "attention.causal", GGUF_BOOL, r->causal);
+    if (is_of(maker, "deberta"))
+        add_deberta_keys(maker);
     if (is_of(maker, "modern-bert ultrabert gemma-embedding")) {
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
         add_key(maker, "rope.freq_base_swa", GGUF_F32, 1e4);
@@ -156,8 +186,8 @@ static void add_experts(struct encoder_maker *maker, int layer)
 static void add_layer(struct encoder_maker *maker, int i)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe");
-    bool biased = is_of(maker, "bert mpnet jina-bert-v2 jina-bert-v3 gte"),
+    bool after = is_of(maker, AFTER);
+    bool biased = is_of(maker, "bert mpnet jina-bert-v2 jina-bert-v3 gte deberta"),
          gemma = is_of(maker, "gemma-embedding");
     int64_t d = r->n_embd, kv = is_of(maker, "eurobert ultrabert gemma-embedding qwen2") ? d / 2 : d;
     if (!after && !(is_of(maker, "modern-bert") && i == 0))
@@ -169,6 +199,10 @@ static void add_layer(struct encoder_maker *maker, int i)
         add_matrix(maker, i, "attn_k", kv, d, biased || is_of(maker, "qwen2"));
         add_matrix(maker, i, "attn_v", kv, d, biased || is_of(maker, "qwen2"));
     }
+    if (is_of(maker, "deberta") && (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_TO_POSITION))
+        add_matrix(maker, i, "attn_pos_k", d, d, r->deberta == DEBERTA_TO_POSITION);
+    if (is_of(maker, "deberta") && (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_TO_CONTENT))
+        add_matrix(maker, i, "attn_pos_q", d, d, true);
     if (gemma) {
         add_layer_norm(maker, i, "attn_q_norm", false);
         add_layer_norm(maker, i, "attn_k_norm", false);
@@ -181,7 +215,7 @@ static void add_layer(struct encoder_maker *maker, int i)
     else
         add_layer_norm(maker, i, "ffn_norm", false);
     bool fused = is_of(maker, "jina-bert-v2 modern-bert");
-    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe");
+    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe deberta");
     if (!fused && !plain)
         add_matrix(maker, i, "ffn_gate", r->n_ff, d, false);
     if (is_of(maker, "nomic-bert-moe") && i % 2 == 1) {
@@ -209,10 +243,27 @@ static void add_head(struct encoder_maker *maker)
     add_tensor(maker, "cls.output.weight", TENSOR_F32, r->n_embd, r->n_labels, 0.0f, deviation);
 }
 
+static void add_deberta(struct encoder_maker *maker)
+{
+    const struct encoder_recipe *r = &maker->recipe;
+    if (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_ABSOLUTE)
+        add_tensor(maker, "position_embd.weight", TENSOR_F32, r->n_embd, r->n_context, 0.0f, 0.5f);
+    if (r->deberta != DEBERTA_ABSOLUTE)
+        add_tensor(maker, "attn_rel_embd.weight", r->type, r->n_embd, 2 * deberta_span(r->deberta), 0.0f, 1.0f);
+    if (r->deberta == DEBERTA_V3 || r->deberta == DEBERTA_V2_XL)
+        add_norm(maker, "attn_rel_embd_norm", true);
+    if (r->deberta != DEBERTA_V2_XL)
+        return;
+    add_tensor(maker, "conv.weight", r->type, r->n_embd, r->n_embd, 0.0f, 1.0f / sqrtf((float)r->n_embd));
+    maker->tensors[maker->n_tensors - 1].dims[2] = 3;
+    add_tensor(maker, "conv.bias", TENSOR_F32, r->n_embd, 1, 0.0f, 0.2f);
+    add_norm(maker, "conv_norm", true);
+}
+
 static void add_tensors(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe");
+    bool after = is_of(maker, AFTER);
     add_tensor(maker, "token_embd.weight", r->type, r->n_embd, r->n_vocab, 0.0f, 1.0f);
     if (is_of(maker, "bert mpnet"))
         add_tensor(maker, "position_embd.weight", TENSOR_F32, r->n_embd, r->n_context, 0.0f, 0.5f);
@@ -220,6 +271,8 @@ static void add_tensors(struct encoder_maker *maker)
         add_tensor(maker, "token_types.weight", TENSOR_F32, r->n_embd, 2, 0.0f, 0.5f);
     if (is_of(maker, "mpnet"))
         add_tensor(maker, "attn_rel_b.weight", TENSOR_F32, r->n_heads, 32, 0.0f, 1.0f);
+    if (is_of(maker, "deberta"))
+        add_deberta(maker);
     if (after || is_of(maker, "modern-bert"))
         add_norm(maker, "token_embd_norm", after);
     if (!after)

@@ -156,12 +156,70 @@ static double bias_of(const struct double_encoder *e, const double *buckets, int
     return buckets ? buckets[bucket_of(j - p) * e->n_heads + head] : 0.0;
 }
 
+// --- DeBERTa ---
+
+// The row of the relative embeddings for p - j.
+static int relative_row(const struct double_encoder *e, int distance)
+{
+    int n_buckets = (int)read_key(e, "attention.relative_buckets_count", 0),
+        most = (int)read_key(e, "attention.relative_distance_max", 0), span = n_buckets ? n_buckets : most;
+    int middle = n_buckets / 2, bucket = abs(distance);
+    if (n_buckets && bucket > middle)
+        bucket = middle + (int)ceil(log((double)bucket / middle) / log((most - 1.0) / middle) * (middle - 1) - 1e-9);
+    int row = span + (distance < 0 ? -bucket : bucket);
+    return row < 0 ? 0 : row > 2 * span - 1 ? 2 * span - 1 : row;
+}
+
+// The projected embeddings of a term, "attn_pos_k" or "attn_pos_q"; NULL: the model does not have it.
+static double *project_relative(const struct double_encoder *e, int layer, bool keys)
+{
+    struct error error;
+    bool wanted = false, shared = false;
+    double *x = load(e, -1, "attn_rel_embd", "weight");
+    if (!is_of(e, "deberta") || !x ||
+        gguf_bool(e->gguf, keys ? "deberta.attention.content_to_position" : "deberta.attention.position_to_content",
+                  &wanted, NULL, &error) != STATUS_OK ||
+        gguf_bool(e->gguf, "deberta.attention.relative_projections_shared", &shared, NULL, &error) != STATUS_OK ||
+        !wanted) {
+        free(x);
+        return NULL;
+    }
+    struct double_encoder rows = *e;
+    rows.n = (int)gguf_tensor(e->gguf, "attn_rel_embd.weight")->dims[1];
+    normalize(&rows, -1, "attn_rel_embd_norm", x, rows.n, e->n_embd);
+    const char *name = shared ? (keys ? "attn_k" : "attn_q") : keys ? "attn_pos_k" : "attn_pos_q";
+    double *out = multiply(&rows, layer, name, x, e->n_embd, 0, e->n_heads * e->head_dim);
+    free(x);
+    return out;
+}
+
+// The convolution of the embedding, after its activation.
+static double *convolve(const struct double_encoder *e, const double *x)
+{
+    double *weight = load(e, -1, "conv", "weight"), *bias = load(e, -1, "conv", "bias");
+    int d = e->n_embd;
+    double *out = weight ? allocate((size_t)(e->n * d)) : NULL;
+    for (int p = 0; weight && p < e->n; p++)
+        for (int o = 0; o < d; o++) {
+            double sum = bias[o];
+            for (int k = 0; k < 3; k++)
+                for (int i = 0; i < d && p + k >= 1 && p + k <= e->n; i++)
+                    sum += weight[(k * d + o) * d + i] * x[(p + k - 1) * d + i];
+            out[p * d + o] = tanh(sum);
+        }
+    free(weight);
+    free(bias);
+    return out;
+}
+
 static double *attend(const struct double_encoder *e, int layer, const double *q, const double *k,
                       const double *v)
 {
     int d = e->head_dim, group = e->n_heads / e->n_kv;
     double *heads = allocate((size_t)(e->n * e->n_heads * d)), *scores = allocate((size_t)e->n);
     double *buckets = load(e, -1, "attn_rel_b", "weight");
+    double *keys = project_relative(e, layer, true), *queries = project_relative(e, layer, false);
+    double scale = read_key(e, "attention.scale", 1.0 / sqrt(d));
     for (int p = 0; p < e->n; p++)
         for (int h = 0; h < e->n_heads; h++) {
             double sum = 0.0, largest = -INFINITY, *out = heads + (p * e->n_heads + h) * d;
@@ -169,8 +227,13 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
                 double dot = 0.0;
                 for (int i = 0; i < d; i++)
                     dot += q[(p * e->n_heads + h) * d + i] * k[(j * e->n_kv + h / group) * d + i];
+                int at = keys || queries ? relative_row(e, p - j) * e->n_heads * d + h * d : 0;
+                for (int i = 0; keys && i < d; i++)
+                    dot += q[(p * e->n_heads + h) * d + i] * keys[at + i];
+                for (int i = 0; queries && i < d; i++)
+                    dot += k[(j * e->n_kv + h / group) * d + i] * queries[at + i];
                 bool seen = (!is_local(e, layer) || abs(j - p) <= e->window / 2) && (!e->causal || j <= p);
-                scores[j] = seen ? dot / sqrt(d) + bias_of(e, buckets, h, j, p) : -INFINITY;
+                scores[j] = seen ? dot * scale + bias_of(e, buckets, h, j, p) : -INFINITY;
                 largest = fmax(largest, scores[j]);
             }
             for (int j = 0; j < e->n; j++)
@@ -183,6 +246,8 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
     free(heads);
     free(scores);
     free(buckets);
+    free(keys);
+    free(queries);
     return out;
 }
 
@@ -197,7 +262,7 @@ static double *attention(const struct double_encoder *e, int layer, const double
                          fused ? q_width + kv_width : 0, kv_width);
     normalize(e, layer, "attn_q_norm", q, e->n * e->n_heads, e->head_dim);
     normalize(e, layer, "attn_k_norm", k, e->n * e->n_kv, e->head_dim);
-    if (!is_of(e, "bert mpnet jina-bert-v2")) {
+    if (!is_of(e, "bert mpnet jina-bert-v2 deberta")) {
         rotate(e, layer, q, e->n_heads);
         rotate(e, layer, k, e->n_kv);
     }
@@ -248,7 +313,7 @@ static double *mix_experts(const struct double_encoder *e, int layer, const doub
 static double *mlp(const struct double_encoder *e, int layer, const double *x)
 {
     bool fused = is_of(e, "jina-bert-v2 modern-bert"),
-         plain = is_of(e, "bert mpnet jina-bert-v3 nomic-bert-moe");
+         plain = is_of(e, "bert mpnet jina-bert-v3 nomic-bert-moe deberta");
     if (is_of(e, "nomic-bert-moe") && layer % 2 == 1)
         return mix_experts(e, layer, x);
     double *up = multiply(e, layer, "ffn_up", x, e->n_embd, fused ? e->n_ff : 0, e->n_ff), *gate = NULL;
@@ -272,7 +337,7 @@ static void add(double *x, double *y, size_t n)
 static void run_layer(const struct double_encoder *e, int layer, double *x)
 {
     size_t n = (size_t)e->n * (size_t)e->n_embd;
-    double *input = allocate(n), *branch;
+    double *input = allocate(n), *branch, *convolved = layer == 0 ? convolve(e, x) : NULL;
     memcpy(input, x, n * sizeof *x);
     normalize(e, layer, "attn_norm", input, e->n, e->n_embd);
     branch = attention(e, layer, input);
@@ -285,6 +350,10 @@ static void run_layer(const struct double_encoder *e, int layer, double *x)
     normalize(e, layer, "post_ffw_norm", branch, e->n, e->n_embd);
     add(x, branch, n);
     normalize(e, layer, "layer_output_norm", x, e->n, e->n_embd);
+    if (convolved) {
+        add(x, convolved, n);
+        normalize(e, -1, "conv_norm", x, e->n, e->n_embd);
+    }
     free(input);
 }
 
