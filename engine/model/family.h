@@ -43,6 +43,7 @@ struct family {
     bool has_relative_bias;      // scores have a bias by distance, the same in all layers
     bool disentangled;           // scores may have terms of relative positions; learned positions are optional
     bool bidirectional;          // an encoder
+    bool t5_names;               // files may have the names of T5's encoder: enc.blk.N.attn_o
     bool normed_after_sum;       // the post-norms follow the residual sums, and the last one is the output's
     bool normed_before_cut;      // a vector of fewer dimensions is cut after a layer norm without weights
     bool first_unnormed;         // layer 0 has no attn_norm: the embedding is normalized already

@@ -192,6 +192,7 @@ struct model_shape {
     bool parallel_residual;                // attention and MLP both read the layer's input
     int32_t n_layer_input; // width of a layer's own input, from a table by token (Gemma 3n, 4); 0: none
     struct altup_shape altup;
+    int32_t relative_distance_max; // of the last bucket of biases by distance, exclusive
     struct convolution_shape convolution;
 };
 

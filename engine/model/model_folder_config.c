@@ -88,7 +88,7 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
     if (is_model_type(config, "granitemoehybrid_dense"))
         return read_integer(config, "shared_intermediate_size", 1024);
     int64_t width = read_integer(
-        config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim",
+        config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim d_ff",
         otherwise);
     if (!is_model_type(config, "lfm2") || !read_truth(config, "block_auto_adjust_ff_dim", true))
         return width;
@@ -108,7 +108,7 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
 static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
-    int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
+    int64_t n_embd = read_integer(config, "hidden_size n_embd dim d_model", 0);
     shape->n_layers =
         read_integer(config, "num_hidden_layers n_layer n_layers num_layers", folder_count_layers(config));
     bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
@@ -130,7 +130,7 @@ static void read_sizes(struct config *config)
     if (find_setting(config, "kv_lora_rank"))
         put_latent(config);
     else
-        shape->head_dim = attends ? read_integer(config, "head_dim attention_head_size", n_embd / shape->n_heads) : 1;
+        shape->head_dim = attends ? read_integer(config, "head_dim attention_head_size d_kv", n_embd / shape->n_heads) : 1;
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
     if (layers_vary(config) && config->status == STATUS_OK)
@@ -501,6 +501,26 @@ static void read_activation(struct config *config)
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
 }
 
+// T5's: "relu", or "gated-gelu", which means the tanh form.
+static void read_t5(struct config *config)
+{
+    static const char *const names[][2] = {
+        {"relu", "relu"}, {"gelu", "gelu"}, {"gated-gelu", "gelu_new"}, {"gated-silu", "silu"}};
+    const struct value *given = find_setting(config, "feed_forward_proj");
+    const char *found = NULL;
+    char name[128];
+    if (!family_of(config)->t5_names)
+        return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found = is_text(given, names[i][0]) ? names[i][1] : found;
+    if (found)
+        gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), text_from_string(found));
+    else
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "feed_forward_proj", given);
+    put_integer(config, "attention.relative_distance_max",
+                read_integer(config, "relative_attention_max_distance", 128));
+}
+
 static void refuse_unknown(struct config *config)
 {
     refuse_truths(config);
@@ -515,6 +535,7 @@ static void refuse_unknown(struct config *config)
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
     read_activation(config);
+    read_t5(config);
 }
 
 // Attention in both directions in a family that also has causal models, whose windows have no such form.

@@ -439,3 +439,8 @@
 #define DEBERTA_V2_DEFAULTS                                                                                  \
     "{\"hidden_size\":1536,\"num_hidden_layers\":24,\"num_attention_heads\":24,\"intermediate_size\":6144,"  \
     "\"layer_norm_eps\":1e-7,\"max_position_embeddings\":512}"
+#define T5_SIZES "\"d_model\":512,\"d_kv\":64,\"layer_norm_epsilon\":1e-6,\"n_positions\":512,"
+#define T5_DEFAULTS                                                                                          \
+    "{" T5_SIZES "\"d_ff\":2048,\"num_layers\":6,\"num_heads\":8,\"feed_forward_proj\":\"relu\"}"
+#define MT5_DEFAULTS                                                                                         \
+    "{" T5_SIZES "\"d_ff\":1024,\"num_layers\":8,\"num_heads\":6,\"feed_forward_proj\":\"gated-gelu\"}"

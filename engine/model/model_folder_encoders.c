@@ -194,6 +194,24 @@ const struct folder_rule folder_modernbert_layers[] = {{"model.layers.*.attn_nor
                                                        {"model.layers.*.mlp.Wo", "ffn_down", FORM_AS_IS},
                                                        END};
 
+const struct folder_rule folder_t5_globals[] = {
+    {"shared", "token_embd", FORM_AS_IS},
+    {"encoder.final_layer_norm", "output_norm", FORM_AS_IS},
+    {"encoder.block.0.layer.0.SelfAttention.relative_attention_bias", "attn_rel_b", FORM_AS_IS},
+    END};
+const struct folder_rule folder_t5_layers[] = {
+    {"encoder.block.*.layer.0.layer_norm", "attn_norm", FORM_AS_IS},
+    {"encoder.block.*.layer.0.SelfAttention.q", "attn_q", FORM_AS_IS},
+    {"encoder.block.*.layer.0.SelfAttention.k", "attn_k", FORM_AS_IS},
+    {"encoder.block.*.layer.0.SelfAttention.v", "attn_v", FORM_AS_IS},
+    {"encoder.block.*.layer.0.SelfAttention.o", "attn_output", FORM_AS_IS},
+    {"encoder.block.*.layer.1.layer_norm", "ffn_norm", FORM_AS_IS},
+    {"encoder.block.*.layer.1.DenseReluDense.wi", "ffn_up", FORM_AS_IS},
+    {"encoder.block.*.layer.1.DenseReluDense.wi_0", "ffn_gate", FORM_AS_IS},
+    {"encoder.block.*.layer.1.DenseReluDense.wi_1", "ffn_up", FORM_AS_IS},
+    {"encoder.block.*.layer.1.DenseReluDense.wo", "ffn_down", FORM_AS_IS},
+    END};
+
 bool folder_is_head(struct text name)
 {
     static const char *const prefixes[] = {
@@ -203,6 +221,8 @@ bool folder_is_head(struct text name)
     static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert.", "gte.", "new.", "deberta."};
     static const char positions[] = "embeddings.position_ids";
     if (text_equals_string(name, "deberta.embeddings.position_embeddings.weight")) // of a model that adds none
+        return true;
+    if (text_equals_string(name, "encoder.embed_tokens.weight")) // of T5: the same as "shared"
         return true;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         size_t size = strlen(models[i]);

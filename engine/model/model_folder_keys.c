@@ -89,6 +89,9 @@ static const struct folder_key keys[] = {
      "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
      "block_multiple_of tie_embedding",
      NULL},
+    // T5
+    {"config.json", KEY_READ, "d_model d_kv d_ff num_heads feed_forward_proj relative_attention_max_distance", NULL},
+    {"config.json", KEY_NO_PART, "dense_act_fn is_gated_act num_decoder_layers is_encoder_decoder", NULL},
     // DeBERTa
     {"config.json", KEY_READ,
      "relative_attention pos_att_type position_buckets max_relative_positions norm_rel_ebd share_att_key "
@@ -149,7 +152,7 @@ static const struct folder_key keys[] = {
      NULL},
     {"config.json", KEY_NO_PART, // where experts are the tensors say
      "expert_layer_period expert_layer_offset use_mambapy use_falcon_mambapy use_associative_scan time_step_scale "
-     "time_step_init_scheme norm_before_gate rms_norm d_model n_layer_norm ssm_cfg fused_add_norm d_inner",
+     "time_step_init_scheme norm_before_gate rms_norm n_layer_norm ssm_cfg fused_add_norm d_inner",
      NULL},
     {"config.json", KEY_REFUSED, "mamba_hidden_act", "\"silu\""},
     {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite
@@ -182,12 +185,12 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "layer_norm_type", "\"layer_norm\""},
     {"config.json", KEY_NO_PART, "pack_qkv unpad_inputs use_memory_efficient_attention prediction_head_size",
      NULL},
-    {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
+    {"config.json", KEY_REFUSED, "cross_attention_hidden_size", "false"},
     // Nomic BERT
     {"config.json", KEY_REFUSED,
      "prenorm use_rms_norm parallel_block rotary_emb_interleaved rotary_emb_scale_base rotary_scaling_factor",
      "false"},
-    {"config.json", KEY_REFUSED, "relative_attention_num_buckets", "32"},        // MPNet
+    {"config.json", KEY_REFUSED, "relative_attention_num_buckets", "32"},        // MPNet, T5
     {"config.json", KEY_REFUSED, "feed_forward_type", "\"original\" \"geglu\""}, // Jina BERT: by the tensors
     {"config.json", KEY_REFUSED, "attn_output_gate", "true"},                    // Qwen3.5
     {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""},              //

@@ -55,10 +55,10 @@ enum folder_form {
     // [experts, columns, 2 rows], transposed: gate, then up
     FORM_FIRST_COLUMNS,
     FORM_SECOND_COLUMNS,
+    FORM_TAP_MATRICES, // a convolution's [outputs, inputs, taps] -> a matrix for each tap
     FORM_EVEN_MXFP4,
     FORM_ODD_MXFP4,
     FORM_EVERY_MXFP4,
-    FORM_TAP_MATRICES, // a convolution's [outputs, inputs, taps] -> a matrix for each tap
 };
 
 struct folder_rule {
@@ -87,7 +87,8 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_roberta_layers[], folder_distilbert_globals[], folder_distilbert_layers[], folder_mpnet_globals[],
     folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
     folder_modernbert_globals[], folder_modernbert_layers[], folder_jina3_globals[], folder_jina3_layers[],
-    folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[];
+    folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[],
+    folder_t5_globals[], folder_t5_layers[];
 // model_folder_deberta.c
 extern const struct folder_rule folder_deberta_globals[], folder_deberta_positions_globals[],
     folder_deberta_layers[], folder_deberta_v2_layers[];
@@ -286,9 +287,9 @@ enum status folder_refuse_adapter(const struct folder_files *files, struct error
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
                                  struct gguf_writer *keys, struct error *error) WARN_UNUSED;
 
-// model_folder_sentencepiece.c: the keys of a tokenizer.model. `config` is tokenizer_config.json (may be
-// null).
-enum status folder_add_sentencepiece(const struct folder_files *files, struct text content,
+// model_folder_sentencepiece.c: the keys of a tokenizer.model, or of another file with such content. `config` is
+// tokenizer_config.json (may be null).
+enum status folder_add_sentencepiece(const struct folder_files *files, const char *file, struct text content,
                                      const struct value *config, struct gguf_writer *keys,
                                      struct error *error) WARN_UNUSED;
 

@@ -49,9 +49,13 @@ static enum status take_token_types(struct tensor_search *search)
 
 static enum status take_relative_bias(struct tensor_search *search)
 {
-    const struct tensor *found = gguf_tensor(search->model->gguf, "attn_rel_b.weight");
-    const int64_t dims[3] = {search->widths[HEADS], found ? (int64_t)found->dims[1] : 32, 1};
-    enum status status = take_tensor(search, "attn_rel_b.weight", true, dims, &search->model->relative_bias);
+    const struct tensor *found;
+    enum status status = find_tensor(search, "attn_rel_b.weight", true, &found);
+    if (status != STATUS_OK)
+        return status;
+    search->n_found--; // take_tensor counts it
+    const int64_t dims[3] = {search->widths[HEADS], (int64_t)found->dims[1], 1};
+    status = take_tensor(search, "attn_rel_b.weight", true, dims, &search->model->relative_bias);
     if (status == STATUS_OK && (dims[1] < 4 || dims[1] % 4 != 0))
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor attn_rel_b.weight: %lld buckets; expected a multiple of 4",

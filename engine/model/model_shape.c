@@ -562,9 +562,15 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_experts(&reader, family, shape);
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
-    shape->activation = read_activation(&reader, "hidden_activation", family->activation);
+    bool plain = family->t5_names && !gguf_tensor(model->gguf, "enc.blk.0.ffn_gate.weight") &&
+                 !gguf_tensor(model->gguf, "blk.0.ffn_gate.weight"); // llama.cpp's rule
+    shape->activation =
+        read_activation(&reader, "hidden_activation", plain ? ACTIVATION_RELU : family->activation);
     read_direction(&reader, family, shape);
     read_disentangled(&reader, family, shape);
+    enum { RELATIVE_DISTANCE = 128 }; // T5's and MPNet's
+    shape->relative_distance_max =
+        read_size(&reader, "attention.relative_distance_max", RELATIVE_DISTANCE, 1, MODEL_RELATIVE_MAX);
     // Llama 4 Maverick, with 128 experts, has none.
     shape->unit_head_norms =
         family->unit_head_norms && read_bool(&reader, "use_qk_norm", shape->experts.n != 128);

@@ -125,6 +125,8 @@ static const struct encoder_golden goldens[] = {
     {"deberta, content to position", {.family = "deberta", .seed = 17, .deberta = DEBERTA_TO_POSITION}, EXACT},
     {"deberta, position to content", {.family = "deberta", .seed = 18, .deberta = DEBERTA_TO_CONTENT}, EXACT},
     {"deberta, learned positions", {.family = "deberta", .seed = 19, .deberta = DEBERTA_ABSOLUTE}, EXACT},
+    {"t5", {.family = "t5encoder", .seed = 20}, EXACT},
+    {"t5 with relu", {.family = "t5encoder", .seed = 21, .plain = true}, EXACT},
     {"nomic-bert", {.family = "nomic-bert", .seed = 3}, EXACT},
     {"jina-bert-v2", {.family = "jina-bert-v2", .seed = 4}, EXACT},
     {"modern-bert", {.family = "modern-bert", .seed = 5, .n_layers = 5}, EXACT},

@@ -77,7 +77,7 @@ static void add_deberta_keys(struct encoder_maker *maker)
 static void add_keys(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool rms = is_of(maker, "eurobert ultrabert gemma-embedding qwen2");
+    bool rms = is_of(maker, "eurobert ultrabert gemma-embedding qwen2 t5encoder");
     put_key_string(&maker->keys, "general.architecture", r->family);
     maker->n_keys++;
     add_key(maker, "context_length", GGUF_U32, r->n_context);
@@ -85,7 +85,9 @@ static void add_keys(struct encoder_maker *maker)
     add_key(maker, "block_count", GGUF_U32, r->n_layers);
     add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
     add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
-    if (rms)
+    if (is_of(maker, "t5encoder"))
+        add_key(maker, "attention.key_length", GGUF_U32, 20), add_key(maker, "attention.value_length", GGUF_U32, 20);
+    if (rms && !is_of(maker, "t5encoder"))
         add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_heads / 2);
     add_key(maker, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", GGUF_F32, 1e-6);
     add_key(maker, "attention.causal", GGUF_BOOL, r->causal);
@@ -195,8 +197,10 @@ static void add_layer(struct encoder_maker *maker, int i)
     if (is_of(maker, "nomic-bert modern-bert nomic-bert-moe")) {
         add_matrix(maker, i, "attn_qkv", d + 2 * kv, d, is_of(maker, "nomic-bert-moe"));
     } else {
-        add_matrix(maker, i, "attn_q", d, d, biased || is_of(maker, "qwen2"));
-        add_matrix(maker, i, "attn_k", kv, d, biased || is_of(maker, "qwen2"));
+        int64_t q = is_of(maker, "t5encoder") ? 20 * r->n_heads : d;
+        kv = is_of(maker, "t5encoder") ? q : kv;
+        add_matrix(maker, i, "attn_q", q, d, biased || is_of(maker, "qwen2"));
+        add_matrix(maker, i, "attn_k", kv, d, (biased && !(is_of(maker, "deberta") && r->deberta == DEBERTA_V1)) || is_of(maker, "qwen2"));
         add_matrix(maker, i, "attn_v", kv, d, biased || is_of(maker, "qwen2"));
     }
     if (is_of(maker, "deberta") && (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_TO_POSITION))
@@ -209,19 +213,19 @@ static void add_layer(struct encoder_maker *maker, int i)
         add_layer_norm(maker, i, "post_attention_norm", false);
         add_layer_norm(maker, i, "post_ffw_norm", false);
     }
-    add_matrix(maker, i, "attn_output", d, d, biased || is_of(maker, "nomic-bert-moe"));
+    add_matrix(maker, i, "attn_output", d, is_of(maker, "t5encoder") ? 20 * r->n_heads : d, biased || is_of(maker, "nomic-bert-moe"));
     if (after)
         add_layer_norm(maker, i, "attn_output_norm", true);
     else
         add_layer_norm(maker, i, "ffn_norm", false);
     bool fused = is_of(maker, "jina-bert-v2 modern-bert");
-    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe deberta");
+    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe deberta") || (is_of(maker, "t5encoder") && r->plain);
     if (!fused && !plain)
         add_matrix(maker, i, "ffn_gate", r->n_ff, d, false);
     if (is_of(maker, "nomic-bert-moe") && i % 2 == 1) {
         add_experts(maker, i);
     } else {
-        add_matrix(maker, i, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, d, plain);
+        add_matrix(maker, i, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, d, plain && !r->plain);
         add_matrix(maker, i, "ffn_down", d, r->n_ff, biased || is_of(maker, "nomic-bert-moe"));
     }
     if (after)
@@ -269,7 +273,7 @@ static void add_tensors(struct encoder_maker *maker)
         add_tensor(maker, "position_embd.weight", TENSOR_F32, r->n_embd, r->n_context, 0.0f, 0.5f);
     if (is_of(maker, "bert nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe"))
         add_tensor(maker, "token_types.weight", TENSOR_F32, r->n_embd, 2, 0.0f, 0.5f);
-    if (is_of(maker, "mpnet"))
+    if (is_of(maker, "mpnet t5encoder"))
         add_tensor(maker, "attn_rel_b.weight", TENSOR_F32, r->n_heads, 32, 0.0f, 1.0f);
     if (is_of(maker, "deberta"))
         add_deberta(maker);

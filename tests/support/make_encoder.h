@@ -1,6 +1,6 @@
 // Writes small encoders with seeded random weights as GGUF files, with the keys and tensor names that
 // llama.cpp's converter writes, where it has the family. Families: bert, mpnet, nomic-bert, nomic-bert-moe,
-// jina-bert-v2, jina-bert-v3, gte, deberta, modern-bert, eurobert, ultrabert, gemma-embedding; qwen2 is a decoder that
+// jina-bert-v2, jina-bert-v3, gte, deberta, t5encoder, modern-bert, eurobert, ultrabert, gemma-embedding; qwen2 is a decoder that
 // attends in both directions.
 #pragma once
 
@@ -26,6 +26,7 @@ struct encoder_recipe {
     int32_t n_dense; // linear layers after the pooling, [0]; odd ones have a bias and tanh
     const char *drop_tensor, *extra_tensor; // left out; added
     const char *text_key, *text;            // a further key
+    bool plain;                             // T5 with ReLU in place of gates
     enum deberta_kind deberta;              // [DEBERTA_V3]
     bool causal;                            // in attention.causal
     // A classification head with these labels, [0]: none; its layers are those of the family. Keys

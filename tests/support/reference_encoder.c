@@ -219,7 +219,7 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
     double *heads = allocate((size_t)(e->n * e->n_heads * d)), *scores = allocate((size_t)e->n);
     double *buckets = load(e, -1, "attn_rel_b", "weight");
     double *keys = project_relative(e, layer, true), *queries = project_relative(e, layer, false);
-    double scale = read_key(e, "attention.scale", 1.0 / sqrt(d));
+    double scale = read_key(e, "attention.scale", is_of(e, "t5encoder") ? 1.0 : 1.0 / sqrt(d));
     for (int p = 0; p < e->n; p++)
         for (int h = 0; h < e->n_heads; h++) {
             double sum = 0.0, largest = -INFINITY, *out = heads + (p * e->n_heads + h) * d;
@@ -262,7 +262,7 @@ static double *attention(const struct double_encoder *e, int layer, const double
                          fused ? q_width + kv_width : 0, kv_width);
     normalize(e, layer, "attn_q_norm", q, e->n * e->n_heads, e->head_dim);
     normalize(e, layer, "attn_k_norm", k, e->n * e->n_kv, e->head_dim);
-    if (!is_of(e, "bert mpnet jina-bert-v2 deberta")) {
+    if (!is_of(e, "bert mpnet jina-bert-v2 deberta t5encoder")) {
         rotate(e, layer, q, e->n_heads);
         rotate(e, layer, k, e->n_kv);
     }
@@ -277,7 +277,9 @@ static double activate(const struct double_encoder *e, double x)
 {
     if (is_of(e, "nomic-bert eurobert ultrabert qwen2"))
         return x / (1.0 + exp(-x));
-    if (is_of(e, "gemma-embedding"))
+    if (is_of(e, "t5encoder") && !gguf_tensor(e->gguf, "blk.0.ffn_gate.weight"))
+        return fmax(x, 0.0);
+    if (is_of(e, "gemma-embedding t5encoder"))
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
 }
@@ -317,6 +319,7 @@ static double *mlp(const struct double_encoder *e, int layer, const double *x)
     if (is_of(e, "nomic-bert-moe") && layer % 2 == 1)
         return mix_experts(e, layer, x);
     double *up = multiply(e, layer, "ffn_up", x, e->n_embd, fused ? e->n_ff : 0, e->n_ff), *gate = NULL;
+    plain = plain || (is_of(e, "t5encoder") && !gguf_tensor(e->gguf, "blk.0.ffn_gate.weight"));
     if (!plain)
         gate = multiply(e, layer, fused ? "ffn_up" : "ffn_gate", x, e->n_embd, 0, e->n_ff);
     for (int i = 0; i < e->n * e->n_ff; i++)
@@ -370,10 +373,10 @@ static void open_encoder(struct double_encoder *e, const char *path)
     e->n_embd = (int)read_key(e, "embedding_length", 0);
     e->n_heads = (int)read_key(e, "attention.head_count", 1);
     e->n_kv = (int)read_key(e, "attention.head_count_kv", e->n_heads);
-    e->head_dim = e->n_embd / e->n_heads;
+    e->head_dim = (int)read_key(e, "attention.key_length", e->n_embd / e->n_heads);
     e->n_ff = (int)read_key(e, "feed_forward_length", 0);
     e->window = (int)read_key(e, "attention.sliding_window", 0);
-    e->rms = is_of(e, "eurobert ultrabert gemma-embedding qwen2");
+    e->rms = is_of(e, "eurobert ultrabert gemma-embedding qwen2 t5encoder");
     e->epsilon = read_key(e, e->rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", 0);
     snprintf(key, sizeof key, "%s.attention.causal", e->family);
     if (gguf_bool(e->gguf, key, &e->causal, NULL, &error) != STATUS_OK)
