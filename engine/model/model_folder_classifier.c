@@ -54,6 +54,7 @@ static const struct head_kind {
     {"jina_bert_v2", pooler_rules, "first", "tanh"},
     {"nomic_bert", nomic_rules, "first", "tanh"},
     {"roberta", roberta_rules, "first", "tanh"},
+    {"electra", roberta_rules, "first", "gelu"},
     {"xlm-roberta", roberta_rules, "first", "tanh"},
     {"camembert", roberta_rules, "first", "tanh"},
     {"mpnet", roberta_rules, "first", "tanh"},

@@ -401,6 +401,7 @@ static void refuse_truths(struct config *config)
         {"falcon", "alibi", false},
         {"falcon", "parallel_attn", true},
         {"bert", "is_decoder", false},
+        {"electra", "is_decoder", false},
         {"roberta", "is_decoder", false},
         {"xlm-roberta", "is_decoder", false},
         {"camembert", "is_decoder", false},
@@ -534,6 +535,10 @@ static void refuse_unknown(struct config *config)
     check_sparse_layers(config);
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
+    // Embeddings of another width have a projection (ELECTRA small).
+    int64_t width = read_integer(config, "embedding_size", 0);
+    if (width && width != read_integer(config, "hidden_size", 0))
+        refuse_setting(config, ERROR_MODEL_FILE, "embedding_size", find_setting(config, "embedding_size"));
     read_activation(config);
     read_t5(config);
 }

@@ -133,9 +133,6 @@ void folder_put_disentangled(struct config *config)
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "pos_att_type", terms);
     if (norm && !is_text(norm, "layer_norm") && !is_text(norm, "none"))
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "norm_rel_ebd", norm);
-    if (read_integer(config, "embedding_size", 0) &&
-        read_integer(config, "embedding_size", 0) != read_integer(config, "hidden_size", 0))
-        refuse_setting(config, ERROR_MODEL_FILE, "embedding_size", find_setting(config, "embedding_size"));
     if (first && read_truth(config, "talking_head", false))
         refuse_setting(config, ERROR_MODEL_FILE, "talking_head", find_setting(config, "talking_head"));
     put_number(config, "attention.scale",

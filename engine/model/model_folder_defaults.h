@@ -444,3 +444,6 @@
     "{" T5_SIZES "\"d_ff\":2048,\"num_layers\":6,\"num_heads\":8,\"feed_forward_proj\":\"relu\"}"
 #define MT5_DEFAULTS                                                                                         \
     "{" T5_SIZES "\"d_ff\":1024,\"num_layers\":8,\"num_heads\":6,\"feed_forward_proj\":\"gated-gelu\"}"
+#define ELECTRA_DEFAULTS                                                                                     \
+    "{\"hidden_size\":256,\"embedding_size\":128,\"num_hidden_layers\":12,\"num_attention_heads\":4,"        \
+    "\"intermediate_size\":1024,\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512}"

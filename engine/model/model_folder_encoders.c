@@ -34,6 +34,9 @@
 const struct folder_rule folder_bert_globals[] = {EMBEDDINGS("bert."), EMBEDDINGS(""), END};
 const struct folder_rule folder_bert_layers[] = {BERT_ATTENTION("bert."), BERT_MLP("bert."),
                                                  BERT_ATTENTION(""), BERT_MLP(""), END};
+const struct folder_rule folder_electra_globals[] = {EMBEDDINGS("electra."), EMBEDDINGS(""), END};
+const struct folder_rule folder_electra_layers[] = {BERT_ATTENTION("electra."), BERT_MLP("electra."),
+                                                    BERT_ATTENTION(""), BERT_MLP(""), END};
 const struct folder_rule folder_roberta_globals[] = {EMBEDDINGS("roberta."), EMBEDDINGS(""), END};
 const struct folder_rule folder_roberta_layers[] = {BERT_ATTENTION("roberta."), BERT_MLP("roberta."),
                                                     BERT_ATTENTION(""), BERT_MLP(""), END};
@@ -217,8 +220,8 @@ bool folder_is_head(struct text name)
     static const char *const prefixes[] = {
         "pooler.",          "classifier.",       "pre_classifier.", "cls.", "lm_head.", "head.", "decoder.",
         "vocab_transform.", "vocab_layer_norm.", "vocab_projector.",
-        "lm_predictions.",  "mask_predictions."};
-    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert.", "gte.", "new.", "deberta."};
+        "lm_predictions.",  "mask_predictions.", "discriminator_predictions."};
+    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert.", "gte.", "new.", "deberta.", "electra."};
     static const char positions[] = "embeddings.position_ids";
     if (text_equals_string(name, "deberta.embeddings.position_embeddings.weight")) // of a model that adds none
         return true;
