@@ -192,7 +192,7 @@ struct attention_parameters {
     const struct weight *relative_bias;
     int32_t relative_center;
     const struct disentangled_terms *disentangled; // with a backend that has place_products; NULL: none
-    bool selects; // sparse attention: see select_positions
+    bool selects;                                  // sparse attention: see select_positions
     // [n_heads] attention sinks: one logit per head that takes part in the softmax but has no value. NULL:
     // none.
     const struct weight *sinks;
@@ -403,7 +403,8 @@ struct backend_operations {
     // Computes out = activation(gate) * up; with up NULL, activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
                      const struct matrix *up, int32_t n_rows, enum activation_kind kind);
-    bool rectifies; // ACTIVATION_RELU and ACTIVATION_TANH are implemented; false: models with these are refused
+    bool
+        rectifies; // ACTIVATION_RELU and ACTIVATION_TANH are implemented; false: models with these are refused
     // Computes xIELU in place. NULL: models with this activation are refused.
     void (*xielu)(struct backend *backend, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
     // x += scale * y

@@ -160,7 +160,8 @@ static enum status project_layer(const struct relative_loading *loading, int32_t
                             .n_dims = 3,
                             .dims = {(uint64_t)dim, (uint64_t)n_rows, (uint64_t)n_heads, 1},
                             .data = loading->by_head,
-                            .size_bytes = (uint64_t)n_heads * (uint64_t)n_rows * (uint64_t)dim * sizeof(float)};
+                            .size_bytes =
+                                (uint64_t)n_heads * (uint64_t)n_rows * (uint64_t)dim * sizeof(float)};
     return forward->backend->device.weight_create(forward->backend, &tensor, WEIGHT_PRODUCT, out,
                                                   loading->error);
 }
@@ -172,11 +173,9 @@ static enum status project_layers(const struct relative_loading *loading)
     for (int32_t i = 0; i < loading->forward->model->shape.n_layers && status == STATUS_OK; i++) {
         struct forward_layer *layer = &loading->forward->layers[i];
         if (shape->content_to_position)
-            status =
-                project_layer(loading, i, SLOT_ATTN_POSITION_K, SLOT_ATTN_K, &layer->position_keys);
+            status = project_layer(loading, i, SLOT_ATTN_POSITION_K, SLOT_ATTN_K, &layer->position_keys);
         if (shape->position_to_content && status == STATUS_OK)
-            status =
-                project_layer(loading, i, SLOT_ATTN_POSITION_Q, SLOT_ATTN_Q, &layer->position_queries);
+            status = project_layer(loading, i, SLOT_ATTN_POSITION_Q, SLOT_ATTN_Q, &layer->position_queries);
     }
     return status;
 }

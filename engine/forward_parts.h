@@ -8,7 +8,7 @@
 // A layer's weights in the backend, by the slots of struct model_layer; NULL: absent.
 struct forward_layer {
     struct weight *weights[SLOT_COUNT], *biases[SLOT_COUNT];
-    struct adapter_weights *adapters; // [SLOT_COUNT]; NULL: the model has none
+    struct adapter_weights *adapters;                // [SLOT_COUNT]; NULL: the model has none
     struct weight *position_queries, *position_keys; // [heads, rows, key_dim] (forward_disentangled.c)
 };
 

@@ -413,8 +413,7 @@ static void sum_taps_row(void *context, int32_t row, int thread)
     const struct row_work *work = context;
     const struct step *step = work->backend->step;
     const struct step_sequence *sequence = &step->sequences[work->backend->buffers.row_sequences[row]];
-    int32_t n = work->out->n_cols, n_taps = work->in->n_cols / n,
-            first = step->positions[row] - n_taps / 2;
+    int32_t n = work->out->n_cols, n_taps = work->in->n_cols / n, first = step->positions[row] - n_taps / 2;
     float *out = matrix_row(work->out, row);
     (void)thread;
     memcpy(out, work->bias->items, (size_t)n * sizeof *out);

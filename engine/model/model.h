@@ -150,11 +150,13 @@ struct layer_heads {
 // Disentangled attention (DeBERTa; He et al. 2020, arXiv:2006.03654, section 3.1): scores have further terms, of
 // contents and embeddings of relative positions (engine/forward_disentangled.c). n_rows 0: none.
 struct disentangled_shape {
-    int32_t n_rows;       // of the relative embeddings, half of them for each direction
-    int32_t n_buckets;    // distances from n_buckets / 2 on are in logarithmic buckets; 0: each distance has a row
-    int32_t distance_max; // of the last bucket, exclusive
+    int32_t n_rows; // of the relative embeddings, half of them for each direction
+    int32_t
+        n_buckets; // distances from n_buckets / 2 on are in logarithmic buckets; 0: each distance has a row
+    int32_t distance_max;                          // of the last bucket, exclusive
     bool content_to_position, position_to_content; // the terms
-    bool shared; // relative positions are projected by the weights of queries and keys, not by weights of their own
+    bool
+        shared; // relative positions are projected by the weights of queries and keys, not by weights of their own
     bool normed; // the relative embeddings have a norm
 };
 
@@ -353,7 +355,7 @@ enum {
     MODEL_EXPERTS_MAX = 1024,
     MODEL_EXPERTS_USED_MAX = 64,
     MODEL_TAPS_MAX = 16,
-    MODEL_RELATIVE_MAX = 1 << 15, // distances of embeddings of relative positions
+    MODEL_RELATIVE_MAX = 1 << 15,    // distances of embeddings of relative positions
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
     MODEL_ALTUP_MAX = 16,
     MODEL_LABELS_MAX = 1 << 16,

@@ -88,7 +88,8 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
     if (is_model_type(config, "granitemoehybrid_dense"))
         return read_integer(config, "shared_intermediate_size", 1024);
     int64_t width = read_integer(
-        config, "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim d_ff",
+        config,
+        "block_ff_dim intermediate_size_mlp intermediate_size n_inner ffn_hidden_size hidden_dim d_ff",
         otherwise);
     if (!is_model_type(config, "lfm2") || !read_truth(config, "block_auto_adjust_ff_dim", true))
         return width;
@@ -130,7 +131,8 @@ static void read_sizes(struct config *config)
     if (find_setting(config, "kv_lora_rank"))
         put_latent(config);
     else
-        shape->head_dim = attends ? read_integer(config, "head_dim attention_head_size d_kv", n_embd / shape->n_heads) : 1;
+        shape->head_dim =
+            attends ? read_integer(config, "head_dim attention_head_size d_kv", n_embd / shape->n_heads) : 1;
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
     if (layers_vary(config) && config->status == STATUS_OK)
@@ -515,7 +517,8 @@ static void read_t5(struct config *config)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         found = is_text(given, names[i][0]) ? names[i][1] : found;
     if (found)
-        gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), text_from_string(found));
+        gguf_writer_text(config->keys, format_key(config, "hidden_activation", name),
+                         text_from_string(found));
     else
         refuse_setting(config, ERROR_UNKNOWN_TYPE, "feed_forward_proj", given);
     put_integer(config, "attention.relative_distance_max",

@@ -125,7 +125,8 @@ void folder_put_disentangled(struct config *config)
     if (!family_of(config)->disentangled)
         return;
     bool first = strncmp(config->out->family->model_type, "deberta-v2", 10) != 0;
-    const struct value *terms = find_setting(config, "pos_att_type"), *norm = find_setting(config, "norm_rel_ebd");
+    const struct value *terms = find_setting(config, "pos_att_type"),
+                       *norm = find_setting(config, "norm_rel_ebd");
     int n_terms;
     bool to_position = has_term(terms, "c2p", &n_terms), to_content = has_term(terms, "p2c", &n_terms);
     int64_t n_positions = read_integer(config, "max_position_embeddings", 512);

@@ -217,13 +217,24 @@ const struct folder_rule folder_t5_layers[] = {
 
 bool folder_is_head(struct text name)
 {
-    static const char *const prefixes[] = {
-        "pooler.",          "classifier.",       "pre_classifier.", "cls.", "lm_head.", "head.", "decoder.",
-        "vocab_transform.", "vocab_layer_norm.", "vocab_projector.",
-        "lm_predictions.",  "mask_predictions.", "discriminator_predictions."};
-    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert.", "gte.", "new.", "deberta.", "electra."};
+    static const char *const prefixes[] = {"pooler.",
+                                           "classifier.",
+                                           "pre_classifier.",
+                                           "cls.",
+                                           "lm_head.",
+                                           "head.",
+                                           "decoder.",
+                                           "vocab_transform.",
+                                           "vocab_layer_norm.",
+                                           "vocab_projector.",
+                                           "lm_predictions.",
+                                           "mask_predictions.",
+                                           "discriminator_predictions."};
+    static const char *const models[] = {"bert.", "roberta.", "mpnet.",   "nomic_bert.",
+                                         "gte.",  "new.",     "deberta.", "electra."};
     static const char positions[] = "embeddings.position_ids";
-    if (text_equals_string(name, "deberta.embeddings.position_embeddings.weight")) // of a model that adds none
+    if (text_equals_string(name,
+                           "deberta.embeddings.position_embeddings.weight")) // of a model that adds none
         return true;
     if (text_equals_string(name, "encoder.embed_tokens.weight")) // of T5: the same as "shared"
         return true;

@@ -89,11 +89,14 @@ static const struct folder_key keys[] = {
      "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
      "block_multiple_of tie_embedding",
      NULL},
-    {"config.json", KEY_NO_PART, "summary_last_dropout generator_size generator_hidden_size", NULL}, // ELECTRA
+    {"config.json", KEY_NO_PART, "summary_last_dropout generator_size generator_hidden_size",
+     NULL}, // ELECTRA
     // T5
-    {"config.json", KEY_READ, "d_model d_kv d_ff num_heads feed_forward_proj relative_attention_max_distance", NULL},
-    {"config.json", KEY_NO_PART, "dense_act_fn is_gated_act num_decoder_layers is_encoder_decoder dropout_rate initializer_factor "
-     "scale_decoder_outputs", NULL},
+    {"config.json", KEY_READ, "d_model d_kv d_ff feed_forward_proj relative_attention_max_distance", NULL},
+    {"config.json", KEY_NO_PART,
+     "dense_act_fn is_gated_act num_decoder_layers is_encoder_decoder dropout_rate initializer_factor "
+     "scale_decoder_outputs",
+     NULL},
     // DeBERTa
     {"config.json", KEY_READ,
      "relative_attention pos_att_type position_buckets max_relative_positions norm_rel_ebd share_att_key "

@@ -50,8 +50,8 @@ static bool is_of_bert(const struct sentencepiece *model)
 
 static enum status refuse(struct sentencepiece *model, const char *what)
 {
-    return error_set(model->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s/%s: %s",
-                     model->files->path, model->file, what);
+    return error_set(model->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s/%s: %s", model->files->path,
+                     model->file, what);
 }
 
 static enum status refuse_unbuilt(struct sentencepiece *model, const char *what)
@@ -244,9 +244,9 @@ static enum status parse_model(struct sentencepiece *model, struct text content)
 static enum status check_unigram(struct sentencepiece *model, const struct value *config)
 {
     const struct value *class = value_get(config, "tokenizer_class");
-    static const char *const classes[] = {"T5Tokenizer", "T5TokenizerFast", "LlamaTokenizer",
-                                          "LlamaTokenizerFast", "DebertaV2Tokenizer",
-                                          "DebertaV2TokenizerFast"};
+    static const char *const classes[] = {"T5Tokenizer",        "T5TokenizerFast",
+                                          "LlamaTokenizer",     "LlamaTokenizerFast",
+                                          "DebertaV2Tokenizer", "DebertaV2TokenizerFast"};
     bool is_known = !class || class->kind != VALUE_STRING;
     for (size_t i = 0; !is_known && i < sizeof classes / sizeof *classes; i++)
         is_known = text_equals_string(class->text, classes[i]);

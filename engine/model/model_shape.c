@@ -496,11 +496,11 @@ static void read_disentangled(struct key_reader *reader, const struct family *fa
     bool fits = shape->convolution.n_taps == 0 || (shape->convolution.n_taps % 2 && shape->n_layers > 1);
     bool grows = out->n_buckets == 0 || (out->n_buckets > 1 && out->distance_max > out->n_buckets / 2 + 1);
     if (reader->status == STATUS_OK && (!fits || !grows))
-        reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
-                                   "%d buckets for distances below %d, a convolution of %d taps in %d layers: "
-                                   "can't be computed",
-                                   out->n_buckets, out->distance_max, shape->convolution.n_taps,
-                                   shape->n_layers);
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "%d buckets for distances below %d, a convolution of %d taps in %d layers: "
+                      "can't be computed",
+                      out->n_buckets, out->distance_max, shape->convolution.n_taps, shape->n_layers);
 }
 
 static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)

@@ -27,7 +27,8 @@ enum status wrong_shape(struct tensor_search *search, const struct tensor *tenso
 static void name_t5(const char *name, char out[NAME_BYTES])
 {
     static const char output[] = "attn_output.", *const globals[][2] = {
-        {"output_norm.weight", "enc.output_norm.weight"}, {"attn_rel_b.weight", "enc.blk.0.attn_rel_b.weight"}};
+                                                     {"output_norm.weight", "enc.output_norm.weight"},
+                                                     {"attn_rel_b.weight", "enc.blk.0.attn_rel_b.weight"}};
     const char *found = strstr(name, output);
     snprintf(out, NAME_BYTES, "enc.%s", name);
     for (int i = 0; i < 2; i++)

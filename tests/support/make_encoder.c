@@ -9,7 +9,8 @@
 
 enum { TENSORS_MAX = 256, MADE_EXPERTS = 5, MADE_EXPERTS_USED = 2 };
 
-#define AFTER "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe deberta" // norms after the sums
+#define AFTER                                                                                                \
+    "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe deberta" // norms after the sums
 
 struct encoder_tensor {
     char name[64];
@@ -86,7 +87,8 @@ static void add_keys(struct encoder_maker *maker)
     add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
     add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
     if (is_of(maker, "t5encoder"))
-        add_key(maker, "attention.key_length", GGUF_U32, 20), add_key(maker, "attention.value_length", GGUF_U32, 20);
+        add_key(maker, "attention.key_length", GGUF_U32, 20),
+            add_key(maker, "attention.value_length", GGUF_U32, 20);
     if (rms && !is_of(maker, "t5encoder"))
         add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_heads / 2);
     add_key(maker, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", GGUF_F32, 1e-6);
@@ -200,7 +202,9 @@ static void add_layer(struct encoder_maker *maker, int i)
         int64_t q = is_of(maker, "t5encoder") ? 20 * r->n_heads : d;
         kv = is_of(maker, "t5encoder") ? q : kv;
         add_matrix(maker, i, "attn_q", q, d, biased || is_of(maker, "qwen2"));
-        add_matrix(maker, i, "attn_k", kv, d, (biased && !(is_of(maker, "deberta") && r->deberta == DEBERTA_V1)) || is_of(maker, "qwen2"));
+        add_matrix(maker, i, "attn_k", kv, d,
+                   (biased && !(is_of(maker, "deberta") && r->deberta == DEBERTA_V1)) ||
+                       is_of(maker, "qwen2"));
         add_matrix(maker, i, "attn_v", kv, d, biased || is_of(maker, "qwen2"));
     }
     if (is_of(maker, "deberta") && (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_TO_POSITION))
@@ -213,13 +217,15 @@ static void add_layer(struct encoder_maker *maker, int i)
         add_layer_norm(maker, i, "post_attention_norm", false);
         add_layer_norm(maker, i, "post_ffw_norm", false);
     }
-    add_matrix(maker, i, "attn_output", d, is_of(maker, "t5encoder") ? 20 * r->n_heads : d, biased || is_of(maker, "nomic-bert-moe"));
+    add_matrix(maker, i, "attn_output", d, is_of(maker, "t5encoder") ? 20 * r->n_heads : d,
+               biased || is_of(maker, "nomic-bert-moe"));
     if (after)
         add_layer_norm(maker, i, "attn_output_norm", true);
     else
         add_layer_norm(maker, i, "ffn_norm", false);
     bool fused = is_of(maker, "jina-bert-v2 modern-bert");
-    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe deberta") || (is_of(maker, "t5encoder") && r->plain);
+    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe deberta") ||
+                 (is_of(maker, "t5encoder") && r->plain);
     if (!fused && !plain)
         add_matrix(maker, i, "ffn_gate", r->n_ff, d, false);
     if (is_of(maker, "nomic-bert-moe") && i % 2 == 1) {
@@ -253,7 +259,8 @@ static void add_deberta(struct encoder_maker *maker)
     if (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_ABSOLUTE)
         add_tensor(maker, "position_embd.weight", TENSOR_F32, r->n_embd, r->n_context, 0.0f, 0.5f);
     if (r->deberta != DEBERTA_ABSOLUTE)
-        add_tensor(maker, "attn_rel_embd.weight", r->type, r->n_embd, 2 * deberta_span(r->deberta), 0.0f, 1.0f);
+        add_tensor(maker, "attn_rel_embd.weight", r->type, r->n_embd, 2 * deberta_span(r->deberta), 0.0f,
+                   1.0f);
     if (r->deberta == DEBERTA_V3 || r->deberta == DEBERTA_V2_XL)
         add_norm(maker, "attn_rel_embd_norm", true);
     if (r->deberta != DEBERTA_V2_XL)

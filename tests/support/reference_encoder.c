@@ -165,7 +165,8 @@ static int relative_row(const struct double_encoder *e, int distance)
         most = (int)read_key(e, "attention.relative_distance_max", 0), span = n_buckets ? n_buckets : most;
     int middle = n_buckets / 2, bucket = abs(distance);
     if (n_buckets && bucket > middle)
-        bucket = middle + (int)ceil(log((double)bucket / middle) / log((most - 1.0) / middle) * (middle - 1) - 1e-9);
+        bucket = middle +
+                 (int)ceil(log((double)bucket / middle) / log((most - 1.0) / middle) * (middle - 1) - 1e-9);
     int row = span + (distance < 0 ? -bucket : bucket);
     return row < 0 ? 0 : row > 2 * span - 1 ? 2 * span - 1 : row;
 }
@@ -177,9 +178,11 @@ static double *project_relative(const struct double_encoder *e, int layer, bool 
     bool wanted = false, shared = false;
     double *x = load(e, -1, "attn_rel_embd", "weight");
     if (!is_of(e, "deberta") || !x ||
-        gguf_bool(e->gguf, keys ? "deberta.attention.content_to_position" : "deberta.attention.position_to_content",
+        gguf_bool(e->gguf,
+                  keys ? "deberta.attention.content_to_position" : "deberta.attention.position_to_content",
                   &wanted, NULL, &error) != STATUS_OK ||
-        gguf_bool(e->gguf, "deberta.attention.relative_projections_shared", &shared, NULL, &error) != STATUS_OK ||
+        gguf_bool(e->gguf, "deberta.attention.relative_projections_shared", &shared, NULL, &error) !=
+            STATUS_OK ||
         !wanted) {
         free(x);
         return NULL;

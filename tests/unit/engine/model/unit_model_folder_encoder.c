@@ -157,33 +157,33 @@ static const struct rename deberta_1[] = {BERT_EMBEDDINGS,
                                           {"attn_output_norm", "encoder.layer.*.attention.output.LayerNorm"},
                                           BERT_MLP,
                                           {NULL, NULL}};
-static const struct rename t5[] = {
-    {"token_embd", "shared"},
-    {"output_norm", "encoder.final_layer_norm"},
-    {"attn_rel_b", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
-    {"attn_norm", "encoder.block.*.layer.0.layer_norm"},
-    {"attn_q", "encoder.block.*.layer.0.SelfAttention.q"},
-    {"attn_k", "encoder.block.*.layer.0.SelfAttention.k"},
-    {"attn_v", "encoder.block.*.layer.0.SelfAttention.v"},
-    {"attn_output", "encoder.block.*.layer.0.SelfAttention.o"},
-    {"ffn_norm", "encoder.block.*.layer.1.layer_norm"},
-    {"ffn_gate", "encoder.block.*.layer.1.DenseReluDense.wi_0"},
-    {"ffn_up", "encoder.block.*.layer.1.DenseReluDense.wi_1"},
-    {"ffn_down", "encoder.block.*.layer.1.DenseReluDense.wo"},
-    {NULL, NULL}};
-static const struct rename t5_plain[] = {
-    {"token_embd", "shared"},
-    {"output_norm", "encoder.final_layer_norm"},
-    {"attn_rel_b", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
-    {"attn_norm", "encoder.block.*.layer.0.layer_norm"},
-    {"attn_q", "encoder.block.*.layer.0.SelfAttention.q"},
-    {"attn_k", "encoder.block.*.layer.0.SelfAttention.k"},
-    {"attn_v", "encoder.block.*.layer.0.SelfAttention.v"},
-    {"attn_output", "encoder.block.*.layer.0.SelfAttention.o"},
-    {"ffn_norm", "encoder.block.*.layer.1.layer_norm"},
-    {"ffn_up", "encoder.block.*.layer.1.DenseReluDense.wi"},
-    {"ffn_down", "encoder.block.*.layer.1.DenseReluDense.wo"},
-    {NULL, NULL}};
+static const struct rename t5[] = {{"token_embd", "shared"},
+                                   {"output_norm", "encoder.final_layer_norm"},
+                                   {"attn_rel_b",
+                                    "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
+                                   {"attn_norm", "encoder.block.*.layer.0.layer_norm"},
+                                   {"attn_q", "encoder.block.*.layer.0.SelfAttention.q"},
+                                   {"attn_k", "encoder.block.*.layer.0.SelfAttention.k"},
+                                   {"attn_v", "encoder.block.*.layer.0.SelfAttention.v"},
+                                   {"attn_output", "encoder.block.*.layer.0.SelfAttention.o"},
+                                   {"ffn_norm", "encoder.block.*.layer.1.layer_norm"},
+                                   {"ffn_gate", "encoder.block.*.layer.1.DenseReluDense.wi_0"},
+                                   {"ffn_up", "encoder.block.*.layer.1.DenseReluDense.wi_1"},
+                                   {"ffn_down", "encoder.block.*.layer.1.DenseReluDense.wo"},
+                                   {NULL, NULL}};
+static const struct rename t5_plain[] = {{"token_embd", "shared"},
+                                         {"output_norm", "encoder.final_layer_norm"},
+                                         {"attn_rel_b",
+                                          "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
+                                         {"attn_norm", "encoder.block.*.layer.0.layer_norm"},
+                                         {"attn_q", "encoder.block.*.layer.0.SelfAttention.q"},
+                                         {"attn_k", "encoder.block.*.layer.0.SelfAttention.k"},
+                                         {"attn_v", "encoder.block.*.layer.0.SelfAttention.v"},
+                                         {"attn_output", "encoder.block.*.layer.0.SelfAttention.o"},
+                                         {"ffn_norm", "encoder.block.*.layer.1.layer_norm"},
+                                         {"ffn_up", "encoder.block.*.layer.1.DenseReluDense.wi"},
+                                         {"ffn_down", "encoder.block.*.layer.1.DenseReluDense.wo"},
+                                         {NULL, NULL}};
 
 #define SIZES                                                                                                \
     "\"hidden_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":4,\"intermediate_size\":56,"         \
@@ -200,7 +200,7 @@ static const struct rename t5_plain[] = {
     "\"position_buckets\":16,\"max_relative_positions\":64,\"norm_rel_ebd\":\"layer_norm\","                 \
     "\"share_att_key\":true,\"position_biased_input\":false"
 #define T5_SIZES                                                                                             \
-    "\"d_model\":48,\"num_layers\":3,\"num_heads\":4,\"d_kv\":20,\"d_ff\":56,\"layer_norm_epsilon\":1e-6," \
+    "\"d_model\":48,\"num_layers\":3,\"num_heads\":4,\"d_kv\":20,\"d_ff\":56,\"layer_norm_epsilon\":1e-6,"   \
     "\"n_positions\":200,\"is_encoder_decoder\":true"
 
 struct encoder_case {
@@ -221,8 +221,8 @@ static const struct encoder_case cases[] = {
     {"bert with a head and old norms", "bert", bert,
      "{\"model_type\":\"bert\"," SIZES ",\"max_position_embeddings\":200}", "bert.", 0, true, NULL},
     {"electra", "bert", bert,
-     "{\"model_type\":\"electra\"," SIZES ",\"embedding_size\":48,\"max_position_embeddings\":200}", "electra.", 0,
-     false, NULL},
+     "{\"model_type\":\"electra\"," SIZES ",\"embedding_size\":48,\"max_position_embeddings\":200}",
+     "electra.", 0, false, NULL},
     {"xlm-roberta", "bert", bert,
      "{\"model_type\":\"xlm-roberta\"," SIZES ",\"max_position_embeddings\":202,\"pad_token_id\":1}", "", 2,
      false, NULL},
@@ -491,12 +491,11 @@ TEST(vectors_equal_those_of_the_same_weights_as_gguf)
         struct error error = {0};
         make_directory(directory);
         snprintf(path, sizeof path, "%s/model.gguf", directory);
-        make_encoder(
-            path, &(struct encoder_recipe){.family = cases[i].made,
-                                           .seed = 3,
-                                           .drop_tensor = cases[i].drop,
-                                           .deberta = cases[i].deberta,
-                                           .plain = cases[i].plain});
+        make_encoder(path, &(struct encoder_recipe){.family = cases[i].made,
+                                                    .seed = 3,
+                                                    .drop_tensor = cases[i].drop,
+                                                    .deberta = cases[i].deberta,
+                                                    .plain = cases[i].plain});
         assert_ok(gguf_open(&gguf, path, &error), &error);
         compute(gguf, expected);
         write_folder(&cases[i], path, directory);
@@ -531,8 +530,10 @@ TEST(a_setting_that_an_encoder_does_not_compute_is_refused_by_its_name)
          "rotary_scaling_factor 2 is not built"},
         {"{\"model_type\":\"mpnet\"," SIZES ",\"relative_attention_num_buckets\":64}",
          "relative_attention_num_buckets 64 is not built"},
-        {"{\"model_type\":\"deberta-v2\"," SIZES ",\"pos_att_type\":\"p2p|c2p\"}", "\"pos_att_type\" is \"p2p|c2p\""},
-        {"{\"model_type\":\"deberta-v2\"," SIZES ",\"norm_rel_ebd\":\"batch\"}", "\"norm_rel_ebd\" is \"batch\""},
+        {"{\"model_type\":\"deberta-v2\"," SIZES ",\"pos_att_type\":\"p2p|c2p\"}",
+         "\"pos_att_type\" is \"p2p|c2p\""},
+        {"{\"model_type\":\"deberta-v2\"," SIZES ",\"norm_rel_ebd\":\"batch\"}",
+         "\"norm_rel_ebd\" is \"batch\""},
         {"{\"model_type\":\"deberta-v2\"," SIZES ",\"conv_kernel_size\":3,\"conv_groups\":2}",
          "\"conv_groups\" is 2"},
         {"{\"model_type\":\"deberta-v2\"," SIZES ",\"embedding_size\":24}", "\"embedding_size\" is 24"},
