@@ -39,7 +39,7 @@
     {                                                                                                        \
         prefix "encoder.layer.*.attention.self.pos_key_proj", "attn_pos_k", FORM_AS_IS                       \
     }
-// Of the first version: queries and values have a bias.
+// The first version: queries and values have a bias.
 #define SELF_1(prefix)                                                                                       \
     {prefix "encoder.layer.*.attention.self.in_proj", "attn_qkv", FORM_ROWS_BY_HEAD},                        \
         {"=" prefix "encoder.layer.*.attention.self.q_bias", "attn_q.bias", FORM_AS_IS},                     \

@@ -103,7 +103,7 @@ static const struct folder_key keys[] = {
      "conv_kernel_size conv_act conv_groups position_biased_input pooler_hidden_act attention_head_size "
      "embedding_size talking_head",
      NULL},
-    {"config.json", KEY_NO_PART, "pooler_hidden_size pooler_dropout cls_dropout z_steps", NULL},
+    {"config.json", KEY_NO_PART, "pooler_hidden_size pooler_dropout cls_dropout z_steps legacy", NULL},
     // DeepSeek V3.2, GLM-5
     {"config.json", KEY_READ,
      "index_n_heads index_head_dim index_topk indexer_types index_topk_pattern index_topk_freq "
