@@ -88,12 +88,16 @@ static void enter_phase(struct pass *pass, enum step_phase phase)
 void pass_embed(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
+    struct matrix *out = forward->embd_proj ? forward->matrices.table_rows : pass->x;
     enter_phase(pass, PHASE_EMBED);
-    pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
+    pass->operations->embed(pass->backend, out, forward->token_embd, pass->shape->scales.embedding,
                             forward->position_embd, forward->token_types);
     if (forward->embd_norm)
-        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias,
-                       pass->shape->norm_epsilon, false);
+        normalize_rows(pass, out, out, forward->embd_norm, forward->embd_norm_bias, pass->shape->norm_epsilon,
+                       false);
+    if (forward->embd_proj)
+        multiply_rows(pass, (struct product){pass->x, forward->embd_proj, forward->embd_proj_bias, NULL},
+                      out);
 }
 
 static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigned parts)

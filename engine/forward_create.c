@@ -63,6 +63,8 @@ static const struct {
     GLOBAL_WEIGHT(layer_embd_norm, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(altup_proj, WEIGHT_PRODUCT, LAYER_BEFORE),
     GLOBAL_WEIGHT(altup_unembd_proj, WEIGHT_PRODUCT, LAYER_AFTER),
+    GLOBAL_WEIGHT(embd_proj, WEIGHT_PRODUCT, LAYER_BEFORE),
+    GLOBAL_WEIGHT(embd_proj_bias, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(convolution, WEIGHT_PRODUCT, LAYER_BEFORE),
     GLOBAL_WEIGHT(convolution_bias, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(convolution_norm, WEIGHT_VECTOR, LAYER_BEFORE),
@@ -271,7 +273,10 @@ static enum status load_weights(struct weight_loading *loading)
     if (status == STATUS_OK)
         status = relative_bias_create(forward, loading->error);
     for (int32_t layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
-        status = load_layer(loading, layer);
+        if (layer && model->shape.layers_shared)
+            forward->layers[layer] = forward->layers[0];
+        else
+            status = load_layer(loading, layer);
     return status;
 }
 
@@ -391,6 +396,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(x, rows, n_embd);
     PLAN(normed, rows, n_embd);
     PLAN(branch, rows, n_embd);
+    PLAN(table_rows, rows, shape->n_embd_table);
     PLAN(q, rows, (int64_t)shape->attention.n_heads * shape->attention.key_dim);
     PLAN(k, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim);
     PLAN(v, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim);
@@ -563,6 +569,7 @@ static enum status create_parts(struct weight_loading *loading)
             model_family_name(forward->model), forward->backend->device.name);
     if ((shape->experts.weighs_inputs && !forward->backend->operations.weighs_inputs) ||
         (shape->activation == ACTIVATION_XIELU && !forward->backend->operations.xielu) ||
+        ((shape->layers_shared || shape->n_embd_table) && !forward->backend->operations.place_products) ||
         (shape->activation == ACTIVATION_RELU && !forward->backend->operations.rectifies) ||
         (shape->rope.queries_own_table && shape->latent.dim && !forward->backend->operations.set_columns))
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
@@ -630,7 +637,8 @@ static void destroy_weights(struct forward *forward)
     disentangled_unload(forward);
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         destroy_weight(forward->backend, *global_weight(forward, i));
-    for (int32_t layer = 0; forward->layers && layer < forward->model->shape.n_layers; layer++)
+    int32_t n_own = forward->model->shape.layers_shared ? 1 : forward->model->shape.n_layers;
+    for (int32_t layer = 0; forward->layers && layer < n_own; layer++)
         for (int slot = 0; slot < SLOT_COUNT; slot++) {
             destroy_weight(forward->backend, forward->layers[layer].weights[slot]);
             destroy_weight(forward->backend, forward->layers[layer].biases[slot]);

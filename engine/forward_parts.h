@@ -89,7 +89,8 @@ struct output_matrices {
 
 struct forward_matrices {
     struct matrix *x, *normed,
-        *branch; // [R, n_embd] residual stream, norm's output, attention's or MLP's output
+        *branch;               // [R, n_embd] residual stream, norm's output, attention's or MLP's output
+    struct matrix *table_rows; // [R, n_embd_table] embeddings before their projection
     struct matrix *q, *k, *v, *heads; // [R, heads x their dim]
     struct matrix *gate, *up;         // [R, n_ff]
     struct matrix *low[PRODUCTS_MAX]; // [R, rank] between the halves of adapters
@@ -114,6 +115,7 @@ struct forward {
     struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
     struct weight *altup_proj, *altup_unembd_proj;
     struct weight *convolution, *convolution_bias, *convolution_norm, *convolution_norm_bias;
+    struct weight *embd_proj, *embd_proj_bias;
     int32_t *distance_buckets; // [2 n_context + 1], of disentangled attention; NULL: none
     struct adapter_weights output_adapter;
     struct forward_matrices matrices;

@@ -526,6 +526,7 @@ static const struct family families[] = {
      .biased = ENCODER,
      .has_position_embd = true,
      .has_token_types = true,
+     .varies_embedding = true,
      .has_embd_norm = true,
      .bidirectional = true,
      .normed_after_sum = true},

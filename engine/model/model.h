@@ -196,6 +196,9 @@ struct model_shape {
     struct altup_shape altup;
     int32_t relative_distance_max; // of the last bucket of biases by distance, exclusive
     struct convolution_shape convolution;
+    int32_t
+        n_embd_table; // width of the embeddings, which are projected to n_embd after their norm; 0: not projected
+    bool layers_shared; // all layers have the weights of the first (ALBERT)
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -323,7 +326,8 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
         output_norm_bias, output, output_bias;
-    float *ones; // [n_embd] weights of norms that no file has; NULL: all have
+    struct tensor embd_proj, embd_proj_bias; // with shape.n_embd_table
+    float *ones;                             // [n_embd] weights of norms that no file has; NULL: all have
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)

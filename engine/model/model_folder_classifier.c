@@ -24,6 +24,9 @@ static const struct folder_rule gte_rules[] = {{"gte.pooler.dense", "cls", FORM_
                                                {"new.pooler.dense", "cls", FORM_AS_IS},
                                                {"classifier", "cls.output", FORM_AS_IS},
                                                END};
+static const struct folder_rule albert_rules[] = {{"albert.pooler", "cls", FORM_AS_IS},
+                                                  {"classifier", "cls.output", FORM_AS_IS},
+                                                  END};
 static const struct folder_rule deberta_rules[] = {{"pooler.dense", "cls", FORM_AS_IS},
                                                    {"classifier", "cls.output", FORM_AS_IS},
                                                    END};
@@ -54,6 +57,7 @@ static const struct head_kind {
     {"jina_bert_v2", pooler_rules, "first", "tanh"},
     {"nomic_bert", nomic_rules, "first", "tanh"},
     {"roberta", roberta_rules, "first", "tanh"},
+    {"albert", albert_rules, "first", "tanh"},
     {"electra", roberta_rules, "first", "gelu"},
     {"xlm-roberta", roberta_rules, "first", "tanh"},
     {"camembert", roberta_rules, "first", "tanh"},

@@ -525,6 +525,27 @@ static void read_t5(struct config *config)
                 read_integer(config, "relative_attention_max_distance", 128));
 }
 
+// Embeddings of another width than the layers', and layers that share their weights (ALBERT).
+static void read_embedding_width(struct config *config)
+{
+    char name[128];
+    bool shared = is_model_type(config, "albert"), varies = family_of(config)->varies_embedding;
+    int64_t width = read_integer(config, "embedding_size", 0),
+            n_embd = read_integer(config, "hidden_size", 0);
+    if (width && width != n_embd && !varies)
+        refuse_setting(config, ERROR_MODEL_FILE, "embedding_size", find_setting(config, "embedding_size"));
+    if (shared || (width && width != n_embd))
+        put_integer(config, "embedding_table_length", width);
+    if (!shared)
+        return;
+    static const char *const groups[] = {"num_hidden_groups", "inner_group_num"};
+    for (int i = 0; i < 2; i++)
+        if (read_integer(config, groups[i], 1) != 1)
+            refuse_setting(config, ERROR_MODEL_FILE, groups[i], find_setting(config, groups[i]));
+    gguf_writer_bool(config->keys, format_key(config, "layers_shared", name), true);
+    config->out->shape.n_layers = 1; // of the folder
+}
+
 static void refuse_unknown(struct config *config)
 {
     refuse_truths(config);
@@ -538,10 +559,7 @@ static void refuse_unknown(struct config *config)
     check_sparse_layers(config);
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
-    // Embeddings of another width have a projection (ELECTRA small).
-    int64_t width = read_integer(config, "embedding_size", 0);
-    if (width && width != read_integer(config, "hidden_size", 0))
-        refuse_setting(config, ERROR_MODEL_FILE, "embedding_size", find_setting(config, "embedding_size"));
+    read_embedding_width(config);
     read_activation(config);
     read_t5(config);
 }

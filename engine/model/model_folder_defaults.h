@@ -447,3 +447,7 @@
 #define ELECTRA_DEFAULTS                                                                                     \
     "{\"hidden_size\":256,\"embedding_size\":128,\"num_hidden_layers\":12,\"num_attention_heads\":4,"        \
     "\"intermediate_size\":1024,\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512}"
+#define ALBERT_DEFAULTS                                                                                      \
+    "{\"hidden_size\":4096,\"embedding_size\":128,\"num_hidden_layers\":12,\"num_attention_heads\":64,"      \
+    "\"intermediate_size\":16384,\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,"                  \
+    "\"hidden_act\":\"gelu_new\"}"

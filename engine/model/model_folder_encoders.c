@@ -34,7 +34,31 @@
 const struct folder_rule folder_bert_globals[] = {EMBEDDINGS("bert."), EMBEDDINGS(""), END};
 const struct folder_rule folder_bert_layers[] = {BERT_ATTENTION("bert."), BERT_MLP("bert."),
                                                  BERT_ATTENTION(""), BERT_MLP(""), END};
-const struct folder_rule folder_electra_globals[] = {EMBEDDINGS("electra."), EMBEDDINGS(""), END};
+const struct folder_rule folder_electra_globals[] = {EMBEDDINGS("electra."),
+                                                     {"electra.embeddings_project", "token_embd_proj",
+                                                      FORM_AS_IS},
+                                                     EMBEDDINGS(""),
+                                                     {"embeddings_project", "token_embd_proj", FORM_AS_IS},
+                                                     END};
+// One layer in place of all.
+#define ALBERT_LAYER(prefix)                                                                                 \
+    {prefix "attention.query", "attn_q", FORM_AS_IS}, {prefix "attention.key", "attn_k", FORM_AS_IS},        \
+        {prefix "attention.value", "attn_v", FORM_AS_IS},                                                    \
+        {prefix "attention.dense", "attn_output", FORM_AS_IS},                                               \
+        {prefix "attention.LayerNorm", "attn_output_norm", FORM_AS_IS},                                      \
+        {prefix "ffn", "ffn_up", FORM_AS_IS}, {prefix "ffn_output", "ffn_down", FORM_AS_IS},                 \
+    {                                                                                                        \
+        prefix "full_layer_layer_norm", "layer_output_norm", FORM_AS_IS                                      \
+    }
+const struct folder_rule folder_albert_globals[] = {
+    EMBEDDINGS("albert."),
+    {"albert.encoder.embedding_hidden_mapping_in", "token_embd_proj", FORM_AS_IS},
+    EMBEDDINGS(""),
+    {"encoder.embedding_hidden_mapping_in", "token_embd_proj", FORM_AS_IS},
+    END};
+const struct folder_rule folder_albert_layers[] = {
+    ALBERT_LAYER("albert.encoder.albert_layer_groups.0.albert_layers.0."),
+    ALBERT_LAYER("encoder.albert_layer_groups.0.albert_layers.0."), END};
 const struct folder_rule folder_electra_layers[] = {BERT_ATTENTION("electra."), BERT_MLP("electra."),
                                                     BERT_ATTENTION(""), BERT_MLP(""), END};
 const struct folder_rule folder_roberta_globals[] = {EMBEDDINGS("roberta."), EMBEDDINGS(""), END};
@@ -229,9 +253,11 @@ bool folder_is_head(struct text name)
                                            "vocab_projector.",
                                            "lm_predictions.",
                                            "mask_predictions.",
-                                           "discriminator_predictions."};
-    static const char *const models[] = {"bert.", "roberta.", "mpnet.",   "nomic_bert.",
-                                         "gte.",  "new.",     "deberta.", "electra."};
+                                           "discriminator_predictions.",
+                                           "predictions.",
+                                           "sop_classifier."};
+    static const char *const models[] = {"bert.", "roberta.", "mpnet.",   "nomic_bert.", "gte.",
+                                         "new.",  "deberta.", "electra.", "albert."};
     static const char positions[] = "embeddings.position_ids";
     if (text_equals_string(name,
                            "deberta.embeddings.position_embeddings.weight")) // of a model that adds none

@@ -89,6 +89,8 @@ static const struct folder_key keys[] = {
      "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
      "block_multiple_of tie_embedding",
      NULL},
+    {"config.json", KEY_READ, "num_hidden_groups inner_group_num", NULL}, // ALBERT
+    {"config.json", KEY_NO_PART, "gap_size net_structure_type num_memory_blocks down_scale_factor", NULL},
     {"config.json", KEY_NO_PART, "summary_last_dropout generator_size generator_hidden_size",
      NULL}, // ELECTRA
     // T5

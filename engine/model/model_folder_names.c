@@ -616,6 +616,8 @@ static const struct folder_family families[] = {
      false, MAMBA_DEFAULTS},
     {"bert", "bert", folder_bert_globals, folder_bert_layers, true, false, GELU, WINDOWS_NEVER, false,
      BERT_DEFAULTS},
+    {"albert", "bert", folder_albert_globals, folder_albert_layers, true, false, GELU, WINDOWS_NEVER, false,
+     ALBERT_DEFAULTS},
     {"electra", "bert", folder_electra_globals, folder_electra_layers, true, false, GELU, WINDOWS_NEVER,
      false, ELECTRA_DEFAULTS},
     {"roberta", "bert", folder_roberta_globals, folder_roberta_layers, true, false, GELU, WINDOWS_NEVER,

@@ -88,7 +88,8 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_mpnet_layers[], folder_jina_layers[], folder_nomic_globals[], folder_nomic_layers[],
     folder_modernbert_globals[], folder_modernbert_layers[], folder_jina3_globals[], folder_jina3_layers[],
     folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[],
-    folder_t5_globals[], folder_t5_layers[], folder_electra_globals[], folder_electra_layers[];
+    folder_t5_globals[], folder_t5_layers[], folder_electra_globals[], folder_electra_layers[],
+    folder_albert_globals[], folder_albert_layers[];
 // model_folder_deberta.c
 extern const struct folder_rule folder_deberta_globals[], folder_deberta_positions_globals[],
     folder_deberta_layers[], folder_deberta_v2_layers[];

@@ -568,6 +568,10 @@ enum status model_read_shape(struct model *model, struct error *error)
         read_activation(&reader, "hidden_activation", plain ? ACTIVATION_RELU : family->activation);
     read_direction(&reader, family, shape);
     read_disentangled(&reader, family, shape);
+    if (family->varies_embedding) {
+        shape->n_embd_table = read_size(&reader, "embedding_table_length", 0, 0, MODEL_WIDTH_MAX);
+        shape->layers_shared = read_bool(&reader, "layers_shared", false);
+    }
     enum { RELATIVE_DISTANCE = 128 }; // T5's and MPNet's
     shape->relative_distance_max =
         read_size(&reader, "attention.relative_distance_max", RELATIVE_DISTANCE, 1, MODEL_RELATIVE_MAX);

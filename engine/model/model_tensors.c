@@ -653,6 +653,14 @@ static enum status refuse_left_over(struct tensor_search *search)
     return STATUS_OK;
 }
 
+// Gives a layer the weights of the first.
+static enum status share_layer(struct model *model, int32_t index)
+{
+    memcpy(model->layers[index].tensors, model->layers[0].tensors, sizeof model->layers[0].tensors);
+    memcpy(model->layers[index].biases, model->layers[0].biases, sizeof model->layers[0].biases);
+    return STATUS_OK;
+}
+
 enum status model_read_tensors(struct model *model, struct error *error)
 {
     struct tensor_search search = {.model = model, .error = error};
@@ -663,7 +671,7 @@ enum status model_read_tensors(struct model *model, struct error *error)
     set_widths(&search);
     enum status status = take_globals(&search);
     for (int32_t i = 0; i < model->shape.n_layers && status == STATUS_OK; i++)
-        status = take_layer(&search, i);
+        status = i && model->shape.layers_shared ? share_layer(model, i) : take_layer(&search, i);
     if (status == STATUS_OK)
         status = refuse_left_over(&search);
     free(search.found);

@@ -118,6 +118,7 @@ static const struct encoder_golden goldens[] = {
     {"bert, widths that fill no vector",
      {.family = "bert", .seed = 1, .n_embd = 36, .n_heads = 2, .n_ff = 37},
      EXACT},
+    {"bert as albert", {.family = "bert", .seed = 22, .shared = true}, EXACT},
     {"mpnet", {.family = "mpnet", .seed = 2}, EXACT},
     {"deberta v3", {.family = "deberta", .seed = 14}, EXACT},
     {"deberta v2 xl", {.family = "deberta", .seed = 15, .deberta = DEBERTA_V2_XL}, EXACT},

@@ -95,6 +95,10 @@ static void add_keys(struct encoder_maker *maker)
     add_key(maker, "attention.causal", GGUF_BOOL, r->causal);
     if (is_of(maker, "deberta"))
         add_deberta_keys(maker);
+    if (r->shared) {
+        add_key(maker, "embedding_table_length", GGUF_U32, 20);
+        add_key(maker, "layers_shared", GGUF_BOOL, 1);
+    }
     if (is_of(maker, "modern-bert ultrabert gemma-embedding")) {
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
         add_key(maker, "rope.freq_base_swa", GGUF_F32, 1e4);
@@ -271,6 +275,21 @@ static void add_deberta(struct encoder_maker *maker)
     add_norm(maker, "conv_norm", true);
 }
 
+enum { TABLE_WIDTH = 20 };
+
+static void add_albert(struct encoder_maker *maker)
+{
+    const struct encoder_recipe *r = &maker->recipe;
+    add_tensor(maker, "token_embd_proj.weight", r->type, TABLE_WIDTH, r->n_embd, 0.0f,
+               1.2f / sqrtf(TABLE_WIDTH));
+    add_tensor(maker, "token_embd_proj.bias", TENSOR_F32, r->n_embd, 1, 0.0f, 0.2f);
+    for (int i = 0; i < maker->n_tensors; i++) {
+        struct encoder_tensor *tensor = &maker->tensors[i];
+        if (strncmp(tensor->name, "token_embd_proj", 15) != 0 && tensor->dims[0] == (uint64_t)r->n_embd)
+            tensor->dims[0] = TABLE_WIDTH; // tables and their norm
+    }
+}
+
 static void add_tensors(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
@@ -288,7 +307,9 @@ static void add_tensors(struct encoder_maker *maker)
         add_norm(maker, "token_embd_norm", after);
     if (!after)
         add_norm(maker, "output_norm", false);
-    for (int i = 0; i < r->n_layers; i++)
+    if (r->shared)
+        add_albert(maker);
+    for (int i = 0; i < (r->shared ? 1 : r->n_layers); i++)
         add_layer(maker, i);
     for (int i = 0; i < r->n_dense; i++) { // widths: n_embd, then 20, 21, ...
         char name[64];

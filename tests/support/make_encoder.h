@@ -26,6 +26,7 @@ struct encoder_recipe {
     int32_t n_dense; // linear layers after the pooling, [0]; odd ones have a bias and tanh
     const char *drop_tensor, *extra_tensor; // left out; added
     const char *text_key, *text;            // a further key
+    bool shared;                            // BERT as ALBERT: one layer for all, embeddings of 20 items
     bool plain;                             // T5 with ReLU in place of gates
     enum deberta_kind deberta;              // [DEBERTA_V3]
     bool causal;                            // in attention.causal

@@ -395,14 +395,21 @@ void reference_hidden(const char *path, const int32_t *ids, const int32_t *types
            *positions = load(&e, -1, "position_embd", "weight"),
            *type_rows = load(&e, -1, "token_types", "weight");
     double scale = is_of(&e, "gemma-embedding") ? sqrt(e.n_embd) : 1.0;
+    int width = (int)read_key(&e, "embedding_table_length", e.n_embd);
     for (int p = 0; p < n_ids; p++)
-        for (int i = 0; i < e.n_embd; i++)
-            hidden[p * e.n_embd + i] = table[(size_t)ids[p] * (size_t)e.n_embd + (size_t)i] * scale +
-                                       (positions ? positions[p * e.n_embd + i] : 0.0) +
-                                       (type_rows ? type_rows[(types ? types[p] : 0) * e.n_embd + i] : 0.0);
-    normalize(&e, -1, "token_embd_norm", hidden, n_ids, e.n_embd);
+        for (int i = 0; i < width; i++)
+            hidden[p * width + i] = table[(size_t)ids[p] * (size_t)width + (size_t)i] * scale +
+                                    (positions ? positions[p * width + i] : 0.0) +
+                                    (type_rows ? type_rows[(types ? types[p] : 0) * width + i] : 0.0);
+    normalize(&e, -1, "token_embd_norm", hidden, n_ids, width);
+    bool shared = gguf_tensor(e.gguf, "token_embd_proj.weight") != NULL;
+    if (shared) {
+        double *wide = multiply(&e, -1, "token_embd_proj", hidden, width, 0, e.n_embd);
+        memcpy(hidden, wide, (size_t)(n_ids * e.n_embd) * sizeof *wide);
+        free(wide);
+    }
     for (int layer = 0; layer < e.n_layers; layer++)
-        run_layer(&e, layer, hidden);
+        run_layer(&e, shared ? 0 : layer, hidden);
     normalize(&e, -1, "output_norm", hidden, n_ids, e.n_embd);
     free(table);
     free(positions);

@@ -35,6 +35,18 @@ struct rename {
     }
 
 static const struct rename bert[] = {BERT_EMBEDDINGS, BERT_ATTENTION, BERT_MLP, {NULL, NULL}};
+#define ALBERT "encoder.albert_layer_groups.0.albert_layers.0."
+static const struct rename albert[] = {BERT_EMBEDDINGS,
+                                       {"token_embd_proj", "encoder.embedding_hidden_mapping_in"},
+                                       {"attn_q", ALBERT "attention.query"},
+                                       {"attn_k", ALBERT "attention.key"},
+                                       {"attn_v", ALBERT "attention.value"},
+                                       {"attn_output", ALBERT "attention.dense"},
+                                       {"attn_output_norm", ALBERT "attention.LayerNorm"},
+                                       {"ffn_up", ALBERT "ffn"},
+                                       {"ffn_down", ALBERT "ffn_output"},
+                                       {"layer_output_norm", ALBERT "full_layer_layer_norm"},
+                                       {NULL, NULL}};
 static const struct rename distilbert[] = {BERT_EMBEDDINGS,
                                            {"attn_q", "transformer.layer.*.attention.q_lin"},
                                            {"attn_k", "transformer.layer.*.attention.k_lin"},
@@ -212,7 +224,7 @@ struct encoder_case {
     const char *drop;   // a tensor that the family of the folder lacks
     bool less_one;      // norm weights are stored without their 1
     enum deberta_kind deberta;
-    bool plain;
+    bool plain, shared;
 };
 
 static const struct encoder_case cases[] = {
@@ -223,6 +235,10 @@ static const struct encoder_case cases[] = {
     {"electra", "bert", bert,
      "{\"model_type\":\"electra\"," SIZES ",\"embedding_size\":48,\"max_position_embeddings\":200}",
      "electra.", 0, false, NULL},
+    {"albert", "bert", albert,
+     "{\"model_type\":\"albert\"," SIZES
+     ",\"embedding_size\":20,\"hidden_act\":\"gelu\",\"max_position_embeddings\":200}",
+     "albert.", 0, false, NULL, .shared = true},
     {"xlm-roberta", "bert", bert,
      "{\"model_type\":\"xlm-roberta\"," SIZES ",\"max_position_embeddings\":202,\"pad_token_id\":1}", "", 2,
      false, NULL},
@@ -495,7 +511,8 @@ TEST(vectors_equal_those_of_the_same_weights_as_gguf)
                                                     .seed = 3,
                                                     .drop_tensor = cases[i].drop,
                                                     .deberta = cases[i].deberta,
-                                                    .plain = cases[i].plain});
+                                                    .plain = cases[i].plain,
+                                                    .shared = cases[i].shared});
         assert_ok(gguf_open(&gguf, path, &error), &error);
         compute(gguf, expected);
         write_folder(&cases[i], path, directory);
@@ -537,7 +554,7 @@ TEST(a_setting_that_an_encoder_does_not_compute_is_refused_by_its_name)
         {"{\"model_type\":\"deberta-v2\"," SIZES ",\"conv_kernel_size\":3,\"conv_groups\":2}",
          "\"conv_groups\" is 2"},
         {"{\"model_type\":\"deberta-v2\"," SIZES ",\"embedding_size\":24}", "\"embedding_size\" is 24"},
-        {"{\"model_type\":\"electra\"," SIZES "}", "\"embedding_size\" is 128"},
+        {"{\"model_type\":\"albert\"," SIZES ",\"num_hidden_groups\":2}", "\"num_hidden_groups\" is 2"},
         {"{\"model_type\":\"deberta\"," SIZES ",\"talking_head\":true}", "\"talking_head\" is true"},
         {"{\"model_type\":\"t5\"," T5_SIZES ",\"feed_forward_proj\":\"gated-relu\"}",
          "\"feed_forward_proj\" is \"gated-relu\""},
