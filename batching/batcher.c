@@ -2,6 +2,7 @@
 #include "batching/bad_words.h"
 #include "batching/batcher_state.h"
 #include "batching/constrained.h"
+#include "batching/property_scores.h"
 #include "batching/thinking.h"
 #include "schemas/base/clock.h"
 
@@ -428,6 +429,22 @@ static void stop_prompt(struct batcher *b, struct prompt *prompt)
         scheduler_remove(b, &prompt->sequences.items[i]);
 }
 
+// Adds the branches of a schema's values to the window once the answer has ended. False: there are none.
+static bool score_properties(struct batcher *b, struct prompt *prompt)
+{
+    if (!property_scores_begin(prompt, &b->config.environment))
+        return false;
+    for (int32_t i = request_n_sequences(&prompt->job->request); i < prompt->sequences.n; i++) {
+        if (prompt->sequences.items[i].scoring.n_targets == 0)
+            continue;
+        start_sequence(b, &prompt->sequences.items[i]);
+        prompt->sequences.n_unfinished++;
+    }
+    if (!add_to_window(b, prompt))
+        faults_note_memory(&b->faults, "prefix tree");
+    return true;
+}
+
 static void finish_sequence(struct batcher *b, struct sequence *sequence, struct job_list *finished)
 {
     struct prompt *prompt = sequence->prompt;
@@ -441,7 +458,7 @@ static void finish_sequence(struct batcher *b, struct sequence *sequence, struct
     scheduler_remove(b, sequence);
     if (failed)
         stop_prompt(b, prompt); // the job has failed, so its other choices are not returned either
-    if (failed || --prompt->sequences.n_unfinished == 0)
+    if (failed || (--prompt->sequences.n_unfinished == 0 && !score_properties(b, prompt)))
         finish_prompt(b, prompt, finished);
 }
 

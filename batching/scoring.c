@@ -1,5 +1,6 @@
 #include "batching/scoring.h"
 
+#include "batching/property_scores.h"
 #include "schemas/base/elementary.h"
 
 #include <assert.h>
@@ -53,6 +54,10 @@ static enum status tokenize_choices(struct prompt *prompt, const struct prompt_e
 {
     const struct request *request = &prompt->job->request;
     struct sequence *branches = prompt->sequences.items + request_n_sequences(request);
+    if (request->scores.n_values > 0) {
+        property_scores_wait(prompt);
+        return STATUS_OK;
+    }
     if (request->scores.include_end && tokenizer_eos(environment->tokenizer) < 0)
         return error_set(&prompt->error, STATUS_REJECT, ERROR_UNSUPPORTED_FIELD,
                          "choice_logprobs_include_end: the model has no token that ends an answer");
@@ -276,6 +281,33 @@ static void decide_answer(struct result *result)
     result->choices[0].finish_reason = FINISH_STOP;
 }
 
+// Scores of the values of properties that the answer has, normalized for each property.
+static bool put_property_scores(struct prompt *prompt)
+{
+    struct job *job = prompt->job;
+    const struct request_scores *wanted = &job->request.scores;
+    const struct sequence *branches = prompt->sequences.items + request_n_sequences(&job->request);
+    struct choice_logprob *scores =
+        arena_allocate_array(&job->arena, (size_t)wanted->n_values, sizeof *scores);
+    int32_t n = 0, first = 0;
+    if (!scores)
+        return false;
+    for (int32_t i = 0; i < wanted->n_values; i++) {
+        bool is_first = i == 0 || !text_equal(wanted->values[i].property, wanted->values[i - 1].property);
+        if (is_first) {
+            normalize_scores(scores + first, n - first);
+            first = n;
+        }
+        if (branches[i].scoring.n_targets > 0)
+            scores[n++] = (struct choice_logprob){.choice = wanted->values[i].choice,
+                                                  .logprob = branches[i].scoring.logprob};
+    }
+    normalize_scores(scores + first, n - first);
+    job->result.choice_logprobs = scores;
+    job->result.n_choice_logprobs = n;
+    return true;
+}
+
 static bool put_choice_logprobs(struct prompt *prompt)
 {
     struct job *job = prompt->job;
@@ -283,6 +315,8 @@ static bool put_choice_logprobs(struct prompt *prompt)
     int32_t n = request_n_branches(&job->request);
     if (n == 0)
         return true;
+    if (job->request.scores.n_values > 0)
+        return put_property_scores(prompt);
     struct choice_logprob *scores = arena_allocate_array(&job->arena, (size_t)n, sizeof *scores);
     if (!scores)
         return false;

@@ -11,6 +11,8 @@
 // The first answer's sequence scores the prompt's own tokens, from the first one on. It recomputes tokens
 // whose keys and values are cached, to the same bytes. With max_tokens 0 it does nothing else.
 //
+// The branches of a schema's values follow their answer (property_scores.h).
+//
 // A choice is tokenized alone: without special tokens, and without the blank that some vocabularies put
 // before a first word. The prompt's tokens do not depend on the choice.
 // Thread: engine; scoring_prepare runs on the pool.
@@ -21,7 +23,9 @@
 // Sequences that score choices.
 static inline int32_t request_n_branches(const struct request *request)
 {
-    return request->scores.wanted ? request->constraint.n_choices : 0;
+    return !request->scores.wanted        ? 0
+           : request->scores.n_values > 0 ? request->scores.n_values
+                                          : request->constraint.n_choices;
 }
 
 // The request asks for the logprobs of the prompt's tokens, alone or as part of an echo.

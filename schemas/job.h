@@ -30,6 +30,7 @@ enum {
     JOB_COMPLETION_TOKENS_DEFAULT = 16, // max_tokens of lines for /v1/completions, as in OpenAI and vLLM
     JOB_STOP_TOKENS_MAX = 128,
     JOB_CHOICES_MAX = 10000,
+    SCORED_VALUES_MAX = 1024, // of all properties of a schema
     JOB_JSON_INDENT_MAX = 8,
     JOB_ALLOWED_TOKENS_MAX = 65536,
     JOB_BAD_WORDS_MAX = 1024,
@@ -181,11 +182,21 @@ struct request_vocabulary {
     int32_t n_bad_words;
 };
 
-// choice_logprobs: the choices of the constraint, each scored as the continuation of the prompt.
+// A value that a property of the schema may have.
+struct scored_value {
+    struct text property;
+    struct text json;   // the value
+    struct text choice; // {"PROPERTY":VALUE}, its name in the result
+};
+
+// choice_logprobs: the choices of the constraint, each scored as the continuation of the prompt; of a schema the values
+// of its enums and booleans, each scored as the continuation of the answer before it.
 struct request_scores {
     bool wanted;
-    bool include_end; // includes the end token after each choice in its score
-    bool decide;      // the most probable choice is the answer; nothing is generated
+    bool include_end;            // includes the end token after each choice in its score
+    bool decide;                 // the most probable choice is the answer; nothing is generated
+    struct scored_value *values; // [n_values] of a schema, property by property
+    int32_t n_values;
 };
 
 // One text of a job: of a pair the second, such as a document.
@@ -224,6 +235,11 @@ struct request_ranking {
     int32_t top_n;          // of a ranking: documents of the result; 0: all
     bool returns_documents; // of a ranking
 };
+
+// Finds the values of the properties of a schema that are enums, booleans or nulls, or unions of these; n_values 0: there
+// are none. Texts are the schema's or in the arena. STATUS_REJECT: more than SCORED_VALUES_MAX.
+enum status scored_values_find(const struct value *schema, struct arena *arena, struct request_scores *scores,
+                               struct error *error) WARN_UNUSED;
 
 // The request.
 struct request {

@@ -323,14 +323,48 @@ static int compare_choices(const void *left, const void *right)
     return order ? order : (a->size > b->size) - (a->size < b->size);
 }
 
+static enum status refuse_scores(struct decoding *decoding)
+{
+    return error_set(
+        decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+        "choice_logprobs: needs structured_outputs.choice, or a schema with properties that are enums or "
+        "booleans");
+}
+
+// For choice_logprobs with a schema.
+static enum status finish_property_scores(struct decoding *decoding)
+{
+    struct request *request = &decoding->job->request;
+    struct value schema;
+    const char *field = request->n > 1                        ? "n"
+                        : request->best_of                    ? "best_of"
+                        : request->tools.choice != TOOLS_NONE ? "tools"
+                        : request->scores.include_end         ? "choice_logprobs_include_end"
+                        : request->scores.decide              ? "choice_logprobs_decide"
+                                                              : NULL;
+    if (field)
+        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
+                         "choice_logprobs: with a schema impossible beside %s", field);
+    enum status status =
+        json_decode_spelled(request->constraint.source, &decoding->job->arena, &schema, decoding->error);
+    if (status == STATUS_REJECT) {
+        decoding->error->code = ERROR_INVALID_FIELD;
+        return error_prefix(decoding->error, "%s", request->constraint.field);
+    }
+    if (status == STATUS_OK)
+        status = scored_values_find(&schema, &decoding->job->arena, &request->scores, decoding->error);
+    return status == STATUS_OK && request->scores.n_values == 0 ? refuse_scores(decoding) : status;
+}
+
 // For choice_logprobs: refuses equal choices, because they would share one probability.
 static enum status finish_scores(struct decoding *decoding)
 {
     const struct constraint *constraint = &decoding->job->request.constraint;
     size_t n = (size_t)constraint->n_choices;
+    if (constraint->kind == CONSTRAINT_JSON_SCHEMA)
+        return finish_property_scores(decoding);
     if (constraint->kind != CONSTRAINT_CHOICE)
-        return error_set(decoding->error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "choice_logprobs: needs structured_outputs.choice");
+        return refuse_scores(decoding);
     struct text *sorted = malloc(n * sizeof *sorted);
     if (!sorted)
         return decoding_out_of_memory(decoding);

@@ -282,3 +282,37 @@ void value_put(struct value *object, const char *key, struct value member)
     object->object.members[object->object.n_members++] =
         (struct value_member){.key = text_from_string(key), .value = member};
 }
+
+// In a JSON pointer "~1" is '/' and "~0" is '~' (RFC 6901).
+static bool equals_escaped(struct text name, struct text escaped)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < escaped.size; i++, n++) {
+        char byte = escaped.data[i];
+        if (byte == '~' && i + 1 < escaped.size)
+            byte = escaped.data[++i] == '1' ? '/' : '~';
+        if (n == name.size || name.data[n] != byte)
+            return false;
+    }
+    return n == name.size;
+}
+
+const struct value *value_at_pointer(const struct value *root, struct text pointer)
+{
+    if (text_equals_string(pointer, "#"))
+        return root;
+    if (pointer.size < 2 || memcmp(pointer.data, "#/", 2) != 0)
+        return NULL;
+    const char *at = pointer.data + 2, *end = pointer.data + pointer.size;
+    while (root && at <= end) {
+        const char *slash = memchr(at, '/', (size_t)(end - at));
+        struct text name = {at, (size_t)((slash ? slash : end) - at)};
+        const struct value *member = NULL;
+        for (size_t i = 0; root->kind == VALUE_OBJECT && i < root->object.n_members; i++)
+            if (equals_escaped(root->object.members[i].key, name))
+                member = &root->object.members[i].value;
+        root = member;
+        at = slash ? slash + 1 : end + 1;
+    }
+    return root;
+}

@@ -87,7 +87,7 @@ static enum status write_difference(struct annotate *annotate, const struct anno
                                     const struct table_row *row, struct error *error)
 {
     struct text answer = gold->row.answer;
-    double probability = gold->label_column == 0 ? row_answer_probability(gold->answer) : NAN;
+    double probability = row_answer_probability(gold->answer, gold->label_column);
     const struct value added[DIFFERENCE_COLUMNS] = {
         value_integer(row->number), value_string(gold->name), value_string(gold->row.gold),
         answer.size ? value_string(answer) : (struct value){.kind = VALUE_NULL},

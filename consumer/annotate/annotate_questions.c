@@ -133,10 +133,10 @@ enum status annotate_open_prompts(struct annotate *annotate, const struct table_
     }
     bool has_choice = annotate->scores.task != TASK_GENERATE;
     for (size_t i = 0; status == STATUS_OK && i < annotate->n_questions; i++)
-        has_choice |= annotate->prompts[i].choices.n > 0;
+        has_choice |= annotate->prompts[i].choices.n > 0 || annotate->prompts[i].scored.n > 0;
     if (status == STATUS_OK && !has_choice && annotate->settings->annotate.output.probabilities)
-        return refuse_options(error,
-                              "--probabilities needs a question with choice, or with a schema of one enum");
+        return refuse_options(
+            error, "--probabilities needs a question with choice, or with a schema of enums or booleans");
     return status == STATUS_OK ? open_cut(annotate, error) : status;
 }
 
@@ -165,6 +165,7 @@ static enum status open_answer(struct annotate *annotate, size_t question,
         .choices = classifies ? scores->labels : prompt->choices.items,
         .n_choices = n_choices,
         .enum_choices = prompt->enum_choices.columns ? &prompt->enum_choices : NULL,
+        .scored = &prompt->scored,
         .is_constrained = is_constrained,
         .n_votes = annotate->n_votes,
         .probabilities = classifies || (settings->annotate.output.probabilities && n_choices),

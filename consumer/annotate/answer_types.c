@@ -7,7 +7,7 @@ static struct text type_name(const struct value *schema, const struct value *roo
 {
     const struct value *reference;
     for (int i = 0; i < REFERENCES_MAX && schema && (reference = value_get(schema, "$ref")); i++)
-        schema = reference->kind == VALUE_STRING ? schema_reference_find(root, reference->text) : NULL;
+        schema = reference->kind == VALUE_STRING ? value_at_pointer(root, reference->text) : NULL;
     const struct value *type = schema ? value_get(schema, "type") : NULL;
     if (type && type->kind == VALUE_ARRAY && (type->array.n_items == 1 || type->array.n_items == 2)) {
         const struct value *first = &type->array.items[0],

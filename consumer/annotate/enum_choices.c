@@ -5,15 +5,6 @@
 
 #include <string.h>
 
-static enum status refuse_schema(struct error *error, const char *what)
-{
-    return error_set(
-        error, STATUS_REFUSE, ERROR_USAGE,
-        "--probabilities needs --choice, or a schema whose only property is a required enum or boolean: %s"
-        " (ask several as --questions)",
-        what);
-}
-
 static bool is_required(const struct value *schema, struct text name)
 {
     const struct value *required = value_get(schema, "required");
@@ -32,7 +23,7 @@ static const struct value *find_values(const struct value *root, const struct va
     static const struct value both = {.kind = VALUE_ARRAY, .array = {booleans, 2}};
     const struct value *reference = value_get(schema, "$ref"), *type;
     if (reference && reference->kind == VALUE_STRING)
-        schema = schema_reference_find(root, reference->text);
+        schema = value_at_pointer(root, reference->text);
     const struct value *values = schema ? value_get(schema, "enum") : NULL;
     if (values)
         return values->kind == VALUE_ARRAY ? values : NULL;
@@ -100,13 +91,18 @@ static enum status add_choices(struct enum_choices *choices, struct arena *arena
     choices->margin = join(arena, property ? *property : (struct text){0}, TEXT("margin"));
     bool is_made = choices->answers.items && choices->labels && choices->columns && choices->margin.data;
     for (size_t i = 0; i < n && is_made; i++) {
-        enum value_kind kind = values->array.items[i].kind;
-        if (kind == VALUE_ARRAY || kind == VALUE_OBJECT)
-            return refuse_schema(error, "this one enumerates lists or objects");
         is_made = add_choice(choices, arena, property, &values->array.items[i]);
     }
     find_nested(&choices->answers);
     return is_made ? STATUS_OK : error_memory(error, STATUS_REFUSE, "the answers' columns");
+}
+
+static bool has_composite(const struct value *values)
+{
+    for (size_t i = 0; i < values->array.n_items; i++)
+        if (values->array.items[i].kind == VALUE_ARRAY || values->array.items[i].kind == VALUE_OBJECT)
+            return true;
+    return false;
 }
 
 enum status enum_choices_find(struct enum_choices *choices, const struct value *schema, struct arena *arena,
@@ -116,15 +112,66 @@ enum status enum_choices_find(struct enum_choices *choices, const struct value *
     *choices = (struct enum_choices){.columns = NULL};
     if (!schema_columns_find(schema, arena, &columns))
         return error_memory(error, STATUS_REFUSE, "the answers' columns");
-    if (columns.n > 1)
-        return refuse_schema(error, "this one has several properties");
     const struct schema_column *property = columns.n ? &columns.items[0] : NULL;
-    if (property && (!columns.is_object || !columns.is_complete || !columns.is_plain))
-        return refuse_schema(error, "this one allows other answers");
-    if (property && !is_required(schema, property->name))
-        return refuse_schema(error, "its property is not required");
+    bool is_closed = columns.is_object && columns.is_complete && columns.is_plain;
+    if (columns.n > 1 || (property && (!is_closed || !is_required(schema, property->name))))
+        return STATUS_OK;
     const struct value *values = find_values(schema, property ? property->schema : schema);
-    if (!values || !values->array.n_items || values->array.n_items > LABELS_MAX)
-        return refuse_schema(error, "this one enumerates no values");
+    if (!values || !values->array.n_items || values->array.n_items > LABELS_MAX || has_composite(values))
+        return STATUS_OK;
     return add_choices(choices, arena, property ? &property->name : NULL, values, error);
+}
+
+// ---- values of properties ----
+
+static size_t count_values(const struct request_scores *scores, size_t first)
+{
+    size_t n = 1, n_values = (size_t)scores->n_values;
+    while (first + n < n_values &&
+           text_equal(scores->values[first + n].property, scores->values[first].property))
+        n++;
+    return n;
+}
+
+static bool add_property(struct property_choices *property, struct arena *arena,
+                         const struct scored_value *values, size_t n)
+{
+    property->name = values[0].property;
+    property->choices = arena_allocate_array(arena, n, sizeof *property->choices);
+    property->labels = arena_allocate_array(arena, n, sizeof *property->labels);
+    property->columns = arena_allocate_array(arena, n, sizeof *property->columns);
+    property->margin = join(arena, property->name, TEXT("margin"));
+    bool is_made = property->choices && property->labels && property->columns && property->margin.data;
+    for (size_t i = 0; i < n && is_made; i++) {
+        struct value value;
+        struct error unused; // the value is JSON
+        if (json_decode(values[i].json, arena, &value, &unused) != STATUS_OK)
+            return false;
+        property->choices[i] = values[i].choice;
+        property->labels[i] = value.kind == VALUE_STRING ? value.text : values[i].json;
+        property->columns[i] = join(arena, property->name, property->labels[i]);
+        is_made = property->columns[i].data != NULL;
+    }
+    property->n = n;
+    return is_made;
+}
+
+enum status property_choices_find(struct property_choices_list *list, const struct value *schema,
+                                  struct arena *arena, struct error *error)
+{
+    struct request_scores scores = {0};
+    *list = (struct property_choices_list){.items = NULL};
+    enum status status = scored_values_find(schema, arena, &scores, error);
+    if (status != STATUS_OK) {
+        error->code = status == STATUS_REJECT ? ERROR_USAGE : error->code;
+        return error->status = STATUS_REFUSE;
+    }
+    list->items = arena_allocate_array(arena, (size_t)scores.n_values + 1, sizeof *list->items);
+    bool is_made = list->items != NULL;
+    for (size_t i = 0; is_made && i < (size_t)scores.n_values; i += list->items[list->n++].n) {
+        size_t n = count_values(&scores, i);
+        is_made = add_property(&list->items[list->n], arena, &scores.values[i], n);
+        list->n_columns += n + 1;
+    }
+    return is_made ? STATUS_OK : error_memory(error, STATUS_REFUSE, "the answers' columns");
 }

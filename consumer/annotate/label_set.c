@@ -91,7 +91,7 @@ static bool add_schema(struct labelling *labelling, const struct value *schema, 
         return is_added;
     }
     if ((found = value_get(schema, "$ref")) && found->kind == VALUE_STRING)
-        return add_schema(labelling, schema_reference_find(labelling->root, found->text), depth + 1);
+        return add_schema(labelling, value_at_pointer(labelling->root, found->text), depth + 1);
     for (size_t i = 0; i < sizeof unions / sizeof unions[0]; i++) {
         if (!(found = value_get(schema, unions[i])) || found->kind != VALUE_ARRAY)
             continue;
@@ -130,7 +130,7 @@ static bool allows_null(const struct value *root, const struct value *schema, in
     if ((found = value_get(schema, "type")))
         return names_null(found, true);
     if ((found = value_get(schema, "$ref")) && found->kind == VALUE_STRING)
-        return allows_null(root, schema_reference_find(root, found->text), depth + 1);
+        return allows_null(root, value_at_pointer(root, found->text), depth + 1);
     bool is_free = true;
     for (size_t i = 0; i < sizeof unions / sizeof unions[0]; i++) {
         if (!(found = value_get(schema, unions[i])) || found->kind != VALUE_ARRAY)

@@ -65,6 +65,19 @@ static enum status add_agreements(struct row_answer *answer, const struct table_
     return status;
 }
 
+static enum status add_scored(struct row_answer *answer, const struct property_choices_list *scored,
+                              const struct table_columns *input, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < scored->n && status == STATUS_OK; i++) {
+        for (size_t j = 0; j < scored->items[i].n && status == STATUS_OK; j++)
+            status = add_column(answer, scored->items[i].columns[j], input, error);
+        if (status == STATUS_OK)
+            status = add_column(answer, scored->items[i].margin, input, error);
+    }
+    return status;
+}
+
 static enum status add_answers(struct row_answer *answer, const struct table_columns *input,
                                struct error *error)
 {
@@ -89,6 +102,9 @@ static enum status add_answers(struct row_answer *answer, const struct table_col
         status = add_column(answer, values ? values->columns[i] : answer->options.choices[i], input, error);
     if (answer->options.probabilities && status == STATUS_OK)
         status = add_column(answer, values ? values->margin : TEXT("margin"), input, error);
+    answer->scored_column = answer->columns.n;
+    if (status == STATUS_OK && answer->options.scored)
+        status = add_scored(answer, answer->options.scored, input, error);
     if (status == STATUS_OK)
         status = add_agreements(answer, input, error);
     answer->logprobs_column = answer->columns.n;
@@ -134,7 +150,8 @@ enum status row_answer_open(struct row_answer *answer, const struct row_answer_o
 {
     *answer = (struct row_answer){.options = *options};
     enum status status = find_properties(answer, error);
-    size_t n = 2 * answer->properties.n + options->n_choices + COLUMNS_BESIDE;
+    size_t n = 2 * answer->properties.n + options->n_choices +
+               (options->scored ? options->scored->n_columns : 0) + COLUMNS_BESIDE;
     answer->columns.names = arena_allocate_array(&answer->arena, n, sizeof *answer->columns.names);
     answer->fields = arena_allocate_array(&answer->arena, n, sizeof *answer->fields);
     answer->is_given = arena_allocate_array(&answer->arena, n, sizeof *answer->is_given);
@@ -256,18 +273,21 @@ static void take_value(struct row_answer *answer, const struct value *value)
                 give_value(answer, j, &value->object.members[i].value);
 }
 
-// Fills in the probability of each label, in the order of --choice, and the margin between the two most
-// probable labels. The row's label is the result's own text: the most probable label, or the winner of a
-// vote.
-static void take_probabilities(struct row_answer *answer, const struct job *job)
+// Fills in the probability of each choice, from `column` on, and the margin between the two most probable ones.
+static void take_choices(struct row_answer *answer, const struct result *result, const struct text *choices,
+                         size_t n, size_t column)
 {
-    const struct result *result = &job->result;
     float first = 0, second = 0;
+    bool is_scored = false;
     for (int32_t i = 0; i < result->n_choice_logprobs; i++) {
         float probability = result->choice_logprobs[i].probability;
-        for (size_t j = 0; j < answer->options.n_choices; j++)
-            if (text_equal(result->choice_logprobs[i].choice, answer->options.choices[j]))
-                answer->fields[answer->n_answers + j] = value_single(probability);
+        size_t j = 0;
+        while (j < n && !text_equal(result->choice_logprobs[i].choice, choices[j]))
+            j++;
+        if (j == n)
+            continue; // of another property
+        is_scored = true;
+        answer->fields[column + j] = value_single(probability);
         if (probability > first) {
             second = first;
             first = probability;
@@ -275,8 +295,22 @@ static void take_probabilities(struct row_answer *answer, const struct job *job)
             second = probability;
         }
     }
-    if (result->n_choice_logprobs)
-        answer->fields[answer->n_answers + answer->options.n_choices] = value_single(first - second);
+    if (is_scored)
+        answer->fields[column + n] = value_single(first - second);
+}
+
+// The row's label is the result's own text: the most probable label, or the winner of a vote.
+static void take_probabilities(struct row_answer *answer, const struct job *job)
+{
+    const struct row_answer_options *options = &answer->options;
+    size_t column = answer->scored_column;
+    if (options->probabilities)
+        take_choices(answer, &job->result, options->choices, options->n_choices, answer->n_answers);
+    for (size_t i = 0; options->scored && i < options->scored->n; i++) {
+        const struct property_choices *property = &options->scored->items[i];
+        take_choices(answer, &job->result, property->choices, property->n, column);
+        column += property->n + 1;
+    }
 }
 
 static void take_figures(struct row_answer *answer, struct job *const *votes)
@@ -313,7 +347,7 @@ static void take_failure(struct row_answer *answer, struct job *const *votes)
         reason = finish_reason_name(job->result.choices[0].finish_reason);
     answer->finish_reason = text_from_string(reason);
     answer->failure = text_from_string(is_done(job) ? answer->fault.text : job->result.error.text);
-    if (answer->options.probabilities && is_done(job))
+    if (is_done(job))
         take_probabilities(answer, job);
     if (is_done(job))
         take_thoughts(answer, job);
@@ -327,8 +361,7 @@ static bool take_vote(struct row_answer *answer, const struct vote *vote)
     answer->finish_reason = text_from_string(finish_reason_name(vote->job->result.choices[0].finish_reason));
     take_value(answer, &vote->value);
     take_thoughts(answer, vote->job);
-    if (answer->options.probabilities)
-        take_probabilities(answer, vote->job);
+    take_probabilities(answer, vote->job);
     return !answer->options.logprobs || row_logprobs(&vote->job->result.choices[0], &answer->row_arena,
                                                      &answer->fields[answer->logprobs_column]);
 }
@@ -460,21 +493,34 @@ const struct value *row_answer_label(const struct row_answer *answer, size_t col
     return answer->is_given[column] ? &answer->fields[column] : NULL;
 }
 
-double row_answer_probability(const struct row_answer *answer)
+// The field of one of n labels, from `column` on.
+static double find_probability(const struct row_answer *answer, const struct value *value,
+                               const struct text *labels, size_t n, size_t column)
 {
-    const struct text *labels =
-        answer->options.enum_choices ? answer->options.enum_choices->labels : answer->options.choices;
-    const struct value *label = &answer->fields[0];
     struct buffer json = {0};
     double found = NAN;
-    if (label->kind != VALUE_STRING)
-        json_encode(label, &json);
-    struct text text = label->kind == VALUE_STRING ? label->text : (struct text){json.data, json.size};
-    for (size_t i = 0; answer->options.probabilities && i < answer->options.n_choices; i++) {
-        const struct value *probability = &answer->fields[answer->n_answers + i];
-        if (text_equal(text, labels[i]) && probability->kind == VALUE_FLOAT)
-            found = probability->number;
-    }
+    if (value->kind != VALUE_STRING)
+        json_encode(value, &json);
+    struct text text = value->kind == VALUE_STRING ? value->text : (struct text){json.data, json.size};
+    for (size_t i = 0; i < n; i++)
+        if (text_equal(text, labels[i]) && answer->fields[column + i].kind == VALUE_FLOAT)
+            found = answer->fields[column + i].number;
     buffer_finish(&json);
     return found;
+}
+
+double row_answer_probability(const struct row_answer *answer, size_t column)
+{
+    const struct row_answer_options *options = &answer->options;
+    const struct text *labels = options->enum_choices ? options->enum_choices->labels : options->choices;
+    size_t at = answer->scored_column;
+    if (options->probabilities && column == 0)
+        return find_probability(answer, &answer->fields[0], labels, options->n_choices, answer->n_answers);
+    for (size_t i = 0; options->scored && column < answer->properties.n && i < options->scored->n; i++) {
+        const struct property_choices *property = &options->scored->items[i];
+        if (text_equal(property->name, answer->properties.items[column].name))
+            return find_probability(answer, &answer->fields[column], property->labels, property->n, at);
+        at += property->n + 1;
+    }
+    return NAN;
 }

@@ -4,7 +4,8 @@
 //   PROPERTY ...            with a schema: one for each of its properties (schema_columns.h)
 //   answer                  the whole answer; not if its properties are all that it can hold. Named label
 //                           with --choice, and answer_json if a property is named answer
-//   CHOICE ..., margin      with --probabilities; of a schema's property PROPERTY_VALUE ..., PROPERTY_margin
+//   CHOICE ..., margin      with --probabilities; of each property that enumerates its values PROPERTY_VALUE ...,
+//                           PROPERTY_margin
 //   agreement               with several votes and without properties
 //   agreement_PROPERTY ...  with several votes: one for each property that is voted on (row_vote.h)
 //   logprobs                if --parameters asks for them (row_logprobs.h)
@@ -35,7 +36,8 @@ struct row_answer_options {
     const struct text *choices; // [n_choices]
     size_t n_choices;
     const struct enum_choices *enum_choices; // the choices are answers of the schema; NULL: they are labels
-    bool is_constrained;                     // by schema, choices, or a parameter of all rows
+    const struct property_choices_list *scored; // properties of the schema with probabilities; NULL: none
+    bool is_constrained;                        // by schema, choices, or a parameter of all rows
     int32_t n_votes;
     bool probabilities;   // of the choices
     const char *thoughts; // name of their column; NULL: none
@@ -53,6 +55,7 @@ struct row_answer {
     struct label_set *label_sets;     // [n_answers]
     struct vote_rule *vote_rules;     // [properties.n]
     size_t n_voted;                   // properties that are voted on; 0: the whole answer is
+    size_t scored_column;             // the first of options.scored
     size_t agreement_column;          // the first agreement column
     size_t logprobs_column;           // with options.logprobs
     size_t thoughts_column;           // the last; columns.n: without options.thoughts
@@ -82,5 +85,6 @@ enum status row_answer_refuse_column(struct text column, struct error *error);
 bool row_answer_find_label(const struct row_answer *answer, struct text property, size_t *column);
 // The value of one of the first n_answers columns. NULL: the row has no answer, or its answer lacks the property.
 const struct value *row_answer_label(const struct row_answer *answer, size_t column);
-// The probability of the row's choice. NAN: it is not known.
-double row_answer_probability(const struct row_answer *answer);
+// The probability of the row's choice, or of its value of a property, in one of the first n_answers columns. NAN: it is
+// not known.
+double row_answer_probability(const struct row_answer *answer, size_t column);

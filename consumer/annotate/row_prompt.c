@@ -412,24 +412,38 @@ static void add_format(struct row_prompt *prompt, const struct value *schema)
     buffer_add_string(&prompt->parameters, "}}");
 }
 
-// path: the file of prompt->schema, for messages. scores_choices: its answers become choices.
+// Finds what --probabilities scores: the answers of the schema as choices, or the values of its properties.
+static enum status find_scored(struct row_prompt *prompt, struct error *error)
+{
+    enum status status = enum_choices_find(&prompt->enum_choices, &prompt->schema, &prompt->arena, error);
+    prompt->choices = prompt->enum_choices.answers;
+    if (status == STATUS_OK && !prompt->choices.n)
+        status = property_choices_find(&prompt->scored, &prompt->schema, &prompt->arena, error);
+    if (status != STATUS_OK || prompt->choices.n || prompt->scored.n || prompt->asked)
+        return status; // of several questions some may have no probabilities
+    return error_set(
+        error, STATUS_REFUSE, ERROR_USAGE,
+        "--probabilities needs --choice, or a schema with a property that is an enum or a boolean");
+}
+
+// path: the file of prompt->schema, for messages. scores_choices: its answers become choices, or its values are scored.
 static enum status add_schema(struct row_prompt *prompt, const char *path, bool scores_choices,
                               struct error *error)
 {
     enum status status = close_schema(prompt, path, error);
     struct value bare; // prompts do not show annotations, so a changed one must not change requests
-    if (status == STATUS_OK && scores_choices) {
-        status = enum_choices_find(&prompt->enum_choices, &prompt->schema, &prompt->arena, error);
-        prompt->choices = prompt->enum_choices.answers;
-        if (status == STATUS_OK || !prompt->asked || error->code != ERROR_USAGE)
-            return status;
-        status = STATUS_OK; // of several questions some may have no probabilities
-    }
+    if (status == STATUS_OK && scores_choices)
+        status = find_scored(prompt, error);
+    if (status != STATUS_OK || prompt->choices.n)
+        return status;
     if (status == STATUS_OK && !schema_without_annotations(&prompt->schema, &prompt->arena, &bare))
         status = error_memory(error, STATUS_REFUSE, "prompts");
-    if (status == STATUS_OK)
-        add_format(prompt, &bare);
-    return status;
+    if (status != STATUS_OK)
+        return status;
+    add_format(prompt, &bare);
+    if (prompt->scored.n)
+        buffer_add_string(&prompt->parameters, ",\"choice_logprobs\":true");
+    return STATUS_OK;
 }
 
 static void add_choices(struct row_prompt *prompt, const struct row_prompt_options *options)

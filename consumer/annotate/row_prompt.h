@@ -62,16 +62,17 @@ struct row_prompt {
     struct template *prompt, *system, *messages, *question;
     const struct question *asked; // of the options
     struct row_columns read;
-    bool has_lists;                   // of the options
-    struct arena lists;               // texts of the row's lists
-    struct value variables;           // object: row, and the columns
-    struct value_member *names;       // [columns->n + 1]
-    bool has_objects;                 // of the options
-    struct choice_list choices;       // none: n is 0
-    struct enum_choices enum_choices; // of a schema whose answers are `choices`
-    struct value schema;              // VALUE_NULL: none
-    struct buffer parameters;         // members after the messages, each after a comma
-    bool has_temperature;             // by an option or a parameter
+    bool has_lists;                      // of the options
+    struct arena lists;                  // texts of the row's lists
+    struct value variables;              // object: row, and the columns
+    struct value_member *names;          // [columns->n + 1]
+    bool has_objects;                    // of the options
+    struct choice_list choices;          // none: n is 0
+    struct enum_choices enum_choices;    // of a schema whose answers are `choices`
+    struct property_choices_list scored; // of another schema
+    struct value schema;                 // VALUE_NULL: none
+    struct buffer parameters;            // members after the messages, each after a comma
+    bool has_temperature;                // by an option or a parameter
     struct row_seed seeding;
     struct arena arena;
     // Shortens the rendered row (--truncate-prompt); NULL: it stays whole. Set by the caller.

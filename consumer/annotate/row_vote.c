@@ -68,7 +68,7 @@ static const struct value *resolve(const struct value *root, const struct value 
     for (int depth = 0; schema && schema->kind == VALUE_OBJECT && depth < VOTE_DEPTH_MAX; depth++) {
         const struct value *reference = value_get(schema, "$ref"), *all = value_get(schema, "allOf");
         if (reference && reference->kind == VALUE_STRING)
-            schema = schema_reference_find(root, reference->text);
+            schema = value_at_pointer(root, reference->text);
         else if (all && all->kind == VALUE_ARRAY && all->array.n_items == 1)
             schema = &all->array.items[0];
         else

@@ -16,40 +16,6 @@ struct column_collection {
     bool failed; // out of memory
 };
 
-// In a JSON pointer "~1" is '/' and "~0" is '~' (RFC 6901).
-static bool equals_escaped(struct text name, struct text escaped)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < escaped.size; i++, n++) {
-        char byte = escaped.data[i];
-        if (byte == '~' && i + 1 < escaped.size)
-            byte = escaped.data[++i] == '1' ? '/' : '~';
-        if (n == name.size || name.data[n] != byte)
-            return false;
-    }
-    return n == name.size;
-}
-
-const struct value *schema_reference_find(const struct value *root, struct text reference)
-{
-    if (text_equals_string(reference, "#"))
-        return root;
-    if (reference.size < 2 || memcmp(reference.data, "#/", 2) != 0)
-        return NULL;
-    const char *at = reference.data + 2, *end = reference.data + reference.size;
-    while (root && at <= end) {
-        const char *slash = memchr(at, '/', (size_t)(end - at));
-        struct text name = {at, (size_t)((slash ? slash : end) - at)};
-        const struct value *member = NULL;
-        for (size_t i = 0; root->kind == VALUE_OBJECT && i < root->object.n_members; i++)
-            if (equals_escaped(root->object.members[i].key, name))
-                member = &root->object.members[i].value;
-        root = member;
-        at = slash ? slash + 1 : end + 1;
-    }
-    return root;
-}
-
 static void add_property(struct column_collection *collection, const struct value_member *member)
 {
     struct schema_columns *columns = collection->columns;
@@ -130,9 +96,8 @@ static void collect_schema(struct column_collection *collection, const struct va
     }
     if (reference)
         collect_schema(collection,
-                       reference->kind == VALUE_STRING
-                           ? schema_reference_find(collection->root, reference->text)
-                           : NULL,
+                       reference->kind == VALUE_STRING ? value_at_pointer(collection->root, reference->text)
+                                                       : NULL,
                        depth + 1);
     const struct value *all = value_get(schema, "allOf");
     for (size_t i = 0; !is_alone && all && all->kind == VALUE_ARRAY && i < all->array.n_items; i++)

@@ -23,6 +23,3 @@ struct schema_columns {
 
 // False: out of memory. Names and schemas point into the document.
 bool schema_columns_find(const struct value *schema, struct arena *arena, struct schema_columns *columns);
-// Finds the schema that a `$ref` names: "#", or "#/$defs/mood" with ~0 and ~1 in its names. NULL: there is
-// none, or the reference has another form.
-const struct value *schema_reference_find(const struct value *root, struct text reference);

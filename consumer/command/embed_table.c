@@ -122,21 +122,6 @@ static enum status report(const struct embed_table *table, double start_s, struc
                      errors ? errors : "");
 }
 
-// Options of the model: the workers have it.
-static enum status check_fleet(const struct settings *settings, struct error *error)
-{
-    const struct embed_options *options = &settings->embed;
-    const char *name = is_estimate(settings)   ? "--estimate and --sample"
-                       : options->pooling      ? "--pooling"
-                       : options->max_length   ? "--max-length"
-                       : options->normalize    ? "--normalize"
-                       : options->no_normalize ? "--no-normalize"
-                                               : NULL;
-    return name ? error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                            "sheaf embed: %s: over Kafka the workers have the model (sheaf work)", name)
-                : STATUS_OK;
-}
-
 static enum status compute_here(struct embed_table *table, struct runtime *runtime, struct error *error)
 {
     enum status status = open_rows(table, runtime, error);
@@ -167,9 +152,7 @@ enum status embed_table(const struct settings *settings, const char *path, struc
     struct runtime runtime = {0};
     struct embed_table table = {.settings = settings};
     bool is_fleets = settings->kafka.brokers != NULL;
-    enum status status = is_fleets ? check_fleet(settings, error) : STATUS_OK;
-    if (status == STATUS_OK)
-        status = open_source(&table, path, error);
+    enum status status = open_source(&table, path, error);
     if (status == STATUS_OK && !is_fleets)
         status = runtime_open_model(&runtime, settings, settings->line.positionals[0], error);
     if (status == STATUS_OK)

@@ -3,12 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+// Rules refuse only what is on the command line. A default (of the environment or the file of --config) that does
+// not fit it is dropped.
 enum relation {
-    NEEDS,       // no effect unless one of the others is set
-    EXCLUDES,    // no effect if one of the others is set
-    CONTRADICTS, // likewise, and refused also as a default of the environment or the file
-    NEEDS_GPU,   // no effect on a CPU; the backend is opened later
-    NEEDS_CPU,   // no effect on a GPU, likewise
+    NEEDS,     // no effect unless one of the others is set
+    MISSES,    // likewise, and the command itself refuses it on the command line
+    EXCLUDES,  // no effect if one of the others is set
+    REPLACES,  // chosen instead of the others; the command refuses two on the command line
+    NEEDS_GPU, // no effect on a CPU; the backend is opened later
+    NEEDS_CPU, // no effect on a GPU, likewise
 };
 
 enum {
@@ -29,7 +32,9 @@ enum {
               "repetition-penalty thinking-token-budget reasoning-effort chat-template tool-format "         \
               "special-in-content pre require-model metrics dataset-weight dataset-limit crash-limit task "  \
               "pooling max-length activation answers instruct normalize no-normalize same-draws overwrite"
-#define OF_TOPICS "jobs results dead control group create-topics property"
+#define OF_TOPICS   "jobs results dead control group create-topics property"
+#define OF_CHATS    "schema system messages questions votes thoughts reorder" // no score depends on them
+#define CONSTRAINTS "json-schema regex choice grammar cases"
 
 static const struct rule {
     const char *options;
@@ -44,12 +49,14 @@ static const struct rule {
     {"unique-jobs", ALL, NEEDS, "brokers", "in the store a job_id is unique"},
     {"partitions", ALL, NEEDS, "create-topics", "topics that exist keep their partitions"},
     {"brokers", STATUS, NEEDS, "rebuild", "the figures are the store's"},
-    {"force-new retry-failed", ALL, CONTRADICTS, "brokers", "it is for the embedded queue"},
-    {"partial", COLLECT, CONTRADICTS, "brokers",
+    {"force-new retry-failed", ALL, EXCLUDES, "brokers", "it is for the embedded queue"},
+    {"partial", COLLECT, EXCLUDES, "brokers",
      "it reads a store; over Kafka --force writes the results that exist"},
     {"dataset", WORK_ALONE, EXCLUDES, "brokers", "a worker on Kafka computes all jobs of the topic"},
     {"store", COLLECT | CANCEL, EXCLUDES, "brokers", "the results are in the topics"},
     {OF_ENGINE, EMBED, EXCLUDES, "brokers", "the workers compute (sheaf work)", "column prompt"},
+    {"estimate sample pooling max-length normalize no-normalize", EMBED, EXCLUDES, "brokers",
+     "over Kafka the workers have the model (sheaf work)", "column prompt"},
     {OF_ENGINE, ANNOTATE, NEEDS, "model cascade", "the workers compute (sheaf work)"},
     {OF_ENGINE " sample seed", VERIFY, NEEDS, "model", "without it no row is computed"},
     {OF_WORKER, SERVE, NEEDS, "model", "with --no-work nothing is computed"},
@@ -62,7 +69,28 @@ static const struct rule {
     {"spaces", GRAMMAR, NEEDS, "json-schema cases", "it is about JSON"},
     {"prompt generate batch settings alone", BENCH, EXCLUDES, "embed products", "no sequence is generated"},
     {"repeat", BENCH, EXCLUDES, "products", "a product is repeated until its time is known"},
-    {"embed", BENCH, CONTRADICTS, "products", "they are two measurements"},
+    {"embed", BENCH, EXCLUDES, "products", "they are two measurements"},
+    {"gold by differences", ANNOTATE, MISSES, "evaluate"},
+    {"statistics", ANNOTATE, MISSES, "evaluate cascade"},
+    {"system truncate-prompt", ANNOTATE, MISSES, "prompt"},
+    {"column", ANNOTATE, MISSES, "classify"},
+    {"probabilities", ANNOTATE, MISSES, "choice schema questions classify"},
+    {"store", SUBMIT, REPLACES, "brokers"},
+    {"model", EMBED, REPLACES, "brokers"},
+    {"model", SERVE, REPLACES, "brokers no-work"},
+    {"no-work", SERVE, REPLACES, "model"},
+    {"prompt", ANNOTATE | EMBED, REPLACES, "messages column"},
+    {"column", ANNOTATE | EMBED, REPLACES, "prompt"},
+    {"messages", ANNOTATE, REPLACES, "prompt system truncate-prompt"},
+    {"questions", ANNOTATE, REPLACES, "messages"},
+    {"schema choice questions", ANNOTATE, REPLACES, "schema choice questions"},
+    {"rerank classify", ANNOTATE, REPLACES, "rerank classify " OF_CHATS},
+    {"rerank", ANNOTATE, REPLACES, "prompt choice probabilities column"},
+    {OF_CHATS, ANNOTATE, REPLACES, "rerank classify"},
+    {"cascade", ANNOTATE, REPLACES,
+     "brokers model schema questions rerank classify votes estimate sample partial certificate lora"},
+    {"table sql", ANNOTATE | EMBED, REPLACES, "table sql"},
+    {CONSTRAINTS, GRAMMAR, REPLACES, CONSTRAINTS},
 };
 
 static bool is_set(const struct settings *settings, const struct option *option)
@@ -108,10 +136,9 @@ static const struct option *find_set(const struct settings *settings, const stru
     return NULL;
 }
 
-// Says where an option that is not on the command line is from.
-static const char *option_origin(const struct option *option, const bool *given)
+static enum origin origin_of(const struct option *option, const enum origin *origins)
 {
-    return given[option - option_table_options(NULL)] ? "" : " (of the environment or --config)";
+    return origins[option - option_table_options(NULL)];
 }
 
 static enum status refuse_missing(const struct command *command, const struct option *option,
@@ -129,53 +156,91 @@ static enum status refuse_missing(const struct command *command, const struct op
 
 // NEEDS_GPU, NEEDS_CPU.
 static enum status check_device(struct settings *settings, const struct command *command,
-                                const struct option *option, enum relation relation, struct error *error)
+                                const enum origin *origins, const struct option *option,
+                                enum relation relation, struct error *error)
 {
     const char *backend = settings->engine.backend;
-    if (relation == NEEDS_CPU)
+    const struct option *chosen = option_table_find(command, "backend", 7);
+    if (relation == NEEDS_CPU) {
         settings->engine.cpu_option = option->name;
-    else if (backend && strncmp(backend, "cpu", 3) == 0)
+        return STATUS_OK;
+    }
+    if (backend && strncmp(backend, "cpu", 3) == 0 && origin_of(chosen, origins) == FROM_LINE)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
                          "sheaf %s: --%s: expected a GPU, not --backend %s", command->name, option->name,
                          backend);
-    else
-        settings->engine.gpu.option = option->name;
+    if (backend && strncmp(backend, "cpu", 3) == 0)
+        option_drop(settings, chosen);
+    settings->engine.gpu.option = option->name;
     return STATUS_OK;
 }
 
-static enum status check_option(struct settings *settings, const struct command *command, const bool *given,
-                                const struct option *option, const struct rule *rule, struct error *error)
+static enum status check_option(struct settings *settings, const struct command *command,
+                                const enum origin *origins, const struct option *option,
+                                const struct rule *rule, struct error *error)
 {
     if (rule->relation == NEEDS_GPU || rule->relation == NEEDS_CPU)
-        return check_device(settings, command, option, rule->relation, error);
+        return check_device(settings, command, origins, option, rule->relation, error);
     const struct option *other = find_set(settings, command, rule->others);
     if (rule->relation == NEEDS)
         return other ? STATUS_OK : refuse_missing(command, option, rule, error);
     if (!other)
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: --%s%s with --%s%s: %s", command->name,
-                     option->name, option_origin(option, given), other->name, option_origin(other, given),
-                     rule->reason);
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: --%s with --%s: %s", command->name,
+                     option->name, other->name, rule->reason);
 }
 
-enum status option_rules_check(struct settings *settings, const struct command *command, const bool *given,
-                               struct error *error)
+// Drops the defaults that an option excludes or replaces, and an option that is a default and has no effect.
+static void drop_defaults(struct settings *settings, const struct command *command,
+                          const enum origin *origins, const struct option *option, const struct rule *rule)
 {
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        const char *list = rules[i].options;
-        const struct option *option;
-        while (rules[i].commands & command->mask && (option = next_option(command, &list))) {
-            bool is_given = given[option - option_table_options(NULL)] || rules[i].relation == CONTRADICTS;
-            if (!is_given || (option->kind == FLAG && !is_set(settings, option)))
-                continue;
-            if (!is_set(settings, option) && rules[i].relation == CONTRADICTS)
-                continue;
-            if (rules[i].when && !find_set(settings, command, rules[i].when))
-                continue;
-            enum status status = check_option(settings, command, given, option, &rules[i], error);
-            if (status != STATUS_OK)
-                return status;
-        }
+    enum origin origin = origin_of(option, origins);
+    const char *list = rule->others;
+    const struct option *other;
+    if (rule->relation == NEEDS || rule->relation == MISSES) {
+        if (origin == FROM_DEFAULTS && !find_set(settings, command, rule->others))
+            option_drop(settings, option);
+        return;
     }
-    return STATUS_OK;
+    if (rule->relation != EXCLUDES && rule->relation != REPLACES)
+        return;
+    while (is_set(settings, option) && (other = next_option(command, &list))) {
+        if (other == option || !is_set(settings, other))
+            continue;
+        if (origin == FROM_LINE && origin_of(other, origins) == FROM_DEFAULTS)
+            option_drop(settings, other);
+        else if (origin == FROM_DEFAULTS && rule->relation == EXCLUDES)
+            option_drop(settings, option);
+    }
+}
+
+static enum status apply_rule(struct settings *settings, const struct command *command,
+                              const enum origin *origins, const struct rule *rule, bool drops,
+                              struct error *error)
+{
+    enum status status = STATUS_OK;
+    const char *list = rule->options;
+    const struct option *option;
+    while (status == STATUS_OK && (option = next_option(command, &list))) {
+        bool is_typed = origin_of(option, origins) == FROM_LINE;
+        if (rule->when && !find_set(settings, command, rule->when))
+            return STATUS_OK;
+        if (drops)
+            drop_defaults(settings, command, origins, option, rule);
+        else if (rule->relation != REPLACES && rule->relation != MISSES && is_typed &&
+                 (option->kind != FLAG || is_set(settings, option)))
+            status = check_option(settings, command, origins, option, rule, error);
+    }
+    return status;
+}
+
+enum status option_rules_check(struct settings *settings, const struct command *command,
+                               const enum origin *origins, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (int drops = 1; drops >= 0; drops--)
+        for (size_t i = 0; status == STATUS_OK && i < sizeof rules / sizeof *rules; i++)
+            if (rules[i].commands & command->mask)
+                status = apply_rule(settings, command, origins, &rules[i], drops, error);
+    return status;
 }

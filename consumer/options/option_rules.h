@@ -4,8 +4,10 @@
 
 #include "consumer/options/option_table.h"
 
-// given: by index in the table, whether the option is on the command line. Options of the environment and of
-// the file are defaults, which may have no effect in a command. STATUS_REFUSE, ERROR_USAGE: a rule is broken.
-// Otherwise settings->engine.gpu.option and cpu_option are set.
-enum status option_rules_check(struct settings *settings, const struct command *command, const bool *given,
-                               struct error *error) WARN_UNUSED;
+enum origin { FROM_NOWHERE, FROM_DEFAULTS, FROM_LINE }; // FROM_DEFAULTS: the environment or the file
+
+// origins: by index in the table. Only options of the command line are refused. Those of the environment and of the
+// file are defaults: they may have no effect in a command, and give way to the command line. STATUS_REFUSE,
+// ERROR_USAGE: a rule is broken. Otherwise settings->engine.gpu.option and cpu_option are set.
+enum status option_rules_check(struct settings *settings, const struct command *command,
+                               const enum origin *origins, struct error *error) WARN_UNUSED;

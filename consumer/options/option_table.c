@@ -3,6 +3,7 @@
 #include "schemas/job.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct command commands[] = {
@@ -335,7 +336,7 @@ static const struct option options[] = {
     {"dataset-weight", 0, TEXT_LIST, WORK, AT(worker.dataset_weights), 0, 0, "NAME=WEIGHT",
      "part of this dataset where several wait with equal priority and deadline, e.g. 2 or 0.5 (1); repeatable"},
     {"dataset-limit", 0, TEXT_LIST, WORK, AT(worker.dataset_limits), 0, 0, "[NAME=]N",
-     "jobs of this dataset, or of each one, that a worker has in flight at most, while others go on (no limit); "
+     "jobs of this dataset, or of each one, that a worker has in flight at most, while others go on (0: no limit, the default); "
      "repeatable"},
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
@@ -513,8 +514,8 @@ static const struct option options[] = {
      "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order "
      "those too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
-     "with --choice, or a schema of one enum: a column a label with its probability, and the margin of the first to the second; the "
-     "label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
+     "a column with the probability of each label of --choice, or each value of a schema's enums and booleans, and the margin "
+     "of the first to the second; the label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
      "each is scored with the end of the answer after it"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
@@ -611,4 +612,36 @@ const struct option *option_table_find(const struct command *command, const char
         found = &options[i];
     }
     return found;
+}
+
+static void drop_list(char ***list)
+{
+    for (char **text = *list; text && *text; text++)
+        free(*text);
+    free(*list);
+    *list = NULL;
+}
+
+void option_drop(struct settings *settings, const struct option *option)
+{
+    void *target = (char *)settings + option->offset;
+    switch (option->kind) {
+    case FLAG:
+        *(bool *)target = false;
+        break;
+    case TEXT_VALUE:
+        free(*(char **)target);
+        *(char **)target = NULL;
+        break;
+    case TEXT_LIST:
+        drop_list(target);
+        break;
+    case INTEGER:
+    case SIZE:
+    case DURATION:
+        *(int64_t *)target = 0;
+        break;
+    case PROPERTY: // no rule drops it
+        break;
+    }
 }

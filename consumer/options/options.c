@@ -99,14 +99,6 @@ static enum status add_text(char ***list, const char *value, struct error *error
     return error_memory(error, STATUS_REFUSE, "options");
 }
 
-static void finish_list(char ***list)
-{
-    for (char **text = *list; text && *text; text++)
-        free(*text);
-    free(*list);
-    *list = NULL;
-}
-
 static enum status add_property(struct settings *settings, const char *value, struct error *error)
 {
     if (!strchr(value, '=') || value[0] == '=')
@@ -204,12 +196,13 @@ static enum status add_properties(struct settings *settings, const char *lines, 
 }
 
 static enum status apply_environment(struct settings *settings, const struct command *command,
-                                     const bool *given, struct error *error)
+                                     enum origin *origins, struct error *error)
 {
     int n_options;
     const struct option *options = option_table_options(&n_options);
     for (int i = 0; i < n_options; i++) {
-        if (!(options[i].commands & command->mask) || (given[i] && options[i].kind != PROPERTY))
+        if (!(options[i].commands & command->mask) ||
+            (origins[i] == FROM_LINE && options[i].kind != PROPERTY))
             continue;
         char name[VARIABLE_BYTES_MAX];
         variable_of(&options[i], name);
@@ -217,9 +210,11 @@ static enum status apply_environment(struct settings *settings, const struct com
         if (!value)
             continue;
         if (options[i].kind == TEXT_LIST) // replaces the file's list
-            finish_list((char ***)((char *)settings + options[i].offset));
+            option_drop(settings, &options[i]);
         enum status status = options[i].kind == PROPERTY ? add_properties(settings, value, error)
                                                          : set_value(settings, &options[i], value, error);
+        if (origins[i] == FROM_NOWHERE)
+            origins[i] = FROM_DEFAULTS;
         if (status != STATUS_OK)
             return error_prefix(error, "%s", name);
     }
@@ -236,7 +231,7 @@ static char *trim_blanks(char *text)
     return text;
 }
 
-static enum status apply_line(struct settings *settings, const struct command *command, const bool *given,
+static enum status apply_line(struct settings *settings, const struct command *command, enum origin *origins,
                               char *line, struct error *error)
 {
     char *text = trim_blanks(line);
@@ -251,13 +246,15 @@ static enum status apply_line(struct settings *settings, const struct command *c
     if (!option || option->offset == offsetof(struct settings, line.config))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "no option is named \"%s\"", name);
     // One file may serve all commands: options of other commands are skipped.
-    if (!(option->commands & command->mask) ||
-        (given[option - option_table_options(NULL)] && option->kind != PROPERTY))
+    enum origin *origin = &origins[option - option_table_options(NULL)];
+    if (!(option->commands & command->mask) || (*origin == FROM_LINE && option->kind != PROPERTY))
         return STATUS_OK;
+    if (*origin == FROM_NOWHERE)
+        *origin = FROM_DEFAULTS;
     return set_value(settings, option, value, error);
 }
 
-static enum status apply_file(struct settings *settings, const struct command *command, const bool *given,
+static enum status apply_file(struct settings *settings, const struct command *command, enum origin *origins,
                               struct error *error)
 {
     if (!settings->line.config)
@@ -274,7 +271,7 @@ static enum status apply_file(struct settings *settings, const struct command *c
         char *next = strchr(line, '\n');
         if (next)
             *next++ = '\0';
-        status = apply_line(settings, command, given, line, error);
+        status = apply_line(settings, command, origins, line, error);
         if (status != STATUS_OK)
             error_prefix(error, "%s: line %d", settings->line.config, number);
         line = next;
@@ -351,8 +348,8 @@ static enum status refuse_option(const struct command *command, const char *argu
                      (int)nearest.found.size, nearest.found.data, command->name);
 }
 
-static enum status parse_option(struct settings *settings, const struct command *command, bool *given,
-                                int argc, char **argv, int *i, struct error *error)
+static enum status parse_option(struct settings *settings, const struct command *command,
+                                enum origin *origins, int argc, char **argv, int *i, struct error *error)
 {
     int n_options;
     const struct option *options = option_table_options(&n_options);
@@ -386,26 +383,28 @@ static enum status parse_option(struct settings *settings, const struct command 
             "file of --config, or %.*s=... into the environment's SHEAF_PROPERTY",
             (int)strcspn(value, "="), value, (int)strcspn(value, "="), value, (int)strcspn(value, "="),
             value);
-    if (option->kind == TEXT_VALUE && option->max == ONCE && given[option - options])
+    if (option->kind == TEXT_VALUE && option->max == ONCE && origins[option - options] == FROM_LINE)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "--%s was given twice", option->name);
-    given[option - options] = true;
+    origins[option - options] = FROM_LINE;
     return set_value(settings, option, value, error);
 }
 
 // *n_used: 1 if the next argument is the value, else 0.
-static enum status parse_letters(struct settings *settings, const struct command *command, bool *given,
-                                 char *argument, char *next, int *n_used, struct error *error)
+static enum status parse_letters(struct settings *settings, const struct command *command,
+                                 enum origin *origins, char *argument, char *next, int *n_used,
+                                 struct error *error)
 {
     char flag[3], rest[LETTERS_BYTES_MAX], *pair[] = {argument, next}, *alone[] = {flag};
     *n_used = 0;
     if (!split_letters(command, argument, flag, rest))
-        return parse_option(settings, command, given, next ? 2 : 1, pair, n_used, error);
-    enum status status = parse_option(settings, command, given, 1, alone, n_used, error);
-    return status == STATUS_OK ? parse_letters(settings, command, given, rest, next, n_used, error) : status;
+        return parse_option(settings, command, origins, next ? 2 : 1, pair, n_used, error);
+    enum status status = parse_option(settings, command, origins, 1, alone, n_used, error);
+    return status == STATUS_OK ? parse_letters(settings, command, origins, rest, next, n_used, error)
+                               : status;
 }
 
-static enum status parse_arguments(struct settings *settings, const struct command *command, bool *given,
-                                   int argc, char **argv, struct error *error)
+static enum status parse_arguments(struct settings *settings, const struct command *command,
+                                   enum origin *origins, int argc, char **argv, struct error *error)
 {
     bool only_positionals = false;
     for (int i = 1; i < argc; i++) {
@@ -414,7 +413,7 @@ static enum status parse_arguments(struct settings *settings, const struct comma
         } else if (!only_positionals && argv[i][0] == '-' && argv[i][1]) {
             int n_used;
             char *next = i + 1 < argc ? argv[i + 1] : NULL;
-            enum status status = parse_letters(settings, command, given, argv[i], next, &n_used, error);
+            enum status status = parse_letters(settings, command, origins, argv[i], next, &n_used, error);
             if (status != STATUS_OK)
                 return status;
             i += n_used;
@@ -430,12 +429,12 @@ static enum status parse_arguments(struct settings *settings, const struct comma
 }
 
 // Makes both ways to give the model equal: afterwards it is settings->model.path and, unless it is optional
-// and absent, the positional at command->model_at. `on_line`: --model is on the command line, so no
-// positional is the model. A model from the environment or the file is only the default of an absent
-// positional.
-static enum status place_model(struct settings *settings, const struct command *command, bool on_line,
+// and absent, the positional at command->model_at. If --model is on the command line, no positional is the
+// model. A model from the environment or the file is only the default of an absent positional.
+static enum status place_model(struct settings *settings, const struct command *command, enum origin *origin,
                                struct error *error)
 {
+    bool on_line = *origin == FROM_LINE;
     int n = settings->line.n_positionals;
     int at = command->model_at == MODEL_LAST ? (on_line || n < 2 ? (n ? n : 1) : n - 1) : command->model_at;
     if (settings->annotate.cascade.models)
@@ -456,6 +455,8 @@ static enum status place_model(struct settings *settings, const struct command *
         enum status status = set_text(&settings->model.path, settings->line.positionals[at], error);
         if (status != STATUS_OK)
             return status;
+        if (n > command->n_min || command->n_min == command->n_max) // else it may be the table of embed
+            *origin = FROM_LINE;
     }
     if (n < command->n_min)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "usage: sheaf %s %s", command->name,
@@ -529,8 +530,8 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     if (!command)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE, "which command? see sheaf help");
     settings->line.command = command->name;
-    bool given[OPTIONS_MAX] = {false}; // by index in the table
-    enum status status = parse_arguments(settings, command, given, argc, argv, error);
+    enum origin origins[OPTIONS_MAX] = {FROM_NOWHERE}; // by index in the table
+    enum status status = parse_arguments(settings, command, origins, argc, argv, error);
     if (status != STATUS_OK || settings->line.help || settings->line.help_all)
         return status;
     int n_of_line = settings->kafka.n_properties;
@@ -538,16 +539,16 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
     if (!settings->line.config && config && *config) // apply_environment refuses an empty one
         status = set_text(&settings->line.config, config, error);
     if (status == STATUS_OK)
-        status = apply_file(settings, command, given, error);
+        status = apply_file(settings, command, origins, error);
     if (status == STATUS_OK)
-        status = apply_environment(settings, command, given, error);
+        status = apply_environment(settings, command, origins, error);
     if (status == STATUS_OK)
         status =
             place_model(settings, command,
-                        given[option_table_find(command, "model", 5) - option_table_options(NULL)], error);
+                        &origins[option_table_find(command, "model", 5) - option_table_options(NULL)], error);
     move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
     if (status == STATUS_OK)
-        status = option_rules_check(settings, command, given, error);
+        status = option_rules_check(settings, command, origins, error);
     if (status == STATUS_OK)
         status =
             check_output_name("-o", settings->output.file, (command->mask & (ANNOTATE | EMBED)) != 0, error);
@@ -566,15 +567,9 @@ void settings_finish(struct settings *settings)
 {
     int n_options;
     const struct option *options = option_table_options(&n_options);
-    for (int i = 0; i < n_options; i++) {
-        if (options[i].kind == TEXT_LIST)
-            finish_list((char ***)((char *)settings + options[i].offset));
-        if (options[i].kind != TEXT_VALUE)
-            continue;
-        char **value = (char **)((char *)settings + options[i].offset);
-        free(*value);
-        *value = NULL; // several rows may share a member
-    }
+    for (int i = 0; i < n_options; i++)
+        if (options[i].kind == TEXT_LIST || options[i].kind == TEXT_VALUE)
+            option_drop(settings, &options[i]); // several rows may share a member
     for (int i = 0; i < settings->kafka.n_properties; i++)
         free(settings->kafka.properties[i]);
     *settings = (struct settings){0};

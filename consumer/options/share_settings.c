@@ -48,8 +48,8 @@ static enum status read_limit(struct dataset_shares *shares, const char *value, 
     char *end;
     const char *number = split(value, &name);
     long long limit = strtoll(number, &end, 10);
-    if (end == number || *end || limit < 1 || limit > SHARE_LIMIT_MOST)
-        return refuse(error, "dataset-limit", value, "N or NAME=N, from 1 to 16384");
+    if (end == number || *end || limit < 0 || limit > SHARE_LIMIT_MOST)
+        return refuse(error, "dataset-limit", value, "N or NAME=N, from 0 (no limit) to 16384");
     if (!name.data) {
         shares->n_in_flight_max = limit;
         return STATUS_OK;

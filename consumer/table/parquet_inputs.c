@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 
@@ -38,7 +39,7 @@ static enum status refuse_memory(const char *path, struct error *error)
     return error_memory(error, STATUS_REFUSE, "%s: reading", path);
 }
 
-// ---- a folder ----
+// ---- names ----
 
 static int compare_names(const void *a, const void *b)
 {
@@ -91,17 +92,73 @@ static bool is_part(const char *path, const char *name)
     return name[0] != '.' && name[0] != '_' && is_folder(path) && (strchr(name, '=') || has_parquet(path));
 }
 
-// The kind of table of which a folder of this name is the log; NULL: no log.
-static const char *log_of(const char *name)
+// ---- tables whose files are named by a log ----
+
+static bool has_ending(const char *path, const char *end)
 {
-    return strcmp(name, "_delta_log") == 0 ? "Delta" : strcmp(name, ".hoodie") == 0 ? "Hudi" : NULL;
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+    bool is_found = false;
+    while (folder && !is_found && (entry = readdir(folder)) != NULL)
+        is_found = ends_in(entry->d_name, end);
+    if (folder)
+        closedir(folder);
+    return is_found;
 }
 
-// A folder that is read incompletely, or with rows that were deleted, is refused: a data set in folders, or one
-// whose files are named by a log.
+// The kind of table that a folder is; NULL: of none. path: without a slash at its end.
+static const char *kind_of_table(const char *path, struct buffer *name)
+{
+    static const struct {
+        const char *log, *kind, *ending; // of a file in the log; NULL: any
+    } logs[] = {{"_delta_log", "a Delta", NULL},
+                {".hoodie", "a Hudi", NULL},
+                {"metadata", "an Iceberg", ".metadata.json"}};
+    for (size_t i = 0; i < sizeof logs / sizeof *logs; i++) {
+        buffer_clear(name);
+        buffer_add_format(name, "%s/%s", path, logs[i].log);
+        if (!name->failed && is_folder(name->data) &&
+            (!logs[i].ending || has_ending(name->data, logs[i].ending)))
+            return logs[i].kind;
+    }
+    return NULL;
+}
+
+// Refuses files of a folder that is a table with a log, or a partition in one: rows that were deleted would be read.
+// shown: the path as it was given.
+static enum status check_log(const char *folder, const char *shown, struct error *error)
+{
+    struct buffer name = {0};
+    char *path = realpath(*folder ? folder : ".", NULL); // NULL: opening it says why
+    const char *kind = NULL;
+    while (path && *path && !(kind = kind_of_table(path, &name)))
+        *strrchr(path, '/') = '\0'; // its parent
+    bool failed = name.failed;
+    free(path);
+    buffer_finish(&name);
+    if (failed)
+        return refuse_memory(shown, error);
+    return kind ? error_set(error, STATUS_REFUSE, ERROR_FILE,
+                            "%s: %s table, whose log says which files count: export it as Parquet", shown,
+                            kind)
+                : STATUS_OK;
+}
+
+// The same for one of several files, as a shell expands a pattern. A file that is named alone is read.
+static enum status check_log_of_file(const char *path, struct error *error)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+    enum status status = folder ? check_log(folder, path, error) : refuse_memory(path, error);
+    free(folder);
+    return status;
+}
+
+// ---- a folder ----
+
+// A data set in folders, which would be read incompletely, is refused.
 static enum status check_folders(const char *path, struct error *error)
 {
-    const char *log;
     DIR *folder = opendir(path);
     const struct dirent *entry;
     struct buffer name = {0};
@@ -111,10 +168,6 @@ static enum status check_folders(const char *path, struct error *error)
         buffer_add_format(&name, "%s/%s", path, entry->d_name);
         if (name.failed)
             status = refuse_memory(path, error);
-        else if ((log = log_of(entry->d_name)) != NULL && is_folder(name.data))
-            status = error_set(error, STATUS_REFUSE, ERROR_FILE,
-                               "%s: a %s table, whose log says which files count: export it as Parquet", path,
-                               log);
         else if (is_part(name.data, entry->d_name))
             status =
                 error_set(error, STATUS_REFUSE, ERROR_FILE,
@@ -147,16 +200,21 @@ static enum status list_folder(struct parquet_inputs *inputs, const char *path, 
 // ---- opening ----
 
 static enum status find_names(struct parquet_inputs *inputs, const char *path, const char **names, size_t *n,
-                              struct error *error)
+                              bool is_alone, struct error *error)
 {
     size_t size = pattern_folder(path);
     const char *folder = size ? arena_copy(&inputs->arena, path, size) : path;
     if (!folder)
         return refuse_memory(path, error);
     if (size || is_folder(path)) {
-        enum status status = size ? STATUS_OK : check_folders(path, error);
+        enum status status = check_log(folder, path, error);
+        if (status == STATUS_OK && !size)
+            status = check_folders(path, error);
         return status == STATUS_OK ? list_folder(inputs, folder, names, n, error) : status;
     }
+    enum status status = is_alone ? STATUS_OK : check_log_of_file(path, error);
+    if (status != STATUS_OK)
+        return status;
     if (*n == PARQUET_INPUTS_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "more than %d Parquet files",
                          PARQUET_INPUTS_MAX);
@@ -172,7 +230,7 @@ enum status parquet_inputs_open(struct parquet_inputs *inputs, const char *const
     *inputs = (struct parquet_inputs){0};
     enum status status = names ? STATUS_OK : refuse_memory(path, error);
     for (size_t i = 0; status == STATUS_OK && i < n_paths; i++)
-        status = find_names(inputs, paths[i], names, &n, error);
+        status = find_names(inputs, paths[i], names, &n, n_paths == 1, error);
     if (status == STATUS_OK) {
         inputs->items = arena_allocate_array(&inputs->arena, n, sizeof *inputs->items);
         inputs->sources = arena_allocate_array(&inputs->arena, n, sizeof *inputs->sources);

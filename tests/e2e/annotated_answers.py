@@ -326,19 +326,44 @@ def probabilities_of_a_schema_of_one_enum_are_those_of_its_answers_as_choices(te
         for row, other in zip(out[1:], read_csv(test, "choices.csv")[1:]):
             assert row[4:-2] == other[4:-2] and texts[values.index(row[3] or "null")] == other[3], (row, other)
             assert abs(sum(map(float, row[4:-3])) - 1) < 1e-6 and max(range(len(values)), key=lambda i: float(row[4 + i])) == values.index(row[3] or "null")
-    # several properties are asked as questions
     write(test, "q.json", json.dumps([{"name": "a", "prompt": "Which?", "schema": {"type": "object", "properties": {"tone": {"enum": ["x", "y"]}}, "required": ["tone"]}},
                                       {"name": "b", "prompt": "What?", "schema": {"type": "object", "properties": {"u": {"const": 1}, "v": {"const": 2}}}}]))
     annotate(test, "in.csv", "--questions", "q.json", "--probabilities", out="q.csv", engine=None)
     assert read_csv(test, "q.csv")[0][3:9] == ["a_tone", "a_tone_x", "a_tone_y", "a_tone_margin", "b_u", "b_v"], read_csv(test, "q.csv")[0]
-    for schema, reason in (({"properties": {"u": {"enum": ["x"]}, "v": {"enum": ["y"]}}, "required": ["u", "v"]}, "several properties"),
-                           ({"properties": {"u": {"enum": ["x"]}}}, "its property is not required"),
-                           ({"properties": {"u": {"type": "string"}}, "required": ["u"]}, "enumerates no values"),
-                           ({"properties": {"u": {"enum": [["x"]]}}, "required": ["u"]}, "enumerates lists or objects"),
-                           ({"properties": {"u": {"enum": ["x"]}}, "required": ["u"], "additionalProperties": True}, "allows other answers")):
+    for schema in ({"properties": {"u": {"type": "string"}}, "required": ["u"]}, {"properties": {"u": {"enum": [["x"]]}}, "required": ["u"]},
+                   {"properties": {"u": {"const": "x"}, "v": {"type": "string"}}}):
         write_schema(test, {"type": "object", **schema})
         done = annotate(test, "in.csv", "--schema", "s.json", "--probabilities", status=2)
-        assert f"{reason} (ask several as --questions)" in done.err, (schema, done.err)
+        assert "needs --choice, or a schema with a property that is an enum or a boolean" in done.err, (schema, done.err)
+
+
+@case
+def probabilities_of_several_properties_are_of_their_values_after_the_answer_before_them(test):
+    write_csv(test, "in.csv", [[*row, gold] for row, gold in zip(table(6), ["gold", "x", "y", "x", "y", "x"])])
+    properties = {"why": {"type": "string", "maxLength": 4}, "tone": {"enum": ["x", "y"]}, "ok": {"type": ["boolean", "null"]}}
+    write_schema(test, {"type": "object", "properties": properties, "required": ["why", "tone"]})
+    options = ("in.csv", "--schema", "s.json", "--max-tokens", "120")
+    done = annotate(test, *options, "--probabilities", "--evaluate", "gold=tone", "--differences", "d.csv", out="p.csv", engine=None)
+    annotate(test, *options, out="plain.csv", engine=None)
+    out, plain = read_csv(test, "p.csv"), read_csv(test, "plain.csv")
+    scored = ["tone_x", "tone_y", "tone_margin", "ok_true", "ok_false", "ok_null", "ok_margin"]
+    assert out[0][4:] == ["why", "tone", "ok", *scored, *BESIDE], out[0]
+    records = [json.loads(record) for record, in test.query("SELECT CAST(record AS TEXT) FROM results ORDER BY job", "p.csv.db")]
+    for row, other, record in zip(out[1:], plain[1:], records, strict=True):
+        assert row[4:7] == other[4:7] and row[-2:] == other[-2:], (row, other)  # the same answers
+        tone, ok = row[7:9], row[10:13]
+        assert abs(sum(map(float, tone)) - 1) < 1e-6 and abs(float(row[9]) - abs(float(tone[0]) - float(tone[1]))) < 1e-6, row
+        if row[6] or record["choices"][0]["text"].endswith("null}"):
+            assert abs(sum(map(float, ok)) - 1) < 1e-6 and float(row[13]) >= 0, row
+        else:
+            assert ok == ["", "", ""] and row[13] == "", row
+        found = {score["choice"]: score["probability"] for score in record["choice_logprobs"]}
+        assert abs(float(tone[0]) - found['{"tone":"x"}']) < 1e-6, (row, found)
+    for row in read_csv(test, "d.csv")[1:]:  # sheaf_row, ..., sheaf_answer, sheaf_probability
+        assert row[-1] == out[int(row[-5])][7 + ["x", "y"].index(row[-2])], row
+    assert "accuracy" in done.out, done.out
+    drawn = annotate(test, *options, "--probabilities", "--votes", "3", "--temperature", "1", out="votes.csv", engine=None)
+    assert all(abs(float(row[7]) + float(row[8]) - 1) < 1e-6 for row in read_csv(test, "votes.csv")[1:]), drawn
 
 
 @case

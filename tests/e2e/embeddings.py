@@ -304,7 +304,7 @@ def a_fleet_gives_a_table_the_vectors_that_one_process_gives_it(test):
     assert n_jobs == -(-len({text for text in texts}) // 32), n_jobs
     test.environment["SHEAF_BROKERS"] = topics.options[topics.options.index("--brokers") + 1]
     assert len(test.run("embed", test.model, stdin="the\n").out.splitlines()) == 1  # lines are of this process
-    for options, words in ((["--pooling", "mean"], "--pooling: over Kafka the workers have the model"), (["--estimate"], "--estimate"),
+    for options, words in ((["--pooling", "mean"], "--pooling with --brokers: over Kafka the workers have the model"), (["--estimate"], "--estimate"),
                            ([test.model], "no model, the workers have it")):
         refused = test.run("embed", *table, "-o", "x.npy", *topics.options, *options, status=2)
         assert words in refused.err, refused

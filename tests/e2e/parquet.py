@@ -301,12 +301,29 @@ def a_folder_with_rows_in_folders_is_refused(test):
     os.makedirs(test.path("hive/year=2024/month=1"))
     take(test, "pyarrow_1_snappy", "hive/year=2024/month=1/a.parquet")
     assert "hive: the folder year=2024 in it is not read: " in annotate(test, "hive", out="out.csv", status=1).err
-    os.makedirs(test.path("delta/_delta_log"))
-    take(test, "pyarrow_1_snappy", "delta/a.parquet")
-    assert "delta: a Delta table, whose log says which files count" in annotate(test, "delta", out="out.csv", status=1).err
-    os.makedirs(test.path("hudi/.hoodie"))
-    take(test, "pyarrow_1_snappy", "hudi/a.parquet")
-    assert "hudi: a Hudi table, whose log says which files count" in annotate(test, "hudi", out="out.csv", status=1).err
+
+
+# Their logs name the files whose rows count; the others hold rows that were deleted.
+@case
+def files_of_a_table_with_a_log_are_refused(test):
+    write(test, "p.jinja", "{{ title }}")
+    for kind, log, folder in ((" Delta", "delta/_delta_log/0.json", "delta"), (" Delta", "parts/_delta_log/0.json", "parts/day=1"),
+                              (" Hudi", "hudi/.hoodie/hoodie.properties", "hudi"), (" Hudi", "days/.hoodie/hoodie.properties", "days/2024/01"),
+                              ("n Iceberg", "ice/metadata/v1.metadata.json", "ice/data")):
+        for path in (os.path.dirname(log), folder):
+            os.makedirs(test.path(path), exist_ok=True)
+        write(test, log, "")
+        for name in ("a", "b"):
+            take(test, "pyarrow_1_snappy", f"{folder}/{name}.parquet")
+        reason = f": a{kind} table, whose log says which files count: export it as Parquet"
+        for paths in ([folder], [folder + "/"], [f"{folder}/*.parquet"], [f"{folder}/a.parquet", f"{folder}/b.parquet"]):
+            assert f"{paths[0]}{reason}" in annotate(test, *paths, out="out.csv", status=1).err, (kind, paths)
+        assert "12 rows in out.csv" in annotate(test, f"{folder}/a.parquet", out="out.csv").err  # a file that is named alone
+        os.remove(test.path("out.csv.db"))
+    os.makedirs(test.path("plain/metadata"))
+    write(test, "plain/metadata/notes.json", "{}")
+    take(test, "pyarrow_1_snappy", "plain/a.parquet")
+    assert "12 rows in out.csv" in annotate(test, "plain/*.parquet", out="out.csv").err
 
 
 @case

@@ -78,10 +78,12 @@ def probabilities_are_columns_of_the_questions_with_labels(test):
     write_csv(test, "in.csv", table(6))
     ask(test, QUESTIONS, "--probabilities")
     out = read_csv(test, "out.csv")
-    assert out[0][3:-2] == ["tone", "tone_warm", "tone_cold", "tone_yes", "tone_margin", *COLUMNS[1:]], out[0]
-    alone = ask_alone(test, QUESTIONS[0], "--probabilities")
-    assert [row[3:8] for row in out[1:]] == alone, (out, alone)
-    done = ask(test, QUESTIONS[1:], "--probabilities", status=2)
+    assert out[0][3:-2] == ["tone", "tone_warm", "tone_cold", "tone_yes", "tone_margin", "score_n", "score_sure", "score_sure_true",
+                            "score_sure_false", "score_sure_margin", *COLUMNS[3:]], out[0]
+    for i, (first, end) in enumerate(((3, 8), (8, 13))):
+        alone = ask_alone(test, QUESTIONS[i], "--probabilities", out=f"alone{i}.csv")
+        assert [row[first:end] for row in out[1:]] == alone, (out, alone)
+    done = ask(test, QUESTIONS[2:], "--probabilities", status=2)
     assert "--probabilities needs a question with choice" in done.err, done
 
 

@@ -21,8 +21,12 @@ def job(name, **more):
 
 def make_topics(test, *replies):
     topics = kafka.Topics(test)
-    kafka.protocol.create_and_wait(kafka.protocol.Connection(kafka.address()), {topics.prefix + name: (2, {}) for name in replies})
+    make_topic(topics, *replies)
     return topics
+
+
+def make_topic(topics, *names):
+    kafka.protocol.create_and_wait(kafka.protocol.Connection(kafka.address()), {topics.prefix + name: (2, {}) for name in names})
 
 
 def ask(topics, jobs, header, topic, *more):
@@ -95,6 +99,16 @@ def a_topic_that_does_not_exist_costs_its_own_jobs_alone_also_when_it_is_deleted
     assert metrics.samples(metrics.get(address, "/metrics")[2])["sheaf_reply_topics_absent_total"] == 2
     said = test.stderr_of(worker)
     assert all(f"reply topic {topics.prefix}{name} does not exist" in said for name in ("nowhere", "replies")), said
+    n_said = {}
+    for n_dead in (3, 4):
+        ask(topics, [job(f"absent{n_dead}")], "reply-topic", topics.prefix + "nowhere")
+        test.wait_until("its dead letter", lambda n_dead=n_dead: len(topics.read("dead")) == n_dead)
+        n_said[n_dead] = test.stderr_of(worker).count(f"reply topic {topics.prefix}nowhere does not exist")
+    assert n_said[3] == n_said[4], test.stderr_of(worker)
+    make_topic(topics, "replies")  # again: the next result finds it
+    ask(topics, [job("again")], "reply-topic", topics.prefix + "replies")
+    test.wait_until("the reply or a dead letter", lambda: names_of(topics, "replies") or len(topics.read("dead")) > 4)
+    assert names_of(topics, "replies") == ["again"] and len(topics.read("dead")) == 4, test.stderr_of(worker)
     worker.send_signal(signal.SIGTERM)
     assert test.wait(worker).status == 0
 

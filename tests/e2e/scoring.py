@@ -90,6 +90,88 @@ def the_most_probable_choice_is_the_answer_where_the_scores_decide(test):
     assert n_other > 0
 
 
+SCHEMA = {"type": "object", "properties": {"why": {"type": "string", "pattern": "^[a-z ]{1,6}$"}, "tone": {"enum": ["warm", "x,y", "wa"]},
+                                           "k": {"enum": [1, 10, None]}, "ok": {"type": "boolean"}, "may": {"$ref": "#/$defs/may"}},
+          "required": ["why", "tone", "k", "ok"], "additionalProperties": False, "$defs": {"may": {"enum": ["a", "b"]}}}
+
+
+def dumped(value):
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def places_of(text):
+    """Where each member's value is in an object's compact JSON; both may be spelled with escapes."""
+    decoder = json.JSONDecoder()
+    at, places = 0, {}
+    while text[at] != "}":
+        name, at = decoder.raw_decode(text, at + 1)
+        _, end = decoder.raw_decode(text, at + 1)
+        places[name] = (at + 1, end)
+        at = end
+    return places
+
+
+def branch(tokens, name, value):
+    """The tokens kept of the answer, and the text after them with another value of a property."""
+    text = "".join(tokens)
+    begin, end = places_of(text)[name]
+    ends = [len("".join(tokens[:i + 1])) for i in range(len(tokens))]
+    kept = sum(at <= begin for at in ends)
+    last = next(at for at in ends if at > end)
+    return kept, text[ends[kept - 1] if kept else 0:begin] + dumped(value) + text[end:last]
+
+
+@case
+def values_of_a_schemas_properties_are_scored_given_the_answer_before_them(test):
+    prompts = [tokens_of(test, text_of(i, 9 + i)) for i in range(4)]
+    requests = [dict(custom_id=str(i), tokens=prompt, seed=i, max_tokens=90, temperature=1.2, logprobs=True, guided_json=SCHEMA, choice_logprobs=True)
+                for i, prompt in enumerate(prompts)]
+    test.write("in.jsonl", requests + [dict(request, custom_id="plain" + request["custom_id"], choice_logprobs=False) for request in requests])
+    test.run_file()
+    answers = test.answers()
+    n_without, choices, found_scores = 0, [], {}
+    for prompt, answer, plain in zip(prompts, answers, answers[len(prompts):]):
+        body = body_of(answer)
+        choice = body["choices"][0]
+        assert choice == body_of(plain)["choices"][0] and body["usage"] == body_of(plain)["usage"], (choice, plain)
+        found, tokens = json.loads(choice["text"]), choice["logprobs"]["tokens"]
+        assert "".join(tokens) == choice["text"], tokens  # ASCII alone
+        ids = [tokens_of(test, token) for token in tokens]
+        assert all(len(each) == 1 for each in ids), tokens
+        values = {"tone": SCHEMA["properties"]["tone"]["enum"], "k": [1, 10, None], "ok": [True, False], "may": ["a", "b"]}
+        n_without += "may" not in found
+        scores = iter(body["choice_logprobs"])
+        for name in (name for name in values if name in found):
+            branches = [branch(tokens, name, value) for value in values[name]]
+            of_name = [next(scores) for _ in branches]
+            assert [score["choice"] for score in of_name] == [dumped({name: value}) for value in values[name]], body
+            before = prompt + [each[0] for each in ids[:branches[0][0]]]
+            choices.append(dict(custom_id=f"{answer['custom_id']}-{name}", tokens=before, guided_choice=[rest for _, rest in branches],
+                                choice_logprobs=True, max_tokens=0))
+            found_scores[choices[-1]["custom_id"]] = [(score["logprob"], score["probability"]) for score in of_name]
+            targets = tokens_of(test, branches[0][1])
+            assert abs(of_name[0]["logprob"] - sum(evaluated_logprobs(test, before, targets))) < 0.2 * len(targets), (name, of_name)
+        assert next(scores, None) is None, body
+    assert 0 < n_without < len(prompts), n_without
+    test.write("choices.jsonl", choices)
+    test.run("run", "choices.jsonl", "-o", "choices.out.jsonl", "--model", test.model)
+    for answer in test.answers("choices.out.jsonl"):  # the same bytes as of choices after these tokens
+        assert [(score["logprob"], score["probability"]) for score in body_of(answer)["choice_logprobs"]] == found_scores[answer["custom_id"]], answer
+
+
+@case
+def values_of_properties_are_scored_to_the_same_bytes_in_every_batch(test):
+    test.write("in.jsonl", [dict(custom_id=str(i), prompt=text_of(i % 7, 12) + text_of(i, i % 9), guided_json=SCHEMA, choice_logprobs=True,
+                                 max_tokens=3 if i % 8 == 0 else 90, seed=i) for i in range(24)])
+    outputs = []
+    for options in (["--max-batch", "1"], ["--threads", "1"], ["--max-batch", "16", "--max-rows", "32"], ["--backend", "cpu:plain"], ["--speculate", "off"],
+                    ["--max-batch", "16", "--kv-memory", "160K"]):
+        test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--overwrite", "--store", f"{len(outputs)}.db", *options)
+        outputs.append(test.comparable("out.jsonl"))
+    assert len(set(outputs)) == 1
+    assert all(("choice_logprobs" in body_of(answer)) == (i % 8 > 0) for i, answer in enumerate(test.answers()))  # cut answers have none
+
+
 @case
 def scores_without_choices_are_refused_by_name(test):
     test.write("in.jsonl", [dict(custom_id="a", prompt="p", choice_logprobs=True), dict(custom_id="b", prompt="p", max_tokens=1)])

@@ -20,9 +20,9 @@
 enum {
     LOOK_UP_TIMEOUT_MS = 2000,
     SETTINGS_TIMEOUT_MS = 1000,
-    ABSENT_FOR_MS = 10000, // an absent topic is looked up again after this
     LOST_TIMEOUT_MS = 500, // of a lookup between two calls of a commit
-    PRESENT_FOR_MS = 1000, // and a present one: librdkafka waits 30 s for a topic that is deleted
+    PRESENT_FOR_MS =
+        1000, // a present topic is looked up again after this: librdkafka waits 30 s for a deleted one
 };
 
 // ---- which topic ----
@@ -196,8 +196,9 @@ const char *kafka_reply_find_lost(struct kafka_transport *kafka)
     return NULL;
 }
 
-static enum status add_topic(struct kafka_transport *kafka, const char *name, int64_t deadline_ms,
-                             struct error *error)
+// was_absent: nothing new is to be said if it still is.
+static enum status add_topic(struct kafka_transport *kafka, const char *name, bool was_absent,
+                             int64_t deadline_ms, struct error *error)
 {
     int left_ms = kafka_remaining_ms(deadline_ms);
     rd_kafka_topic_t *handle = rd_kafka_topic_new(kafka->clients.producer.rk, name, NULL);
@@ -214,7 +215,8 @@ static enum status add_topic(struct kafka_transport *kafka, const char *name, in
     snprintf(topic->name, sizeof topic->name, "%s", name);
     if (code != RD_KAFKA_RESP_ERR_NO_ERROR) {
         rd_kafka_topic_destroy(handle);
-        report_absence(kafka, name);
+        if (!was_absent)
+            report_absence(kafka, name);
         return STATUS_OK;
     }
     struct kafka_topic_settings settings;
@@ -225,22 +227,24 @@ static enum status add_topic(struct kafka_transport *kafka, const char *name, in
     return STATUS_OK;
 }
 
-// The job's topic, looked up unless it was a short time ago. NULL: the brokers did not answer.
+// The job's topic, looked up unless it was a short time ago, or in this transaction if it was absent: one that was
+// created meanwhile takes the next result. NULL: the brokers did not answer.
 static struct kafka_reply_topic *find_current(struct kafka_transport *kafka, const struct job *job,
                                               int64_t deadline_ms, struct error *error)
 {
     char name[KAFKA_TOPIC_NAME_BYTES];
     struct kafka_reply_topic *known = find_topic(kafka, job->source.reply_topic);
     int64_t known_ms = known ? clock_ms() - known->checked_ms : 0;
+    bool was_absent = known && !known->handle;
     if (known && known->handle && known_ms > PRESENT_FOR_MS) {
         int left_ms = kafka_remaining_ms(deadline_ms);
         (void)check_again(kafka, known, left_ms < LOOK_UP_TIMEOUT_MS ? left_ms : LOOK_UP_TIMEOUT_MS);
-    } else if (known && !known->handle && known_ms > ABSENT_FOR_MS) {
+    } else if (was_absent && known->checked_ms < kafka->publishing.transaction.began_ms) {
         *known = kafka->publishing.replies.topics[--kafka->publishing.replies.n_topics];
         known = NULL;
     }
     snprintf(name, sizeof name, "%.*s", (int)job->source.reply_topic.size, job->source.reply_topic.data);
-    if (!known && add_topic(kafka, name, deadline_ms, error) != STATUS_OK)
+    if (!known && add_topic(kafka, name, was_absent, deadline_ms, error) != STATUS_OK)
         return NULL;
     return find_topic(kafka, job->source.reply_topic);
 }

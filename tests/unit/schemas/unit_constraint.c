@@ -2,6 +2,9 @@
 #include "tests/support/cases.h"
 #include "tests/support/job_records.h"
 
+#define NEEDS_CHOICE                                                                                         \
+    "choice_logprobs: needs structured_outputs.choice, or a schema with properties that are enums or booleans"
+
 static const struct {
     const char *field, *text;
 } senseless[] = {
@@ -48,10 +51,17 @@ static const struct {
      "whitespace_pattern: needs a JSON Schema or a response_format of JSON"},
     {"'guided_whitespace_pattern':' ?','guided_json':{},'json_spacing':2",
      "json_spacing: impossible beside whitespace_pattern"},
-    {"'choice_logprobs':true", "choice_logprobs: needs structured_outputs.choice"},
+    {"'choice_logprobs':true", NEEDS_CHOICE},
     {"'choice_logprobs':true,'guided_choice':['1','2','1']",
      "choice_logprobs: the choice \"1\" occurs twice"},
-    {"'choice_logprobs':true,'guided_regex':'a'", "choice_logprobs: needs structured_outputs.choice"},
+    {"'choice_logprobs':true,'guided_regex':'a'", NEEDS_CHOICE},
+    {"'choice_logprobs':true,'guided_json':{'properties':{'a':{'type':'string'},'b':{'enum':[[1],2]},'c':{'const':1}}}",
+     NEEDS_CHOICE},
+    {"'choice_logprobs':true,'guided_json':'{'", "guided_json: not valid JSON: byte 1: expected a string"},
+    {"'choice_logprobs':true,'guided_json':{'properties':{'a':{'type':'boolean'}}},'n':2",
+     "choice_logprobs: with a schema impossible beside n"},
+    {"'choice_logprobs':true,'guided_json':{'properties':{'a':{'type':'boolean'}}},'choice_logprobs_decide':true",
+     "choice_logprobs: with a schema impossible beside choice_logprobs_decide"},
     {"'choice_logprobs_include_end':true,'guided_choice':['a']",
      "choice_logprobs_include_end: needs \"choice_logprobs\": true"},
     {"'choice_logprobs_decide':true,'guided_choice':['a']",
@@ -76,6 +86,68 @@ TEST(constraints_without_sense_are_named)
         char record[256];
         snprintf(record, sizeof record, PROMPT_JOB(",%s"), senseless[i].field);
         assert_refused(record, ERROR_INVALID_FIELD, senseless[i].text);
+    }
+}
+
+static void expect_scored(const char *schema, const char *expected)
+{
+    struct arena arena = {0};
+    struct value value;
+    struct error error;
+    struct request_scores scores = {0};
+    struct buffer found = {0};
+    assert_ok(json_decode(text_from_string(schema), &arena, &value, &error), &error);
+    assert_ok(scored_values_find(&value, &arena, &scores, &error), &error);
+    for (int32_t i = 0; i < scores.n_values; i++) {
+        buffer_add_text(&found, scores.values[i].choice);
+        buffer_add_string(&found, " ");
+    }
+    buffer_add(&found, "", 1);
+    assert_string_equal(found.data, expected);
+    buffer_finish(&found);
+    arena_finish(&arena);
+}
+
+TEST(scored_values_are_those_of_properties_that_list_all_of_theirs)
+{
+    expect_scored("{\"properties\":{\"a\":{\"enum\":[\"x\",1,null,\"x\"]},\"b\":{\"type\":\"boolean\"}}}",
+                  "{\"a\":\"x\"} {\"a\":1} {\"a\":null} {\"b\":true} {\"b\":false} ");
+    expect_scored(
+        "{\"properties\":{\"a\":{\"$ref\":\"#/$defs/t\"},\"b\":{\"anyOf\":[{\"$ref\":\"#/$defs/t\"},{\"type\":\"null\"}]}},"
+        "\"$defs\":{\"t\":{\"enum\":[\"u\",\"v\"]}}}",
+        "{\"a\":\"u\"} {\"a\":\"v\"} {\"b\":\"u\"} {\"b\":\"v\"} {\"b\":null} ");
+    expect_scored(
+        "{\"properties\":{\"a\":{\"type\":[\"boolean\",\"null\"]},\"b\":{\"oneOf\":[{\"const\":1},{\"const\":2}]}}}",
+        "{\"a\":true} {\"a\":false} {\"a\":null} {\"b\":1} {\"b\":2} ");
+    expect_scored(
+        "{\"properties\":{\"a\":{\"anyOf\":[{\"enum\":[1,2]},{\"type\":\"string\"}]},\"b\":{\"const\":1},"
+        "\"c\":{\"enum\":[[1],2]},\"d\":true,\"e\":{\"$ref\":\"#/properties/e\"},\"f\":{\"$ref\":\"other\"}}}",
+        ""); // other values, one value, lists, any value, itself, elsewhere
+    expect_scored("{\"enum\":[1,2]}", "");
+    expect_scored("true", "");
+}
+
+TEST(more_scored_values_than_the_limit_are_refused)
+{
+    for (int n = SCORED_VALUES_MAX; n <= SCORED_VALUES_MAX + 1; n++) {
+        struct arena arena = {0};
+        struct value value;
+        struct error error;
+        struct request_scores scores = {0};
+        struct buffer schema = {0};
+        buffer_add_string(&schema, "{\"properties\":{\"a\":{\"enum\":[");
+        for (int i = 0; i < n; i++)
+            buffer_add_format(&schema, "%s%d", i ? "," : "", i);
+        buffer_add_string(&schema, "]}}}");
+        assert_ok(json_decode((struct text){schema.data, schema.size}, &arena, &value, &error), &error);
+        enum status status = scored_values_find(&value, &arena, &scores, &error);
+        assert_int_equal(status, n > SCORED_VALUES_MAX ? STATUS_REJECT : STATUS_OK);
+        if (n > SCORED_VALUES_MAX)
+            assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
+        else
+            assert_int_equal(scores.n_values, n);
+        buffer_finish(&schema);
+        arena_finish(&arena);
     }
 }
 

@@ -180,6 +180,8 @@ TEST(options_that_contradict_each_other_are_refused)
     expect_usage_error("work m --brokers b --dataset d", "--dataset with --brokers");
     expect_usage_error("embed t --column c --brokers b --threads 2", "--threads with --brokers: the workers");
     expect_usage_error("embed t --prompt p --brokers b --threads 2", "--threads with --brokers: the workers");
+    expect_usage_error("embed t --column c --brokers b --pooling mean",
+                       "--pooling with --brokers: over Kafka the workers");
     expect_usage_error("bench --products --prompt 3", "--prompt with --products");
     expect_usage_error("bench m --products --embed", "--embed with --products");
 }
@@ -224,23 +226,63 @@ TEST(commands_that_need_a_broker_say_so_themselves)
     expect_accepted("mirror --results r");
 }
 
-// Environment and file are defaults of several commands: what one of them does not use is no mistake.
-TEST(a_default_without_effect_is_accepted_and_one_that_contradicts_is_not)
+// Environment and file are defaults of several commands: what one of them does not use is no mistake, and what does not
+// fit the command line gives way.
+TEST(a_default_is_never_refused_for_what_is_on_the_command_line)
 {
-    setenv("SHEAF_REPLY_TOPICS", "a", 1);
-    expect_accepted("work m");
-    unsetenv("SHEAF_REPLY_TOPICS");
-    setenv("SHEAF_RETRY_FAILED", "true", 1);
-    expect_accepted("work m");
-    expect_usage_error("work m --brokers b",
-                       "--retry-failed (of the environment or --config) with --brokers: it is");
-    unsetenv("SHEAF_RETRY_FAILED");
+    static const struct {
+        const char *defaults, *line;
+        size_t dropped; // offset of a text or list
+    } cases[] = {
+#define AT(member) offsetof(struct settings, member)
+        {"retry-failed = true\nbrokers = b", "work m", AT(store)},
+        {"brokers = b", "collect --dataset d -o o --store s", AT(kafka.brokers)},
+        {"brokers = b", "cancel --dataset d --store s", AT(kafka.brokers)},
+        {"brokers = b", "submit f --dataset d --store s", AT(kafka.brokers)},
+        {"store = s", "collect --dataset d -o o --brokers b", AT(store)},
+        {"brokers = b", "work m --dataset d", AT(kafka.brokers)},
+        {"dataset = d", "work m --brokers b", AT(dataset)},
+        {"brokers = b", "collect --dataset d -o o --partial", AT(kafka.brokers)},
+        {"brokers = b", "embed m t --column c --threads 2", AT(kafka.brokers)},
+        {"brokers = b", "embed m t --column c", AT(kafka.brokers)},
+        {"pooling = mean", "embed t --column c --brokers b", AT(embed.pooling)},
+        {"brokers = b", "serve m", AT(kafka.brokers)},
+        {"model = m", "serve --no-work", AT(model.path)},
+        {"backend = cpu", "work m --gpu 1", AT(engine.backend)},
+        {"prompt = p", "annotate t m -o o --messages f", AT(annotate.prompt.file)},
+        {"messages = f", "annotate t m -o o --prompt p", AT(annotate.prompt.messages)},
+        {"choice = A,B", "annotate t m -o o --schema s", AT(grammar.choices)},
+        {"schema = s", "annotate t m -o o --questions q", AT(annotate.schema)},
+        {"schema = s", "annotate t m -o o --rerank q,d", AT(annotate.schema)},
+        {"rerank = q,d", "annotate t m -o o --schema s", AT(annotate.scores.rerank)},
+        {"model = m", "annotate t --cascade a,b", AT(model.path)},
+        {"reply-topics = a", "work m", AT(kafka.reply_topics)},
+        {"statistics = s.csv", "annotate t m -o o --prompt p", AT(annotate.evaluation.statistics)},
+        {"system = s", "annotate t m -o o --messages f", AT(annotate.prompt.system)},
+        {"column = c", "annotate t m -o o --prompt p", AT(embed.column)},
+        {"sql = q", "annotate t m -o o --table n", AT(annotate.input.sql)},
+        {"regex = x", "grammar m --choice a", AT(grammar.regex)},
+#undef AT
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char path[] = "/tmp/sheaf-config-XXXXXX", line[256];
+        int fd = mkstemp(path);
+        assert_true(fd >= 0);
+        dprintf(fd, "%s\n", cases[i].defaults);
+        close(fd);
+        snprintf(line, sizeof line, "%s --config %s", cases[i].line, path);
+        if (parse(line) != STATUS_OK)
+            fail_msg("%s, %s: %s", cases[i].defaults, cases[i].line, error.text);
+        if (*(char **)((char *)&settings + cases[i].dropped))
+            fail_msg("%s, %s: the default stays", cases[i].defaults, cases[i].line);
+        settings_finish(&settings);
+        unlink(path);
+    }
     setenv("SHEAF_BROKERS", "b", 1);
-    expect_usage_error("collect --dataset d -o o --store s",
-                       "--store with --brokers (of the environment or --config): the results");
-    expect_accepted("work m --reply-topics a");
-    expect_accepted("embed m --threads 2"); // lines, which no fleet computes
-    expect_usage_error("embed t --column c --threads 2", "--threads with --brokers (of");
+    expect_accepted("collect --dataset d -o o --store s");
+    assert_int_equal(parse("embed t --column c"), STATUS_OK); // the one positional is the table
+    assert_string_equal(settings.kafka.brokers, "b");
+    settings_finish(&settings);
     unsetenv("SHEAF_BROKERS");
 }
 
@@ -257,14 +299,13 @@ TEST(weights_and_limits_of_datasets_are_numbers_in_range_one_a_dataset)
 {
     static const char *const accepted[] = {
         "work m --dataset-weight a=0.01 --dataset-weight b=100 --dataset-weight a=b=2",
-        "work m --dataset-limit 1 --dataset-limit a=16384 --dataset-limit =1"};
+        "work m --dataset-limit 1 --dataset-limit a=16384 --dataset-limit =1", "work m --dataset-limit a=0",
+        "work m --dataset-limit 0"};
     static const struct {
         const char *line, *expected;
-    } refused[] = {{"work m --dataset-limit a=0", "from 1 to 16384"},
-                   {"work m --dataset-limit 0", "from 1 to 16384"},
-                   {"work m --dataset-limit a=-1", "from 1 to 16384"},
-                   {"work m --dataset-limit 16385", "from 1 to 16384"},
-                   {"work m --dataset-limit a=", "from 1 to 16384"},
+    } refused[] = {{"work m --dataset-limit a=-1", "from 0 (no limit) to 16384"},
+                   {"work m --dataset-limit 16385", "from 0 (no limit) to 16384"},
+                   {"work m --dataset-limit a=", "from 0 (no limit) to 16384"},
                    {"work m --dataset-limit a=1 --dataset-limit a=2", "one value for each dataset"},
                    {"work m --dataset-limit 1 --dataset-limit 1", "one value for each dataset"},
                    {"work m --dataset-weight a=0", "from 0.01 to 100"},
