@@ -86,6 +86,8 @@ enum status batcher_create(struct batcher **batcher, const struct batcher_config
     if (status == STATUS_OK)
         status = prefix_init(&b->tree, limits->page_positions, &b->pages,
                              limits->n_state_slots ? &b->slots : NULL, error);
+    for (int32_t i = 0; status == STATUS_OK && i < config->adapters.n; i++)
+        status = prefix_add_set(&b->tree, config->adapters.hashes[i], error);
     if (status == STATUS_OK)
         status = prompt_mask_sampled(&b->masks.sampled, config->environment.tokenizer,
                                      config->environment.limits.n_vocab, error);
@@ -110,7 +112,7 @@ void batcher_destroy(struct batcher *b)
     assert(b->jobs.n == 0);
     prepare_thread_destroy(b->jobs.thread);
     window_finish(&b->window);
-    if (b->tree.roots[0])
+    if (b->tree.roots)
         prefix_finish(&b->tree);
     page_stack_finish(&b->pages);
     page_stack_finish(&b->slots);

@@ -68,6 +68,11 @@ struct batcher_config {
     struct pool *pool;                     // prepares prompts; may be the engine's pool
     struct prompt_environment environment; // batcher_create sets the page limits, except page_bytes
     struct batch_limits limits;
+    // Hashes of the contents of the adapter sets 1.. (engine/model/adapter.h); read by batcher_create.
+    struct {
+        const uint64_t *hashes; // [n]
+        int32_t n;
+    } adapters;
     const struct dataset_shares *shares; // weights of datasets; the caller keeps them. NULL: equal weights
     // For tests: draft this many tokens of each sequence in a step, whatever they cost. 0: draft what pays.
     int32_t n_drafts_fixed;

@@ -68,6 +68,7 @@ static void add_rows(struct scheduled_step *scheduled, struct sequence *sequence
         (struct step_sequence){.first_row = step->n_tokens,
                                .n_tokens = draft->n_rows,
                                .position = position,
+                               .adapter_set = sequence->prompt->job->adapter_set,
                                .n_stored = sequence->cache.n_stored,
                                .pages = sequence->cache.pages,
                                .long_context = sequence->prompt->long_context};

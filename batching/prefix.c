@@ -20,15 +20,29 @@ enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct
     *tree = (struct prefix_tree){
         .page_positions = page_positions, .stack = stack, .states = states, .n_slots = SLOTS_FIRST};
     tree->slots = calloc(tree->n_slots, sizeof *tree->slots);
-    for (int i = 0; i < 2; i++)
-        tree->roots[i] = calloc(1, sizeof *tree->roots[i]);
-    if (!tree->roots[0] || !tree->roots[1] || !tree->slots) {
+    enum status status =
+        tree->slots ? prefix_add_set(tree, 0, error) : error_memory(error, STATUS_REFUSE, "prefix tree");
+    if (status == STATUS_OK)
+        tree->cursor = tree->roots[0];
+    else
         prefix_finish(tree);
+    return status;
+}
+
+enum status prefix_add_set(struct prefix_tree *tree, uint64_t hash, struct error *error)
+{
+    struct prefix_node **roots =
+        realloc(tree->roots, ((size_t)tree->n_roots + 2) * sizeof(struct prefix_node *));
+    if (!roots)
         return error_memory(error, STATUS_REFUSE, "prefix tree");
+    tree->roots = roots;
+    for (uint64_t i = 0; i < 2; i++) {
+        struct prefix_node *root = calloc(1, sizeof *root);
+        if (!root)
+            return error_memory(error, STATUS_REFUSE, "prefix tree");
+        *root = (struct prefix_node){.hash = hash + i, .is_hashed = true};
+        tree->roots[tree->n_roots++] = root;
     }
-    for (uint64_t i = 0; i < 2; i++)
-        *tree->roots[i] = (struct prefix_node){.hash = i, .is_hashed = true};
-    tree->cursor = tree->roots[0];
     return STATUS_OK;
 }
 
@@ -43,8 +57,9 @@ void prefix_finish(struct prefix_tree *tree)
         slab = next;
     }
     free(tree->slots);
-    free(tree->roots[0]);
-    free(tree->roots[1]);
+    for (int32_t i = 0; i < tree->n_roots; i++)
+        free(tree->roots[i]);
+    free(tree->roots);
     *tree = (struct prefix_tree){0};
 }
 
@@ -478,9 +493,9 @@ static void change_waiting(struct prefix_tree *tree, struct prefix_node *node, i
 }
 
 struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_tokens,
-                                bool long_context)
+                                int32_t root)
 {
-    struct prefix_node *node = tree->roots[long_context];
+    struct prefix_node *node = tree->roots[root];
     for (int32_t i = 0; i < n_tokens; i = node->depth) {
         uint64_t key = key_of(node, tokens[i]);
         struct prefix_node *child = find_child(tree, node, key, tokens[i]);

@@ -106,8 +106,8 @@ struct prefix_slot {
 struct prefix_slab;
 
 struct prefix_tree {
-    // 1: prompts with long_context (engine/backend.h), which share nothing with the others
-    struct prefix_node *roots[2];
+    struct prefix_node **roots; // [n_roots], see prefix_root
+    int32_t n_roots;
     // end of the last admitted prompt's path, or an ancestor: the window's search starts here
     struct prefix_node *cursor;
     struct prefix_slot *slots; // [n_slots], open addressing with linear probing
@@ -132,12 +132,20 @@ struct prefix_tree {
 // `states` NULL: no recurrent layers.
 enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack,
                         struct page_stack *states, struct error *error) WARN_UNUSED;
+// Adds the roots of a further set of adapters. `hash`: of the adapters' contents, which the hashes of prefixes cover.
+enum status prefix_add_set(struct prefix_tree *tree, uint64_t hash, struct error *error) WARN_UNUSED;
 void prefix_finish(struct prefix_tree *tree);
+
+// The root of prompts with this set of adapters and long_context (engine/backend.h): they share pages with no others.
+static inline int32_t prefix_root(int32_t adapter_set, bool long_context)
+{
+    return 2 * adapter_set + long_context;
+}
 
 // Finds or creates the node at the end of a path of n_tokens and increments n_waiting along the path, which
 // keeps it from being freed. NULL: out of memory.
 struct prefix_node *prefix_wait(struct prefix_tree *tree, const int32_t *tokens, int32_t n_tokens,
-                                bool long_context);
+                                int32_t root);
 // Decrements n_waiting. Call prefix_withdraw first if the sequence was offered.
 void prefix_unwait(struct prefix_tree *tree, struct prefix_node *node);
 // Adds one waiting sequence of the path to the window's search, or removes it.

@@ -329,6 +329,7 @@ static void add_tokens(struct batcher *b, struct sequence *sequence, int32_t n_t
     struct step_sequence *chunk = &scheduled->sequences[step->n_sequences++];
     *chunk = (struct step_sequence){.first_row = step->n_tokens,
                                     .position = sequence->cache.n_computed,
+                                    .adapter_set = sequence->prompt->job->adapter_set,
                                     .n_stored = sequence->cache.n_stored,
                                     .pages = sequence->cache.pages,
                                     .long_context = sequence->prompt->long_context};

@@ -46,8 +46,9 @@ static void choose_offered(struct window *window)
 static struct prefix_node *wait_for_path(struct window *window, const struct sequence *sequence)
 {
     // The last prompt token is never taken from the cache: its logits give the first token of the answer.
-    const struct token_array *tokens = &sequence->prompt->tokens;
-    return prefix_wait(window->tree, tokens->ids, (int32_t)tokens->n_ids - 1, sequence->prompt->long_context);
+    const struct prompt *prompt = sequence->prompt;
+    return prefix_wait(window->tree, prompt->tokens.ids, (int32_t)prompt->tokens.n_ids - 1,
+                       prefix_root(prompt->job->adapter_set, prompt->long_context));
 }
 
 static void append_by_age(struct window *window, struct window_level *level, struct sequence *sequence)
@@ -161,7 +162,7 @@ static struct sequence *next_offered(const struct window *window)
         struct sequence *oldest = LIST_ITEM(link, struct sequence, wait.level_link);
         sequence = is_blocked(window, oldest) ? NULL : oldest;
     }
-    for (int i = 0; i < 2 && !sequence; i++)
+    for (int32_t i = 0; i < window->tree->n_roots && !sequence; i++)
         sequence = next_from(window, window->tree->roots[i], 0);
     return sequence;
 }

@@ -86,6 +86,8 @@ struct step_sequence {
     // does not change, so other sequences can use it too. At position 0 state_in is not read: a sequence
     // begins with the zero state. No other sequence of the step reads or writes state_out.
     int32_t state_in, state_out;
+    // Set of LoRA adapters of its rows (engine/model/adapter.h). Only sequences with the same set share pages.
+    int32_t adapter_set;
 };
 
 // Input of the sampler for one token. The draw depends only on this and the logits.
@@ -260,26 +262,36 @@ struct head_columns {
     int32_t first, step;
 };
 
-// A LoRA adapter of a weight (engine/model/adapter.h): y += up (down x).
+// A LoRA adapter of a weight (engine/model/adapter.h): y += up (down x). Both halves are WEIGHT_VECTOR.
 struct adapter_weights {
-    struct weight *down; // [rank, n_inputs], WEIGHT_PRODUCT
-    struct weight *up;   // [rank, n_outputs], WEIGHT_VECTOR
-    int32_t rank;
+    struct weight
+        *down;         // [n_inputs, rank rounded up to ADAPTER_LANES], the transpose of A; padded with zeros
+    struct weight *up; // [rank, n_outputs]
+    int32_t rank;      // 0: the set has no adapter of this weight
+};
+
+enum { ADAPTER_LANES = 16 };
+
+// The rows of a step whose sequences have the same set of adapters.
+struct adapter_rows {
+    int32_t set, n;
+    const int32_t *rows; // [n], ascending
 };
 
 // One GEMM y = W x (+ bias). GEMMs with the same x are called together, so that x is converted once.
 struct product {
     struct matrix *y;
     const struct weight *weight;
-    const struct weight *bias;             // NULL: none
-    const struct adapter_weights *adapter; // NULL: none. Read by the forward pass alone (forward_adapter.c)
+    const struct weight *bias; // NULL: none
+    const struct adapter_weights
+        *adapters; // [n_sets]; NULL: none. Read by the forward pass alone (forward_adapter.c)
 };
 
-// The second half of an adapter: y += up low.
+// The adapters of one product: y += up (down x).
 struct low_rank_sum {
     struct matrix *y;
-    const struct weight *up;  // [rank, n_outputs], WEIGHT_VECTOR
-    const struct matrix *low; // [R, rank]
+    const struct adapter_weights *adapters; // [n_sets]
+    struct matrix *low;                     // scratch: [R, largest rank rounded up to ADAPTER_LANES]
 };
 
 enum { PRODUCTS_MAX = 4 };
@@ -375,9 +387,11 @@ struct backend_operations {
     // Computes n GEMMs of the same x; n is at most PRODUCTS_MAX.
     void (*products)(struct backend *backend, const struct product *products, int n, const struct matrix *x,
                      int32_t n_rows);
-    // Computes n sums, at most PRODUCTS_MAX: y[r][c] += the sum over k of low[r][k] * up[k][c], which is summed in order
-    // of k before it is added. NULL: models with adapters are refused. Not NULL only if set_columns is not NULL.
-    void (*add_low_rank)(struct backend *backend, const struct low_rank_sum *sums, int n, int32_t n_rows);
+    // Computes n sums of the same x, at most PRODUCTS_MAX, for the rows of n_groups sets: low[r] = down x[r], input by
+    // input; y[r][c] += the sum over k of low[r][k] * up[k][c], which is summed in order of k before it is added. All
+    // with fused multiply-adds. NULL: models with adapters are refused.
+    void (*add_low_rank)(struct backend *backend, const struct low_rank_sum *sums, int n,
+                         const struct matrix *x, const struct adapter_rows *groups, int n_groups);
     // Applies rotary embeddings to n_heads vectors of head_dim in each row. Dimensions from n_rope_dims on do
     // not change.
     void (*rope)(struct backend *backend, struct matrix *x, int32_t n_rows, int32_t n_heads, int32_t head_dim,

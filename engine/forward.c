@@ -49,11 +49,10 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
 // y = the slot's weight * x + its bias + its adapters.
 static struct product slot_product(struct matrix *y, const struct forward_layer *layer, enum layer_slot slot)
 {
-    const struct adapter_weights *adapter = layer->adapters ? &layer->adapters[slot] : NULL;
     return (struct product){.y = y,
                             .weight = layer->weights[slot],
                             .bias = layer->biases[slot],
-                            .adapter = adapter && adapter->rank ? adapter : NULL};
+                            .adapters = layer->adapters[slot]};
 }
 
 static void multiply_rows(struct pass *pass, struct product product, const struct matrix *x)
@@ -67,7 +66,8 @@ static void multiply_gated(struct pass *pass, struct product gate, struct produc
 {
     const struct backend_operations *operations = pass->operations;
     enum activation_kind activation = pass->shape->activation;
-    if (operations->gated_products && !gate.adapter && !up.adapter) {
+    bool adapted = pass->adapted->n_groups && (gate.adapters || up.adapters);
+    if (operations->gated_products && !adapted) {
         operations->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
         return;
     }
@@ -273,6 +273,7 @@ static void keep_outputs(struct pass *pass, int32_t index, bool normed_wanted)
     pass->x = m->out.x;
     pass->normed = m->out.normed;
     pass->n_rows = pass->step->n_outputs;
+    pass->adapted = &pass->forward->adapted[1];
 }
 
 // branch = MLP(input), gated or plain.
@@ -583,10 +584,11 @@ static void compute_logits(struct pass *pass)
     const struct model_shape *shape = pass->shape;
     normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
                    shape->norm_epsilon, !pass->operations->output_product);
-    const struct adapter_weights *adapter = forward->output_adapter.rank ? &forward->output_adapter : NULL;
-    struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias, adapter};
+    struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias,
+                              forward->output_adapters};
+    bool adapted = pass->adapted->n_groups && product.adapters;
     await_masks(forward, pass->step, true);
-    if (pass->operations->output_product && pass->step->samples && !pass->step->stops && !adapter)
+    if (pass->operations->output_product && pass->step->samples && !pass->step->stops && !adapted)
         pass->operations->output_product(pass->backend, &product, pass->normed);
     else
         multiply_rows(pass, product, pass->normed);
@@ -678,6 +680,7 @@ struct pass pass_begin(struct forward *forward, struct step *step, bool stops)
     check_step(forward, step);
     check_slots(forward, step);
     fill_rope(forward, step);
+    adapters_group_rows(forward, step);
     step->stops = stops;
     struct pass pass = {.forward = forward,
                         .operations = &forward->backend->operations,
@@ -685,6 +688,7 @@ struct pass pass_begin(struct forward *forward, struct step *step, bool stops)
                         .step = step,
                         .shape = &forward->model->shape,
                         .n_rows = step->n_tokens,
+                        .adapted = &forward->adapted[0],
                         .x = forward->matrices.x,
                         .normed = forward->matrices.normed,
                         .heads = forward->matrices.heads};

@@ -415,7 +415,8 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(gate, rows, gated ? n_ff : 0);
     PLAN(up, rows, n_ff);
     for (int i = 0; i < PRODUCTS_MAX; i++)
-        PLAN(low[i], rows, model_adapter_rank_max(model));
+        PLAN(low[i], rows,
+             (model_adapter_rank_max(model) + ADAPTER_LANES - 1) / ADAPTER_LANES * ADAPTER_LANES);
     plan_experts(model, rows, plans);
     plan_streams(shape, rows, outputs, plans);
     PLAN(out.x, outputs, n_embd);

@@ -7,6 +7,7 @@
 // pk and the keys by all pq (GEMMs); attention selects the items of each pair.
 #include "engine/forward_parts.h"
 #include "engine/file/gguf.h"
+#include "engine/model/adapter.h"
 #include "schemas/base/elementary.h"
 
 #include <assert.h>
@@ -117,16 +118,10 @@ static enum status project_rows(const struct relative_loading *loading, const st
     ptrdiff_t width = (ptrdiff_t)shape->attention.n_heads * shape->attention.key_dim;
     struct step_sequence sequence = {.n_tokens = n};
     struct step step = {.n_tokens = n, .n_sequences = 1, .sequences = &sequence, .stops = true};
-    struct pass pass = {.forward = forward,
-                        .operations = operations,
-                        .backend = forward->backend,
-                        .step = &step,
-                        .shape = shape,
-                        .n_rows = n};
     operations->begin(forward->backend, &step);
     operations->write(forward->backend, forward->matrices.x, n,
                       loading->embeddings + (ptrdiff_t)first * shape->n_embd);
-    pass_multiply(&pass, product, 1, forward->matrices.x);
+    operations->products(forward->backend, product, 1, forward->matrices.x, n);
     operations->read(forward->backend, product->y, n, loading->projected + first * width);
     return operations->end(forward->backend, NULL, loading->error);
 }
@@ -141,11 +136,9 @@ static enum status project_layer(const struct relative_loading *loading, int32_t
     const int32_t n_rows = shape->disentangled.n_rows, n_heads = shape->attention.n_heads,
                   dim = shape->attention.key_dim, most = forward->limits.n_tokens_max;
     enum layer_slot slot = layer->weights[own] ? own : shared;
-    const struct adapter_weights *adapter = layer->adapters ? &layer->adapters[slot] : NULL;
     struct product product = {.y = forward->matrices.k,
                               .weight = layer->weights[slot],
-                              .bias = layer->biases[slot],
-                              .adapter = adapter && adapter->rank ? adapter : NULL};
+                              .bias = layer->biases[slot]};
     enum status status = STATUS_OK;
     for (int32_t first = 0; first < n_rows && status == STATUS_OK; first += most)
         status = project_rows(loading, &product, first, n_rows - first < most ? n_rows - first : most);
@@ -187,6 +180,11 @@ enum status disentangled_load(struct forward *forward, struct error *error)
                  n_items = n_rows * (size_t)shape->attention.n_heads * (size_t)shape->attention.key_dim;
     if (n_rows == 0)
         return STATUS_OK;
+    if (shape->disentangled.shared && model_n_adapters(forward->model))
+        return error_set(
+            error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "adapters (--lora) can't be computed where relative positions share the projections of "
+            "queries and keys (share_att_key)");
     struct relative_loading loading = {.forward = forward,
                                        .embeddings = malloc(n_rows * (size_t)shape->n_embd * sizeof(float)),
                                        .projected = malloc(n_items * sizeof(float)),

@@ -8,7 +8,7 @@
 // A layer's weights in the backend, by the slots of struct model_layer; NULL: absent.
 struct forward_layer {
     struct weight *weights[SLOT_COUNT], *biases[SLOT_COUNT];
-    struct adapter_weights *adapters;                // [SLOT_COUNT]; NULL: the model has none
+    struct adapter_weights *adapters[SLOT_COUNT];    // [n_sets]; NULL: the slot has none
     struct weight *position_queries, *position_keys; // [heads, rows, key_dim] (forward_disentangled.c)
 };
 
@@ -93,7 +93,7 @@ struct forward_matrices {
     struct matrix *table_rows; // [R, n_embd_table] embeddings before their projection
     struct matrix *q, *k, *v, *heads; // [R, heads x their dim]
     struct matrix *gate, *up;         // [R, n_ff]
-    struct matrix *low[PRODUCTS_MAX]; // [R, rank] between the halves of adapters
+    struct matrix *low[PRODUCTS_MAX]; // [R, rank rounded up] between the halves of adapters
     struct latent_matrices latent;
     struct index_matrices index;
     struct disentangled_matrices disentangled;
@@ -103,6 +103,14 @@ struct forward_matrices {
     struct input_matrices input;
     struct altup_matrices altup;
     struct output_matrices out;
+};
+
+// Rows of a step by their sets of adapters, without those whose set has none. The arrays are NULL if the model has no
+// adapters.
+struct adapted_rows {
+    struct adapter_rows *groups; // [n_sets]
+    int32_t *rows;               // [n_tokens_max] or [n_outputs_max], which the groups share
+    int n_groups;
 };
 
 struct forward {
@@ -116,8 +124,9 @@ struct forward {
     struct weight *altup_proj, *altup_unembd_proj;
     struct weight *convolution, *convolution_bias, *convolution_norm, *convolution_norm_bias;
     struct weight *embd_proj, *embd_proj_bias;
-    int32_t *distance_buckets; // [2 n_context + 1], of disentangled attention; NULL: none
-    struct adapter_weights output_adapter;
+    int32_t *distance_buckets;               // [2 n_context + 1], of disentangled attention; NULL: none
+    struct adapter_weights *output_adapters; // [n_sets]; NULL: none
+    struct adapted_rows adapted[2];          // of all rows of a step, of its output rows
     struct forward_matrices matrices;
     float *rope[2]; // [n_tokens_max, n_dims of the table] of the step's rows
 };
@@ -131,6 +140,7 @@ struct pass {
     const struct step *step;
     const struct model_shape *shape;
     int32_t n_rows;
+    const struct adapted_rows *adapted;            // of the current rows
     struct matrix *x, *normed, *heads, *states;    // current matrices: all rows or the output rows
     struct matrix *streams, *predictions, *laurel; // the same, of alternating updates
 };
@@ -139,6 +149,8 @@ struct pass {
 // Creates the weights of all adapters of the model.
 enum status adapters_load(struct forward *forward, struct error *error) WARN_UNUSED;
 void adapters_unload(struct forward *forward);
+// Sets forward->adapted to the step's rows.
+void adapters_group_rows(struct forward *forward, const struct step *step);
 // Computes products of the same x with their adapters.
 void pass_multiply(const struct pass *pass, const struct product *products, int n, const struct matrix *x);
 

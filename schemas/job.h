@@ -439,6 +439,7 @@ struct job {
     int64_t deadline_s;    // seconds since 1970 UTC: the job is not computed after it; 0: none
     struct value metadata; // an object that comes back in the result; VALUE_NULL: none
     struct request request;
+    int32_t adapter_set;        // set of the worker's LoRA adapters that computes it (engine/backend.h)
     struct digest request_hash; // set if equal requests may share the answer (job_hash_request)
     struct digest open_hash;    // hash without max_tokens (job_hash_request), or not set
     struct result result;

@@ -33,6 +33,21 @@ static struct text value_of(const char *arithmetic, struct text name)
     return TEXT("none");
 }
 
+void arithmetic_modules(const char *arithmetic, void (*receive)(void *context, struct text name),
+                        void *context)
+{
+    struct text list = value_of(arithmetic, TEXT("lora-modules"));
+    const char *colon;
+    for (size_t size; (colon = memchr(list.data, ':', list.size)); list.data += size, list.size -= size) {
+        const char *comma = memchr(list.data, ',', list.size);
+        size = comma ? (size_t)(comma - list.data) : list.size;
+        colon = memrchr(list.data, ':', size); // the name may have colons, the hash has none
+        if (colon)
+            receive(context, (struct text){list.data, (size_t)(colon - list.data)});
+        size += comma != NULL;
+    }
+}
+
 static void add_difference(struct buffer *out, struct text name, struct text theirs, struct text ours)
 {
     buffer_add_format(out, "%s%.*s %.*s instead of %.*s", out->size ? ", " : "", (int)name.size, name.data,

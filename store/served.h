@@ -95,7 +95,7 @@ enum status store_batch_end(struct store *store, struct text id, const struct ba
 enum status store_dataset_count(struct store *store, struct text dataset, bool *exists, int64_t *n_submitted,
                                 int64_t *n_unfinished, struct error *error) WARN_UNUSED;
 
-// Passes the names of the models of living workers, each once. *n_alive: number of these workers, also of
+// Passes the names of the models of living workers, and of their adapters, each once. *n_alive: number of these workers, also of
 // those with equal names; -1: unknown.
 enum status store_models(struct store *store,
                          void (*receive)(void *context, struct text model, int64_t started_at_us),

@@ -1,6 +1,8 @@
 // Rows of the files that `sheaf serve` keeps, and the models of living workers.
 #include "schemas/base/clock.h"
+#include "schemas/base/hash.h"
 #include "store/database.h"
+#include "store/dataset_arithmetic.h"
 #include "store/served.h"
 #include "store/workers.h"
 
@@ -193,19 +195,32 @@ enum status store_file_remove_expired(struct store *store, char id[64], bool *fo
 
 // ---- models ----
 
+struct models {
+    void (*receive)(void *context, struct text model, int64_t started_at_us);
+    void *context;
+    int64_t started_at_us;
+};
+
+static void pass_model(void *context, struct text name)
+{
+    const struct models *models = context;
+    models->receive(models->context, name, models->started_at_us);
+}
+
 enum status store_models(struct store *store,
                          void (*receive)(void *context, struct text model, int64_t started_at_us),
                          void *context, int64_t *n_alive, struct error *error)
 {
     sqlite3_stmt *select =
         database_statement(&store->database,
-                           "SELECT id, model, started_at_us FROM workers WHERE stopped_at_us IS NULL"
-                           " ORDER BY model, id",
+                           "SELECT id, model, started_at_us, coalesce(arithmetic, '') FROM workers"
+                           " WHERE stopped_at_us IS NULL ORDER BY model, arithmetic, id",
                            error);
     *n_alive = 0;
     enum status status = select ? workers_open_locks(store, error) : error->status;
     int code = SQLITE_DONE;
     char last[JOB_MODEL_BYTES_MAX + 1] = "";
+    uint64_t last_hash = 0; // of the arithmetic
     while (status == STATUS_OK && (code = sqlite3_step(select)) == SQLITE_ROW) {
         bool is_alive = false;
         status = worker_is_alive(store, sqlite3_column_int64(select, 0), &is_alive, error);
@@ -216,6 +231,12 @@ enum status store_models(struct store *store,
         ++*n_alive;
         if (!is_known)
             receive(context, model, sqlite3_column_int64(select, 2));
+        struct text arithmetic = column_text(select, 3);
+        uint64_t hash = hash_bytes(arithmetic.data, arithmetic.size, 0);
+        struct models models = {receive, context, sqlite3_column_int64(select, 2)};
+        if (!is_known || hash != last_hash)
+            arithmetic_modules(arithmetic.data, pass_model, &models);
+        last_hash = hash;
         snprintf(last, sizeof last, "%.*s", (int)model.size, model.data);
     }
     if (select)

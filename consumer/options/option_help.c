@@ -30,7 +30,7 @@ static const struct {
          " skip-unreadable ignore-offset-map "},
     [GROUP_ENGINE] =
         {" backend threads gpu gpu-memory kv-memory max-tokens temperature top-p top-k thinking-token-budget chat-template "
-         "quantize lora ",
+         "quantize lora lora-modules ",
          " placement check-cpu cached-tokens no-graphs no-overlap no-carveout no-wgmma tiles gpu-sync no-ahead trace-steps speculate kv-type activation-bits"
          " max-batch max-rows window sampling-defaults min-p presence-penalty frequency-penalty"
          " repetition-penalty reasoning-effort tool-format special-in-content pre model-name require-model engine-test task "},

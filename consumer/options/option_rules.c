@@ -22,7 +22,7 @@ enum {
 #define OF_GPU "gpu gpu-memory no-graphs no-overlap no-carveout no-wgmma tiles gpu-sync no-ahead"
 #define OF_ENGINE                                                                                            \
     OF_GPU " backend threads placement kv-memory kv-type activation-bits max-batch max-rows window "         \
-           "speculate quantize lora engine-test check-cpu trace-steps"
+           "speculate quantize lora lora-modules engine-test check-cpu trace-steps"
 #define OF_MEMBER                                                                                            \
     "member-name dynamic-member group-protocol membership-timeout pass-headers reply-topics refuse-deleted " \
     "skip-unreadable ignore-offset-map dead-share"

@@ -309,6 +309,8 @@ static const struct option options[] = {
     {"lora", 0, TEXT_LIST, ENGINE, AT(model.adapters), 0, 0, "PATH[=SCALE]",
      "a LoRA adapter of the model, on a CPU: PEFT's folder or a GGUF file, its scale multiplied by SCALE (1); may be "
      "repeated: their sum"},
+    {"lora-modules", 0, TEXT_LIST, WORK | RUN, AT(model.modules), 0, 0, "NAME=PATH[=SCALE]",
+     "a LoRA adapter for the jobs whose model is NAME (\"model\"), beside those of --lora; may be repeated"},
     {"model-name", 0, TEXT_LIST, WORK | RUN | ANNOTATE, AT(model.names), 0, 0, "NAME",
      "the model's name in results; may be repeated: all are names in requests that are the model's"},
     {"require-model", 0, FLAG, WORK | RUN, AT(model.is_required), 0, 0, NULL,

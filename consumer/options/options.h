@@ -59,6 +59,7 @@ struct model_options {
     char **names;     // that the worker answers to, NULL-terminated; the first is in results
     bool is_required; // jobs that name another model are refused
     char **adapters;  // LoRA: PATH or PATH=SCALE, NULL-terminated
+    char **modules;   // LoRA that requests choose: NAME=PATH or NAME=PATH=SCALE, NULL-terminated
     char *quantize;   // tensor type while loading
     char *chat_template, *tool_format, *pre;
     bool special_in_content;

@@ -87,6 +87,16 @@ static enum status decode_record(struct job *job, const struct record *record, s
     return job_decode(job, record->value, encoding, error);
 }
 
+// The model and the arithmetic of the job's answer.
+static bool name_answer(struct job *job, const struct result_names *names)
+{
+    const struct adapter_name *adapter =
+        job->adapter_set ? &names->answers_to.adapters[job->adapter_set - 1] : NULL;
+    return job_set_text(job, &job->result.model, adapter ? adapter->name : names->model) &&
+           job_set_text(job, &job->result.system_fingerprint,
+                        adapter ? text_from_string(adapter->system_fingerprint) : names->system_fingerprint);
+}
+
 struct job *intake_job(const struct record *record, const struct result_names *names,
                        struct job_reserve *reserve)
 {
@@ -102,9 +112,7 @@ struct job *intake_job(const struct record *record, const struct result_names *n
     if (status == STATUS_OK && record->refused.size)
         status = error_set(&error, STATUS_REJECT, ERROR_INVALID_FIELD, "%.*s", (int)record->refused.size,
                            record->refused.data);
-    bool complete = copy_headers(job, record) && set_identity(job, record) &&
-                    job_set_text(job, &job->result.model, names->model) &&
-                    job_set_text(job, &job->result.system_fingerprint, names->system_fingerprint);
+    bool complete = copy_headers(job, record) && set_identity(job, record) && name_answer(job, names);
     job->result.reports_cached_tokens = names->cached_tokens;
     job->figures.attempts = record->attempts + 1;
     complete = complete && status != STATUS_RETRY; // memory ran out while decoding: no fault of the record

@@ -49,6 +49,11 @@ bool model_names_have(const struct model_names *names, struct text name)
 enum status model_names_check(const struct model_names *names, struct job *job, struct error *error)
 {
     struct text name = job->request.model, own = model_names_first(names);
+    for (int32_t i = 0; i < names->n_adapters; i++)
+        if (text_equal(name, names->adapters[i].name)) {
+            job->adapter_set = i + 1;
+            return STATUS_OK;
+        }
     if (!own.size || !name.size || model_names_have(names, name))
         return STATUS_OK;
     int n_name = (int)(name.size < SHOWN_BYTES ? name.size : SHOWN_BYTES);

@@ -19,7 +19,7 @@ static void add_model(void *context, struct text model, int64_t started_at_us)
                       (long long)(started_at_us / 1000000));
 }
 
-// Over Kafka no store has the workers' names: --model-name gives them.
+// Over Kafka no store has the names of the workers and their adapters: --model-name gives them.
 static void add_given_models(struct call *call, struct listing *listing)
 {
     const struct settings *settings = call->serve->config.kafka;

@@ -7,6 +7,7 @@
 #include "schemas/value.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void add_backend(const struct runtime *runtime, const struct engine_options *options,
                         struct buffer *name)
@@ -46,21 +47,33 @@ static void add_placement(const struct runtime *runtime, struct buffer *name)
 
 enum { NAMED_ADAPTERS_MAX = 4 };
 
+struct adapter_hashes {
+    uint64_t items[ADAPTERS_MAX];
+};
+
+// HASH[*SCALE]
+static void add_adapter(const struct runtime *runtime, const struct adapter_hashes *hashes, int index,
+                        struct buffer *out)
+{
+    double scale = model_adapter_scale(runtime->model, index);
+    buffer_add_format(out, "%016llx", (unsigned long long)hashes->items[index]);
+    if (scale != 1.0) {
+        buffer_add_string(out, "*");
+        json_encode_number(scale, out);
+    }
+}
+
 // lora=HASH[*SCALE],...; of more than NAMED_ADAPTERS_MAX adapters lora=N:HASH, the hash of that list.
-static void add_adapters(const struct runtime *runtime, const struct interrupt *interrupt,
+static void add_adapters(const struct runtime *runtime, int32_t set, const struct adapter_hashes *hashes,
                          struct buffer *name)
 {
-    const int n = model_n_adapters(runtime->model);
     struct buffer list = {0};
-    for (int i = 0; i < n; i++) {
-        uint64_t fingerprint = model_adapter_fingerprint(runtime->model, i, runtime->device.pool, interrupt);
-        double scale = model_adapter_scale(runtime->model, i);
-        buffer_add_format(&list, "%s%016llx", i ? "," : "", (unsigned long long)fingerprint);
-        if (scale != 1.0) {
-            buffer_add_string(&list, "*");
-            json_encode_number(scale, &list);
+    int n = 0;
+    for (int i = 0; i < model_n_adapters(runtime->model); i++)
+        if (model_adapter_is_in(runtime->model, i, set)) {
+            buffer_add_string(&list, n++ ? "," : "");
+            add_adapter(runtime, hashes, i, &list);
         }
-    }
     if (n > NAMED_ADAPTERS_MAX)
         buffer_add_format(name, " lora=%d:%016llx", n,
                           (unsigned long long)hash_bytes(list.data, list.size, 0));
@@ -82,21 +95,24 @@ static enum status add_template(const struct model_options *options, struct buff
     return status;
 }
 
-enum status arithmetic_name(struct runtime *runtime, const struct settings *settings,
-                            const struct interrupt *interrupt, struct error *error)
+struct naming {
+    struct runtime *runtime;
+    const struct settings *settings;
+    uint64_t model_hash;
+    struct adapter_hashes hashes;
+};
+
+// The name of the answers of a set of adapters. `out` [JOB_FINGERPRINT_BYTES_MAX + 1].
+static enum status name_set(const struct naming *naming, int32_t set, char *out, struct error *error)
 {
-    struct buffer name = {.size_max = sizeof runtime->arithmetic - 1};
-    uint64_t fingerprint = model_fingerprint(runtime->model, runtime->device.pool, interrupt);
-    if (interrupt_requested(interrupt))
-        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "stopped while reading the model");
-    buffer_add_format(&name, "sheaf=%d model=%016llx", ARITHMETIC_VERSION, (unsigned long long)fingerprint);
+    const struct runtime *runtime = naming->runtime;
+    const struct settings *settings = naming->settings;
+    struct buffer name = {.size_max = JOB_FINGERPRINT_BYTES_MAX};
+    buffer_add_format(&name, "sheaf=%d model=%016llx", ARITHMETIC_VERSION,
+                      (unsigned long long)naming->model_hash);
     add_backend(runtime, &settings->engine, &name);
     add_placement(runtime, &name);
-    add_adapters(runtime, interrupt, &name);
-    if (interrupt_requested(interrupt)) {
-        buffer_finish(&name);
-        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "stopped while reading the adapters");
-    }
+    add_adapters(runtime, set, &naming->hashes, &name);
     add_text(&name, "quantize", settings->model.quantize);
     add_text(&name, "pre", settings->model.pre);
     enum status status = add_template(&settings->model, &name, error);
@@ -110,9 +126,47 @@ enum status arithmetic_name(struct runtime *runtime, const struct settings *sett
         buffer_add_string(&name, runtime->task_options);
     if (status == STATUS_OK && name.failed)
         status = error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED,
-                           "the name of the arithmetic exceeds %zu bytes", sizeof runtime->arithmetic - 1);
+                           "the name of the arithmetic exceeds %d bytes", JOB_FINGERPRINT_BYTES_MAX);
     if (status == STATUS_OK)
-        snprintf(runtime->arithmetic, sizeof runtime->arithmetic, "%.*s", (int)name.size, name.data);
+        snprintf(out, JOB_FINGERPRINT_BYTES_MAX + 1, "%.*s", (int)name.size, name.data);
     buffer_finish(&name);
     return status;
+}
+
+// Adds lora-modules=NAME:HASH[*SCALE],... to the name of set 0.
+static enum status name_fleet(const struct naming *naming, struct error *error)
+{
+    struct runtime *runtime = naming->runtime;
+    struct buffer name = {0};
+    buffer_add_string(&name, runtime->arithmetic);
+    const int n_base = model_n_adapters(runtime->model) - runtime->n_adapters; // of --lora
+    for (int32_t i = 0; i < runtime->n_adapters; i++) {
+        buffer_add_format(&name, "%s%.*s:", i ? "," : " lora-modules=", (int)runtime->adapters[i].name.size,
+                          runtime->adapters[i].name.data);
+        add_adapter(runtime, &naming->hashes, n_base + i, &name);
+    }
+    if (!name.failed)
+        runtime->fleet_arithmetic = strndup(name.data, name.size);
+    buffer_finish(&name);
+    return runtime->fleet_arithmetic ? STATUS_OK
+                                     : error_memory(error, STATUS_REFUSE, "the name of the arithmetic");
+}
+
+enum status arithmetic_name(struct runtime *runtime, const struct settings *settings,
+                            const struct interrupt *interrupt, struct error *error)
+{
+    struct naming naming = {.runtime = runtime,
+                            .settings = settings,
+                            .model_hash = model_fingerprint(runtime->model, runtime->device.pool, interrupt)};
+    if (interrupt_requested(interrupt))
+        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "stopped while reading the model");
+    for (int i = 0; i < model_n_adapters(runtime->model); i++)
+        naming.hashes.items[i] =
+            model_adapter_fingerprint(runtime->model, i, runtime->device.pool, interrupt);
+    if (interrupt_requested(interrupt))
+        return error_set(error, STATUS_RESTART, ERROR_MODEL_FILE, "stopped while reading the adapters");
+    enum status status = name_set(&naming, 0, runtime->arithmetic, error);
+    for (int32_t i = 0; i < runtime->n_adapters && status == STATUS_OK; i++)
+        status = name_set(&naming, i + 1, runtime->adapters[i].system_fingerprint, error);
+    return status == STATUS_OK ? name_fleet(&naming, error) : status;
 }

@@ -14,6 +14,11 @@
 //   placement on a GPU: device (all of it), layers:N, attention-cpu:N, experts:N (--placement)
 //   others    options that change answers and are not at their default
 //
+// A worker with --lora-modules has a name for each adapter's answers, which is the name of a worker with this adapter as
+// its last --lora. The fleet's name, to which datasets are bound, has all of them after the name of the base model's answers:
+//
+//   lora-modules=NAME:HASH[*SCALE],...
+//
 // Threads, memory, batch, window and the CPU's kernels do not change answers and are not included, nor is
 // --model-name.
 // Thread: main.
@@ -25,7 +30,7 @@
 // stop rules.
 enum { ARITHMETIC_VERSION = 4 };
 
-// Sets runtime->arithmetic from the runtime's model, backend and plan. Reads the whole model. Errors:
+// Sets runtime->arithmetic, the names in runtime->adapters and runtime->fleet_arithmetic from the runtime's model, backend and plan. Reads the whole model. Errors:
 // STATUS_REFUSE; STATUS_RESTART after an interrupt (NULL: none).
 enum status arithmetic_name(struct runtime *runtime, const struct settings *settings,
                             const struct interrupt *interrupt, struct error *error) WARN_UNUSED;

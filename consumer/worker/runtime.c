@@ -13,8 +13,10 @@
 #include "consumer/worker/trace.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/interrupt.h"
-#include "schemas/base/machine.h"
+#include "engine/model/adapter.h"
 #include "engine/model/model_folder.h"
+#include "schemas/base/hash.h"
+#include "schemas/base/machine.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -164,7 +166,9 @@ static enum status name_model(struct runtime *runtime, const struct model_option
     runtime->names = (struct model_names){.given = options->names,
                                           .own = text_from_string(runtime->model->name),
                                           .path = path,
-                                          .is_required = options->is_required};
+                                          .is_required = options->is_required,
+                                          .adapters = runtime->adapters,
+                                          .n_adapters = runtime->n_adapters};
     runtime->model_name = model_names_first(&runtime->names);
     for (char *const *given = options->names; given && *given; given++) {
         size_t size = strlen(*given);
@@ -173,6 +177,11 @@ static enum status name_model(struct runtime *runtime, const struct model_option
                              "--model-name: expected 1 to %d bytes of UTF-8, got %zu bytes",
                              JOB_MODEL_BYTES_MAX, size);
     }
+    for (int32_t i = 0; i < runtime->n_adapters; i++)
+        if (model_names_have(&runtime->names, runtime->adapters[i].name))
+            return error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                             "--lora-modules: %.*s is the model's own name",
+                             (int)runtime->adapters[i].name.size, runtime->adapters[i].name.data);
     return STATUS_OK;
 }
 
@@ -215,7 +224,7 @@ enum status runtime_open_templates(struct runtime *runtime, const struct setting
 {
     struct settings unchanged = *settings;
     unchanged.model.quantize = NULL;
-    unchanged.model.adapters = NULL;
+    unchanged.model.adapters = unchanged.model.modules = NULL;
     enum status status = runtime_open_weights(runtime, &unchanged, path, error);
     if (status == STATUS_OK)
         status = open_template(runtime, &settings->model, error);
@@ -427,6 +436,9 @@ static void say_plan(const struct runtime *runtime)
                   (long long)((double)plan->page_bytes / (double)n_positions * (double)n_context / 0x1p20) +
                       1);
     log_write(LOG_INFO, "system_fingerprint of results: %s", runtime->arithmetic);
+    for (int32_t i = 0; i < runtime->n_adapters; i++)
+        log_write(LOG_INFO, "jobs of model %.*s: %s", (int)runtime->adapters[i].name.size,
+                  runtime->adapters[i].name.data, runtime->adapters[i].system_fingerprint);
 }
 
 enum status runtime_open_session(struct runtime *runtime, const struct settings *settings,
@@ -518,6 +530,13 @@ static enum status create_batcher(struct runtime *runtime, const struct settings
         .limits = runtime->plan.batch,
         .shares = &runtime->shares,
         .n_drafts_fixed = drafts.n_fixed};
+    // the arithmetic of a set names the contents of its adapters
+    uint64_t hashes[ADAPTERS_MAX];
+    for (int32_t i = 0; i < runtime->n_adapters; i++)
+        hashes[i] = hash_bytes(runtime->adapters[i].system_fingerprint,
+                               strlen(runtime->adapters[i].system_fingerprint), 0);
+    config.adapters.hashes = hashes;
+    config.adapters.n = runtime->n_adapters;
     return batcher_create(&runtime->batcher, &config, error);
 }
 
@@ -559,7 +578,8 @@ static enum status open_engine_of_weights(struct runtime *runtime, const struct 
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, interrupt, error);
     if (status == STATUS_OK && settings->worker.require_arithmetic)
-        status = required_arithmetic_check(settings->worker.require_arithmetic, runtime->arithmetic, error);
+        status =
+            required_arithmetic_check(settings->worker.require_arithmetic, runtime->fleet_arithmetic, error);
     return status == STATUS_OK && !settings->engine.test ? open_engine(runtime, settings, interrupt, error)
                                                          : status;
 }
@@ -657,5 +677,7 @@ void runtime_close(struct runtime *runtime)
     template_destroy(runtime->chat.template);
     tokenizer_close(runtime->tokenizer);
     model_close(runtime->model);
+    free(runtime->adapters);
+    free(runtime->fleet_arithmetic);
     *runtime = (struct runtime){0};
 }

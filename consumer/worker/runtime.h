@@ -43,6 +43,10 @@ struct runtime {
     struct model_names names;
     struct sampling_defaults defaults;              // set by runtime_open_generation
     char arithmetic[JOB_FINGERPRINT_BYTES_MAX + 1]; // its name (consumer/worker/arithmetic.h)
+    struct adapter_name *adapters; // [n_adapters] of --lora-modules, in the order of their sets
+    int32_t n_adapters;
+    char
+        *fleet_arithmetic; // `arithmetic` and the content of --lora-modules, which all jobs of a dataset need
     const char *task_options; // parts of that name that only the worker's task knows, static; NULL: none
 };
 
@@ -72,7 +76,7 @@ enum status runtime_open_generation(struct runtime *runtime, const struct settin
 // runtime_backend.c
 // Checks the options of the backend alone. Errors: ERROR_USAGE.
 enum status runtime_check_backend(const struct engine_options *options, struct error *error) WARN_UNUSED;
-// The adapters of --lora: paths and scales alone; adds them to the open model. Errors: model_add_adapter's; ERROR_USAGE,
+// The adapters of --lora and --lora-modules: names, paths and scales alone; adds them to the open model. Errors: model_add_adapter's; ERROR_USAGE,
 // ERROR_FILE.
 enum status runtime_check_adapters(const struct model_options *options, struct error *error) WARN_UNUSED;
 enum status runtime_add_adapters(struct runtime *runtime, const struct model_options *options,

@@ -14,6 +14,9 @@
 
 enum { ADAPTER_PATH_BYTES_MAX = 4096 };
 
+#define LORA    "--lora"
+#define MODULES "--lora-modules"
+
 // "cpu:NAME" limits the kernels to that instruction set.
 static bool parse_level(const char *name, enum cpu_level *level)
 {
@@ -98,9 +101,10 @@ static enum status check_activation_bits(const struct engine_options *options, b
 static enum status check_gpu_options(const struct settings *settings, struct error *error)
 {
     enum status status = check_activation_bits(&settings->engine, true, error);
-    if (status == STATUS_OK && settings->model.adapters)
+    if (status == STATUS_OK && (settings->model.adapters || settings->model.modules))
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--lora: expected a CPU (--backend cpu); a GPU does not compute adapters");
+                         "%s: expected a CPU (--backend cpu); a GPU does not compute adapters",
+                         settings->model.adapters ? LORA : MODULES);
     return status;
 }
 
@@ -178,8 +182,8 @@ enum status runtime_open_backend(struct runtime *runtime, const struct settings 
 // ---- adapters ----
 
 // "PATH=0.5" is a path and a scale, unless the whole is a path.
-static enum status parse_adapter(const char *given, char path[ADAPTER_PATH_BYTES_MAX + 1], double *scale,
-                                 struct error *error)
+static enum status parse_adapter(const char *option, const char *given, char path[ADAPTER_PATH_BYTES_MAX + 1],
+                                 double *scale, struct error *error)
 {
     const char *equals = strrchr(given, '=');
     size_t size = strlen(given);
@@ -190,45 +194,99 @@ static enum status parse_adapter(const char *given, char path[ADAPTER_PATH_BYTES
         size = (size_t)(equals - given);
         if (!equals[1] || *end || !isfinite(*scale))
             return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                             "--lora: expected a number after the last =, as PATH=0.5, got \"%s\"", given);
+                             "%s: expected a number after the last =, as PATH=0.5, got \"%s\"", option,
+                             given);
     }
     if (size == 0 || size > ADAPTER_PATH_BYTES_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_USAGE,
-                         "--lora: expected a path of 1 to %d bytes, got \"%s\"", ADAPTER_PATH_BYTES_MAX,
+                         "%s: expected a path of 1 to %d bytes, got \"%s\"", option, ADAPTER_PATH_BYTES_MAX,
                          given);
     memcpy(path, given, size);
     path[size] = 0;
     return STATUS_OK;
 }
 
+static enum status check_adapter(const char *option, const char *given, struct error *error)
+{
+    char path[ADAPTER_PATH_BYTES_MAX + 1];
+    double scale;
+    enum status status = parse_adapter(option, given, path, &scale, error);
+    if (status == STATUS_OK && access(path, R_OK) != 0)
+        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s %s: %s", option, path, strerror(errno));
+    return status;
+}
+
+// NAME of NAME=PATH. Blanks and commas separate names in the arithmetic of a worker (consumer/worker/arithmetic.h).
+static enum status parse_module(const char *given, struct text *name, struct error *error)
+{
+    const char *equals = strchr(given, '=');
+    *name = (struct text){given, equals ? (size_t)(equals - given) : 0};
+    bool is_fit = name->size > 0 && name->size <= JOB_MODEL_BYTES_MAX && utf8_valid(name->data, name->size);
+    for (size_t i = 0; i < name->size; i++)
+        is_fit = is_fit && (unsigned char)given[i] > ' ' && given[i] != ',' && given[i] != 0x7f;
+    return is_fit ? STATUS_OK
+                  : error_set(error, STATUS_REFUSE, ERROR_USAGE,
+                              MODULES
+                              ": expected NAME=PATH with a name of 1 to %d bytes without blanks and commas, "
+                              "got \"%s\"",
+                              JOB_MODEL_BYTES_MAX, given);
+}
+
 enum status runtime_check_adapters(const struct model_options *options, struct error *error)
 {
     enum status status = STATUS_OK;
-    for (char *const *given = options->adapters; given && *given && status == STATUS_OK; given++) {
-        char path[ADAPTER_PATH_BYTES_MAX + 1];
-        double scale;
-        status = parse_adapter(*given, path, &scale, error);
-        if (status == STATUS_OK && access(path, R_OK) != 0)
-            status = error_set(error, STATUS_REFUSE, ERROR_FILE, "--lora %s: %s", path, strerror(errno));
+    for (char *const *given = options->adapters; given && *given && status == STATUS_OK; given++)
+        status = check_adapter(LORA, *given, error);
+    for (char *const *given = options->modules; given && *given && status == STATUS_OK; given++) {
+        struct text name;
+        status = parse_module(*given, &name, error);
+        if (status == STATUS_OK)
+            status = check_adapter(MODULES, *given + name.size + 1, error);
     }
     return status;
+}
+
+static enum status add_adapter(struct runtime *runtime, bool is_module, const char *given,
+                               struct error *error)
+{
+    char path[ADAPTER_PATH_BYTES_MAX + 1];
+    double scale;
+    struct buffer unknown = {0};
+    enum status status = parse_adapter(is_module ? MODULES : LORA, given, path, &scale, error);
+    if (status == STATUS_OK)
+        status = is_module ? model_add_adapter_set(runtime->model, path, scale, &unknown, error)
+                           : model_add_adapter(runtime->model, path, scale, &unknown, error);
+    if (status == STATUS_OK && unknown.size)
+        log_write(LOG_WARNING, "%s: settings of the adapter that are not known here, and not read: %.*s",
+                  path, (int)unknown.size, unknown.data);
+    buffer_finish(&unknown);
+    return status;
+}
+
+static enum status add_module(struct runtime *runtime, const char *given, struct error *error)
+{
+    struct adapter_name *adapter = &runtime->adapters[runtime->n_adapters];
+    enum status status = parse_module(given, &adapter->name, error);
+    for (int32_t i = 0; i < runtime->n_adapters && status == STATUS_OK; i++)
+        if (text_equal(runtime->adapters[i].name, adapter->name))
+            status = error_set(error, STATUS_REFUSE, ERROR_USAGE, MODULES ": two adapters have the name %.*s",
+                               (int)adapter->name.size, adapter->name.data);
+    runtime->n_adapters++;
+    return status == STATUS_OK ? add_adapter(runtime, true, given + adapter->name.size + 1, error) : status;
 }
 
 enum status runtime_add_adapters(struct runtime *runtime, const struct model_options *options,
                                  struct error *error)
 {
     enum status status = STATUS_OK;
-    for (char *const *given = options->adapters; given && *given && status == STATUS_OK; given++) {
-        char path[ADAPTER_PATH_BYTES_MAX + 1];
-        double scale;
-        struct buffer unknown = {0};
-        status = parse_adapter(*given, path, &scale, error);
-        if (status == STATUS_OK)
-            status = model_add_adapter(runtime->model, path, scale, &unknown, error);
-        if (status == STATUS_OK && unknown.size)
-            log_write(LOG_WARNING, "%s: settings of the adapter that are not known here, and not read: %.*s",
-                      path, (int)unknown.size, unknown.data);
-        buffer_finish(&unknown);
-    }
+    size_t n = 0;
+    for (char *const *given = options->adapters; given && *given && status == STATUS_OK; given++)
+        status = add_adapter(runtime, false, *given, error);
+    while (options->modules && options->modules[n])
+        n++;
+    if (status == STATUS_OK && n && !(runtime->adapters = calloc(n, sizeof *runtime->adapters)))
+        return error_memory(error, STATUS_REFUSE, "names of adapters");
+    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+        status = add_module(runtime, options->modules[i], error);
     return status;
 }

@@ -26,7 +26,7 @@ static enum status start_worker(const struct service *service, const struct sett
     struct worker_description description = {.transport = settings->kafka.brokers ? "kafka" : "store",
                                              .model = model,
                                              .backend = runtime->device.backend->device.name,
-                                             .arithmetic = runtime->arithmetic,
+                                             .arithmetic = runtime->fleet_arithmetic,
                                              .dataset = service->dataset,
                                              .n_sequences_max = batch->n_sequences_max,
                                              .n_tokens_max = batch->n_tokens_max,

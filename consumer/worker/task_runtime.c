@@ -47,15 +47,17 @@ static enum status choose_task(struct task_runtime *tasks, const struct worker_o
 // ---- tasks of inputs ----
 
 // Options of the engine that only generation has.
-static enum status refuse_options(const struct engine_options *options, enum task task, struct error *error)
+static enum status refuse_options(const struct settings *settings, enum task task, struct error *error)
 {
+    const struct engine_options *options = &settings->engine;
     static const char *const computed[] = {
         [TASK_EMBED] = "embeddings", [TASK_CLASSIFY] = "scores", [TASK_RERANK] = "scores"};
-    const char *name = options->test          ? "--engine-test"
-                       : options->trace_steps ? "--trace-steps"
-                       : options->check_cpu   ? "--check-cpu"
-                       : options->speculate   ? "--speculate"
-                                              : NULL;
+    const char *name = options->test             ? "--engine-test"
+                       : options->trace_steps    ? "--trace-steps"
+                       : options->check_cpu      ? "--check-cpu"
+                       : options->speculate      ? "--speculate"
+                       : settings->model.modules ? "--lora-modules"
+                                                 : NULL;
     if (!name)
         return STATUS_OK;
     return error_set(error, STATUS_REFUSE, ERROR_USAGE,
@@ -137,7 +139,8 @@ static enum status open_engine(struct task_runtime *tasks, const struct settings
     if (status == STATUS_OK)
         status = arithmetic_name(runtime, settings, interrupt, error);
     if (status == STATUS_OK && settings->worker.require_arithmetic)
-        status = required_arithmetic_check(settings->worker.require_arithmetic, runtime->arithmetic, error);
+        status =
+            required_arithmetic_check(settings->worker.require_arithmetic, runtime->fleet_arithmetic, error);
     if (status == STATUS_OK)
         status = embeds ? embedding_runtime_open(&tasks->embedding, runtime, interrupt, error)
                         : classifier_runtime_open(&tasks->scores, runtime, interrupt, error);
@@ -148,7 +151,7 @@ static enum status open_inputs(struct task_runtime *tasks, const struct settings
                                const struct interrupt *interrupt, struct error *error)
 {
     struct ranking_labels labels;
-    enum status status = refuse_options(&settings->engine, tasks->task, error);
+    enum status status = refuse_options(settings, tasks->task, error);
     if (status == STATUS_OK)
         status = runtime_open_tokenizer(&tasks->runtime, &settings->model, path, error);
     if (status == STATUS_OK)

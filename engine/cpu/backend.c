@@ -96,7 +96,9 @@ static enum status vector_create(struct weight *weight, struct error *error)
     uint64_t n_items = tensor->dims[0] * tensor_n_rows(tensor);
     if (n_items > INT32_MAX)
         return no_memory(tensor, error);
-    weight->items = malloc(n_items * sizeof *weight->items);
+    const uint64_t line_bytes = 64; // vectors of 16 floats cross no cache line
+    weight->items = aligned_alloc(line_bytes, (n_items * sizeof *weight->items + line_bytes - 1) /
+                                                  line_bytes * line_bytes);
     if (!weight->items)
         return no_memory(tensor, error);
     tensor_traits(tensor->type)->dequantize(tensor->data, weight->items, n_items);

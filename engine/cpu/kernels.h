@@ -34,6 +34,7 @@ enum cpu_level {
 // The limit where no level is named. AMX is used only by name: whole models are not faster with it (ops/bench).
 #define CPU_AUTO CPU_AVX512
 
+enum { LOW_RANK_ROWS = 4 };    // rows of multiply_low_rank
 enum { ACTIVATION_COUNT = 8 }; // values of enum activation_kind, without ACTIVATION_XIELU
 
 // One token of the gated delta rule, for at most 16 values of a head.
@@ -94,6 +95,10 @@ struct row_kernels {
     void (*activate[ACTIVATION_COUNT])(float *out, const float *gate, const float *up, int32_t n);
     void (*xielu)(float *x, int32_t n, const struct xielu *parameters);
     void (*add_scaled)(float *x, const float *y, float scale, int32_t n); // x += scale * y, fused
+    // low[r][0..16) = sum over k < n of x[r][k] * down[k * stride + 0..16), in order of k with fused multiply-adds, for
+    // LOW_RANK_ROWS rows; rows may be the same
+    void (*multiply_low_rank)(float *const *low, const float *const *x, const float *down, int64_t stride,
+                              int32_t n);
     // x[i] += sum over k < rank of low[k] * up[k * stride + i], summed in order of k with fused multiply-adds, then added
     void (*add_low_rank)(float *x, const float *up, int64_t stride, const float *low, int32_t rank,
                          int32_t n);

@@ -239,6 +239,21 @@ static void add_scaled(float *x, const float *y, float scale, int32_t n)
                           n - i);
 }
 
+static void multiply_low_rank(float *const *low, const float *const *x, const float *down, int64_t stride,
+                              int32_t n)
+{
+    struct lanes sums[LOW_RANK_ROWS]; // several sums hide the latency of an addition
+    for (int r = 0; r < LOW_RANK_ROWS; r++)
+        sums[r] = lanes_set(0.0f);
+    for (int32_t k = 0; k < n; k++) {
+        const struct lanes weights = lanes_load(down + k * stride);
+        for (int r = 0; r < LOW_RANK_ROWS; r++)
+            sums[r] = lanes_fma(weights, lanes_set(x[r][k]), sums[r]);
+    }
+    for (int r = 0; r < LOW_RANK_ROWS; r++)
+        lanes_store(low[r], sums[r]);
+}
+
 static void add_low_rank(float *x, const float *up, int64_t stride, const float *low, int32_t rank, int32_t n)
 {
     int32_t i = 0;
@@ -544,6 +559,7 @@ void ROW_KERNELS(struct row_kernels *kernels)
                      [ACTIVATION_TANH] = activate_tanh},
         .xielu = xielu,
         .add_scaled = add_scaled,
+        .multiply_low_rank = multiply_low_rank,
         .add_low_rank = add_low_rank,
         .scale_cap = scale_cap,
         .scale_sigmoid = scale_sigmoid,

@@ -191,7 +191,8 @@ void cpu_delta_rule(struct backend *base, struct matrix *out, struct matrix *qkv
                     struct matrix *beta, const struct delta_parameters *parameters);
 
 // low_rank.c
-void cpu_add_low_rank(struct backend *base, const struct low_rank_sum *sums, int n, int32_t n_rows);
+void cpu_add_low_rank(struct backend *base, const struct low_rank_sum *sums, int n, const struct matrix *x,
+                      const struct adapter_rows *groups, int n_groups);
 
 // output_product.c
 enum { OUTPUT_GATHERED_MAX = 128 }; // with at most this many allowed tokens only their logits are computed

@@ -98,13 +98,15 @@ static enum status add_part(struct model *model, const struct adapter_pair *pair
         adapters->parts = parts;
         adapters->capacity = capacity;
     }
-    adapters->parts[adapters->n_parts++] = (struct adapter_part){.layer = layer,
-                                                                 .slot = slot,
-                                                                 .down = *pair->down,
-                                                                 .up = *pair->up,
-                                                                 .first_row = first_row,
-                                                                 .form = pair->form,
-                                                                 .scale = pair->scale};
+    adapters->parts[adapters->n_parts++] =
+        (struct adapter_part){.set = adapters->files[adapters->n_files - 1].set,
+                              .layer = layer,
+                              .slot = slot,
+                              .down = *pair->down,
+                              .up = *pair->up,
+                              .first_row = first_row,
+                              .form = pair->form,
+                              .scale = pair->scale};
     return STATUS_OK;
 }
 
@@ -159,6 +161,17 @@ int model_n_adapters(const struct model *model)
     return model->adapters ? model->adapters->n_files : 0;
 }
 
+int model_n_adapter_sets(const struct model *model)
+{
+    return model->adapters ? model->adapters->n_sets : 1;
+}
+
+bool model_adapter_is_in(const struct model *model, int index, int32_t set)
+{
+    int32_t own = model->adapters->files[index].set;
+    return own == 0 || own == set;
+}
+
 uint64_t model_adapter_fingerprint(const struct model *model, int index, struct pool *pool,
                                    const struct interrupt *interrupt)
 {
@@ -183,30 +196,24 @@ enum status model_check_adapters(const struct model *model, struct error *error)
     return status;
 }
 
-static bool is_of(const struct adapter_part *part, int32_t layer, enum layer_slot slot)
+static bool is_of(const struct adapter_part *part, int32_t set, int32_t layer, enum layer_slot slot)
 {
-    return part->layer == layer && part->slot == slot;
+    return part->layer == layer && part->slot == slot && (part->set == 0 || part->set == set);
 }
 
-int32_t model_adapter_rank(const struct model *model, int32_t layer, enum layer_slot slot)
+int32_t model_adapter_rank(const struct model *model, int32_t set, int32_t layer, enum layer_slot slot)
 {
     const struct adapters *adapters = model->adapters;
     int32_t rank = 0;
     for (size_t i = 0; adapters && i < adapters->n_parts; i++)
-        if (is_of(&adapters->parts[i], layer, slot))
+        if (is_of(&adapters->parts[i], set, layer, slot))
             rank += (int32_t)adapters->parts[i].down.dims[1];
     return rank;
 }
 
 int32_t model_adapter_rank_max(const struct model *model)
 {
-    const struct adapters *adapters = model->adapters;
-    int32_t most = 0;
-    for (size_t i = 0; adapters && i < adapters->n_parts; i++) {
-        int32_t rank = model_adapter_rank(model, adapters->parts[i].layer, adapters->parts[i].slot);
-        most = rank > most ? rank : most;
-    }
-    return most;
+    return model->adapters ? model->adapters->rank_max : 0;
 }
 
 static const struct tensor *tensor_of(const struct model *model, const struct adapter_part *part)
@@ -231,13 +238,13 @@ static void read_up(const struct model *model, const struct adapter_part *part, 
     }
 }
 
-void model_adapter_read(const struct model *model, int32_t layer, enum layer_slot slot, float *down,
-                        float *up)
+void model_adapter_read(const struct model *model, int32_t set, int32_t layer, enum layer_slot slot,
+                        float *down, float *up)
 {
     const struct adapters *adapters = model->adapters;
     for (size_t i = 0; i < adapters->n_parts; i++) {
         const struct adapter_part *part = &adapters->parts[i];
-        if (!is_of(part, layer, slot))
+        if (!is_of(part, set, layer, slot))
             continue;
         uint64_t rank = part->down.dims[1], n_inputs = part->down.dims[0];
         for (uint64_t k = 0; k < rank; k++, down += n_inputs)
@@ -255,7 +262,8 @@ uint64_t model_adapter_bytes(const struct model *model)
     uint64_t n_items = 0;
     for (size_t i = 0; adapters && i < adapters->n_parts; i++) {
         const struct adapter_part *part = &adapters->parts[i];
-        n_items += part->down.dims[1] * (part->down.dims[0] + tensor_of(model, part)->dims[1]);
+        uint64_t n_sets = part->set ? 1 : (uint64_t)adapters->n_sets;
+        n_items += n_sets * part->down.dims[1] * (part->down.dims[0] + tensor_of(model, part)->dims[1]);
     }
     return n_items * sizeof(float);
 }

@@ -7,6 +7,7 @@
 
 // An adapter's matrices for one slot of one layer.
 struct adapter_part {
+    int32_t set;   // 0: all sets
     int32_t layer; // LAYER_OUTPUT: the output matrix
     enum layer_slot slot;
     struct tensor down, up; // A, B
@@ -18,6 +19,7 @@ struct adapter_part {
 struct adapter_file {
     struct gguf *gguf; // one of the two
     struct safetensors *weights;
+    int32_t set;            // 0: all sets
     uint64_t settings_hash; // of the scales of a folder's matrices
     double scale;
 };
@@ -25,6 +27,8 @@ struct adapter_file {
 struct adapters {
     struct adapter_file files[ADAPTERS_MAX];
     int n_files;
+    int32_t n_sets;
+    int32_t rank_max;           // of all sets and matrices
     struct adapter_part *parts; // of all files, in their order
     size_t n_parts, capacity;
     size_t file_parts; // first part of the file that is being opened

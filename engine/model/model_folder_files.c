@@ -2,9 +2,11 @@
 #include "engine/model/model_folder_parts.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static enum status read_open_file(const struct folder_files *files, FILE *file, const char *path,
                                   struct text *content, struct error *error)
@@ -25,13 +27,23 @@ static enum status read_open_file(const struct folder_files *files, FILE *file, 
     return STATUS_OK;
 }
 
+// NULL: errno says why. O_NONBLOCK keeps a FIFO or a device from blocking the open.
+static FILE *open_at_once(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "rb") : NULL;
+    if (descriptor >= 0 && !file)
+        close(descriptor);
+    return file;
+}
+
 enum status folder_read_file(const struct folder_files *files, const char *name, struct text *content,
                              bool *found, struct error *error)
 {
     char path[FOLDER_PATH_BYTES_MAX + 1 + FOLDER_FILE_NAME_BYTES_MAX + 1];
     snprintf(path, sizeof path, "%s/%s", files->path, name);
     *content = (struct text){0};
-    FILE *file = fopen(path, "rbe");
+    FILE *file = open_at_once(path);
     *found = file != NULL;
     if (!file)
         return errno == ENOENT || errno == ENOTDIR

@@ -1,4 +1,4 @@
-"""LoRA adapters (--lora): answers are the adapter's, the same in every batch, and never taken for those of another one."""
+"""LoRA adapters (--lora, --lora-modules): answers are the adapter's, the same in every batch, and never taken for those of another one."""
 import csv
 import json
 import math
@@ -7,6 +7,7 @@ import random
 import struct
 
 import tiny_model
+from serve import Server, by_id, chat
 from session import case, varied_jobs
 
 N_JOBS = 24
@@ -170,8 +171,8 @@ def an_adapter_whose_items_are_no_numbers_is_refused_by_its_matrix(test):
 def as_many_adapters_as_a_model_may_have_are_named_by_one_hash(test):
     one, two = write_adapter(test, "one"), write_adapter(test, "two", seed=2)
     test.write("in.jsonl", varied_jobs(2))
-    lists = {"ones": [f"{one}=0.123456789012345"] * 16, "twos": [f"{one}=0.123456789012345"] * 15 + [two],
-             "scaled": [f"{one}=0.123456789012345"] * 15 + [f"{one}=0.125"], "five": [one] * 5, "four": [one] * 4}
+    lists = {"ones": [f"{one}=0.123456789012345"] * 64, "twos": [f"{one}=0.123456789012345"] * 63 + [two],
+             "scaled": [f"{one}=0.123456789012345"] * 63 + [f"{one}=0.125"], "five": [one] * 5, "four": [one] * 4}
     names = {}
     for name, adapters in lists.items():
         test.run_file("in.jsonl", f"{name}.jsonl", *(part for adapter in adapters for part in ("--lora", adapter)))
@@ -180,8 +181,8 @@ def as_many_adapters_as_a_model_may_have_are_named_by_one_hash(test):
     for name in ("ones", "twos", "scaled", "five"):
         n, digits = names[name].removeprefix("lora=").split(":")
         assert int(n) == len(lists[name]) and len(digits) == 16, names
-    refused = test.run("run", "in.jsonl", "-o", "more.jsonl", "--model", test.model, *(["--lora", one] * 17), status=1)
-    assert "a model has at most 16 adapters" in refused.err, refused
+    refused = test.run("run", "in.jsonl", "-o", "more.jsonl", "--model", test.model, *(["--lora", one] * 65), status=1)
+    assert "a model has at most 64 adapters" in refused.err, refused
 
 
 @case
@@ -196,3 +197,110 @@ def embeddings_bench_and_a_worker_take_an_adapter(test):
     test.run("work", "--model", test.model, "--lora", adapter, "--exit-when-idle", "0")
     test.run("collect", "--dataset", "d", "-o", "out.jsonl")
     assert lora_of(*fingerprints(test))
+
+
+SETS = ("sql", "org/sum:2", "tiny")
+
+
+def of_sets(jobs, sets=SETS):
+    """The jobs of each model in turns."""
+    return [{**job, "model": sets[i % len(sets)]} for i, job in enumerate(jobs)]
+
+
+def modules(test):
+    one, two = write_adapter(test, "one"), write_adapter(test, "two", seed=2, rank=20)
+    return {"sql": one, "org/sum:2": two}, ("--lora-modules", f"sql={one}", "--lora-modules", f"org/sum:2={two}=0.5")
+
+
+@case
+def jobs_choose_their_adapters_by_model_within_one_batch(test):
+    paths, options = modules(test)
+    jobs = of_sets(varied_jobs(N_JOBS))
+    test.write("in.jsonl", jobs)
+    alone = {}
+    for name, lora in (("sql", ("--lora", paths["sql"])), ("org/sum:2", ("--lora", f"{paths['org/sum:2']}=0.5")), ("tiny", ())):
+        test.run_file("in.jsonl", "alone.jsonl", "--model-name", name, *lora, "--overwrite")
+        alone[name] = [answer["response"] for answer in test.answers("alone.jsonl")]
+        os.remove(test.path("alone.jsonl.db"))
+    assert len({lora_of(answers[0]["body"]["system_fingerprint"]) for answers in alone.values()}) == 3
+    for i, more in enumerate(((), ("--max-batch", "1", "--threads", "1"), ("--max-rows", "7", "--max-batch", "5"), ("--backend", "cpu:plain"),
+                              ("--kv-memory", "300K", "--speculate", "4"))):
+        test.run_file("in.jsonl", f"{i}.jsonl", *options, "--require-model", *more)
+        for place, (job, answer) in enumerate(zip(jobs, test.answers(f"{i}.jsonl"))):
+            expected, got = alone[job["model"]][place]["body"], answer["response"]["body"]
+            expected = {**expected, "warnings": None, "created": 0}
+            assert {**got, "warnings": None, "created": 0} == expected, (more, job, got, expected)
+
+
+@case
+def prompts_are_cached_for_each_adapter_alone(test):
+    _, options = modules(test)
+    prompt = "the winter and the other within the limit in the end " * 4
+    test.write("in.jsonl", [{"custom_id": f"{model} {i}", "model": model, "prompt": prompt, "max_tokens": 2, "temperature": 0, "seed": i,
+                             "metadata": {"i": i}, "logit_bias": {str(i): -1}} for i in range(3) for model in SETS])
+    test.run_file("in.jsonl", "out.jsonl", *options, "--cached-tokens", "--max-batch", "1", "--kv-memory", "1M")
+    cached = {answer["custom_id"]: answer["response"]["body"]["usage"]["prompt_tokens_details"]["cached_tokens"] for answer in test.answers()}
+    firsts = sorted((name for name, n in cached.items() if n == 0), key=lambda name: name.split()[0])
+    assert sorted(name.split()[0] for name in firsts) == sorted(SETS), cached
+    assert all(n > 40 for name, n in cached.items() if name not in firsts), cached
+
+
+@case
+def a_changed_or_further_adapter_is_noticed_and_names_are_not_reused(test):
+    paths, options = modules(test)
+    test.write("in.jsonl", of_sets([{"custom_id": str(i), "prompt": "the winter", "max_tokens": 4, "temperature": 0} for i in range(6)]))
+    test.run_file("in.jsonl", "out.jsonl", *options)
+    test.run_file("in.jsonl", "out.jsonl", *options)  # resumed
+    before = {answer["custom_id"]: answer["response"]["body"] for answer in test.answers()}
+    sum_alone = ("--lora-modules", f"org/sum:2={paths['org/sum:2']}=0.5")
+    for changed in (sum_alone, (*options[:3], f"org/sum:2={paths['org/sum:2']}"), (*options[:2], "--lora-modules", f"sum={paths['org/sum:2']}=0.5"), ()):
+        refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, *changed, status=1)
+        assert "lora-modules" in refused.err and "instead of sql:" in refused.err, refused
+    set_item(paths["sql"], "self_attn.v_proj", "B", 3.0)
+    refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, *options, status=1)
+    assert "lora-modules" in refused.err, refused
+    test.run("submit", "in.jsonl", "--dataset", "d", "--store", "out.jsonl.db")
+    test.run("work", "--model", test.model, *options, "--exit-when-idle", "0", "--store", "out.jsonl.db", "--dataset", "d")
+    test.run("collect", "--dataset", "d", "-o", "again.jsonl", "--store", "out.jsonl.db")
+    for answer in test.answers("again.jsonl"):
+        body, old = answer["response"]["body"], before[answer["custom_id"]]
+        assert body["model"] == old["model"], (body, old)
+        assert (body["system_fingerprint"] == old["system_fingerprint"]) == (body["model"] != "sql"), (body, old)
+
+
+@case
+def a_server_lists_adapters_and_computes_a_batch_with_several(test):
+    _, options = modules(test)
+    server = Server(test, *options, "--require-model").ready()
+    assert [model["id"] for model in server.get("/v1/models")["data"]] == ["tiny", "sql", "org/sum:2"]
+    assert server.get("/v1/models/sql")["id"] == "sql" and server.get("/v1/models/org/sum:2")["id"] == "org/sum:2"
+    body = {"prompt": "the winter", "max_tokens": 8, "temperature": 0}
+    answers = [server.post("/v1/completions", {**body, "model": model}) for model in SETS]
+    assert [answer["model"] for answer in answers] == list(SETS)
+    assert len({answer["choices"][0]["text"] for answer in answers}) == 3 and len({answer["system_fingerprint"] for answer in answers}) == 3
+    status, refused = server.ask("POST", "/v1/completions", {**body, "model": "other"})
+    assert status == 400 and "got \"other\"" in refused["error"]["message"], (status, refused)
+    lines = [chat(i, model=SETS[i % 3]) for i in range(18)]
+    batch = server.wait_for(server.create(server.upload(lines)))
+    assert batch["request_counts"] == {"total": 18, "completed": 18, "failed": 0}, batch
+    found = by_id(server.lines(batch["output_file_id"]))
+    for line in lines:
+        got, alone = found[line["custom_id"]]["response"]["body"], server.post("/v1/chat/completions", line["body"])
+        assert all(got[key] == alone[key] for key in ("model", "choices", "system_fingerprint")) and got["model"] == line["body"]["model"], (got, alone)
+    assert server.stop().status == 0
+
+
+@case
+def names_of_adapters_that_can_not_be_told_apart_are_refused(test):
+    one = write_adapter(test, "one")
+    test.write("in.jsonl", varied_jobs(2))
+    for given, status, found in (((one,), 2, "expected NAME=PATH"), ((f"={one}",), 2, "expected NAME=PATH"), ((f"a b={one}",), 2, "expected NAME=PATH"),
+                                 ((f"a,b={one}",), 2, "expected NAME=PATH"), (("a=",), 2, "expected a path"), ((f"a={one}=x",), 2, "expected a number"),
+                                 ((f"a={test.path('absent')}",), 1, "absent"), ((f"tiny={one}",), 2, "tiny is the model's own name"),
+                                 ((f"a={one}", f"a={one}"), 2, "two adapters have the name a"), ((f"{'n' * 257}={one}",), 2, "a name of 1 to 256 bytes")):
+        refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, *(part for name in given for part in ("--lora-modules", name)),
+                           status=status)
+        assert "--lora-modules" in refused.err and found in refused.err, (given, refused)
+        assert not test.exists("out.jsonl"), given
+    refused = test.run("work", "--model", test.model, "--task", "embed", "--pooling", "mean", "--lora-modules", f"a={one}", "--exit-when-idle", "0", status=2)
+    assert "--lora-modules: the worker computes embeddings" in refused.err, refused

@@ -123,7 +123,7 @@ def zsh_completes_each_option_of_a_command(test):
         found = re.findall(r"^ +'(?:\(-\w |\*'\{-\w,|\*)?--([\w-]+)", part, re.M)
         assert sorted(found) == sorted(name for _, name, _ in options_of(test, command)), command
         again = re.findall(r"^ +'\*(?:'\{-\w,)?--([\w-]+)", part, re.M)
-        assert set(again) == {"choice", "dataset-limit", "dataset-weight", "evaluate", "gold", "lora", "model-name", "property", "where"} & set(found), (command, again)
+        assert set(again) == {"choice", "dataset-limit", "dataset-weight", "evaluate", "gold", "lora", "lora-modules", "model-name", "property", "where"} & set(found), (command, again)
     if shutil.which("zsh"):
         subprocess.run(["zsh", "-n", os.path.join(folder, ZSH)], check=True)
 

@@ -7,6 +7,7 @@ import time
 
 import kafka
 import tiny_model
+from adapters import write_adapter
 from serve import Server, answers_of, by_id, chat, texts_of
 from session import DEADLINE_S, case
 
@@ -48,6 +49,24 @@ def a_batch_over_kafka_survives_kills_of_its_server_and_is_answered_once(test):
     assert batch["status"] == "completed" and batch["request_counts"] == {"total": 61, "completed": 60, "failed": 1}, batch
     lines = server.lines(batch["output_file_id"]) + server.lines(batch["error_file_id"])
     assert answers_of(lines) == answers_of(test.answers("out.jsonl")) and len(by_id(lines)) == 61
+    stop(test, worker)
+    assert server.stop().status == 0
+
+
+@case
+def a_batch_over_kafka_is_computed_with_the_adapters_that_its_lines_name(test):
+    options = ("--lora-modules", f"one={write_adapter(test, 'one')}", "--lora-modules", f"two={write_adapter(test, 'two', seed=2)}")
+    server, topics = start(test)
+    jobs = [chat(i, model=("tiny", "one", "two")[i % 3]) for i in range(30)]
+    test.write("in.jsonl", jobs)
+    test.run_file("in.jsonl", "out.jsonl", *options)
+    worker = test.start("work", "--model", test.model, "--store", "worker.db", *options, *topics)
+    batch = server.ready().wait_for(server.create(server.upload(jobs)))
+    lines, alone = by_id(server.lines(batch["output_file_id"])), by_id(test.answers("out.jsonl"))
+    for job in jobs:
+        got, expected = (found[job["custom_id"]]["response"]["body"] for found in (lines, alone))
+        assert all(got[key] == expected[key] for key in ("model", "choices", "system_fingerprint")) and got["model"] == job["body"]["model"], (got, expected)
+    assert len({line["response"]["body"]["system_fingerprint"] for line in lines.values()}) == 3
     stop(test, worker)
     assert server.stop().status == 0
 

@@ -33,6 +33,8 @@ struct batch_subject {
     bool is_type;
     int activation_bits; // 0: 8
     const char *adapted; // names of matrices that an adapter has (tests/support/make_adapter.h); NULL: none
+    const char *sets[2]; // likewise, of further sets of adapters; the others of a batch have all sets
+    int32_t set;         // the first sequence's
 };
 
 static void compute_logits(const struct model *model, const struct batch_subject *subject,
@@ -57,6 +59,8 @@ static void compute_logits(const struct model *model, const struct batch_subject
     cpu_backend_set_activation_bits(backend, subject->activation_bits ? subject->activation_bits : 8);
     assert_ok(forward_create(&forward, model, backend, &limits, NULL, NULL, &error), &error);
     start_sequences(running, way->n_sequences, subject->length, way->chunk);
+    for (int s = 0; s < way->n_sequences; s++)
+        running[s].adapter_set = (subject->set + s) % model_n_adapter_sets(model);
     for (int turn = 0; make_step(&made, running, way->n_sequences, turn); turn++) {
         add_drafts(&made, running, model->shape.recurrent.n_layers ? 0 : way->n_drafts, turn);
         assert_ok(forward_step(forward, &made.step, NULL, read, &error), &error);
@@ -106,7 +110,26 @@ static bool computes(const struct batch_subject *subject, const struct batch_way
     return !way->is_slow || is_cheap || (tests_are_wide() && !SANITIZED);
 }
 
-static struct model *open_made(const struct batch_subject *subject, char directory[64])
+static void add_adapter(struct model *model, const char *directory, const char *names, uint64_t seed,
+                        bool is_set)
+{
+    struct error error = {0};
+    struct made_adapter made;
+    struct buffer unknown = {0};
+    char path[96];
+    if (!names)
+        return;
+    snprintf(path, sizeof path, "%s/adapter-%d.gguf", directory, (int)seed);
+    make_adapter(&made, model->gguf, names, seed, seed % 2 ? 5 : 17, 4.0f);
+    write_adapter(&made, path, model_family_name(model), TENSOR_F32);
+    assert_ok(is_set ? model_add_adapter_set(model, path, 1.0, &unknown, &error)
+                     : model_add_adapter(model, path, 1.0, &unknown, &error),
+              &error);
+    finish_adapter(&made);
+}
+
+// `alone`: with the adapters of the first sequence's set alone, for all sequences.
+static struct model *open_made(const struct batch_subject *subject, bool alone, char directory[64])
 {
     struct error error = {0};
     struct model *model;
@@ -115,15 +138,10 @@ static struct model *open_made(const struct batch_subject *subject, char directo
     snprintf(path, sizeof path, "%s/model.gguf", directory);
     make_model(path, &subject->recipe);
     assert_ok(model_open(&model, path, &error), &error);
-    if (subject->adapted) {
-        struct made_adapter made;
-        struct buffer unknown = {0};
-        snprintf(path, sizeof path, "%s/adapter.gguf", directory);
-        make_adapter(&made, model->gguf, subject->adapted, 41, 5, 4.0f);
-        write_adapter(&made, path, model_family_name(model), TENSOR_F32);
-        assert_ok(model_add_adapter(model, path, 1.0, &unknown, &error), &error);
-        finish_adapter(&made);
-    }
+    add_adapter(model, directory, subject->adapted, 41, false);
+    for (int i = 0; i < 2; i++)
+        if (!alone || subject->set == i + 1)
+            add_adapter(model, directory, subject->sets[i], 42 + (uint64_t)i, !alone);
     return model;
 }
 
@@ -135,14 +153,23 @@ static void logits_are_the_same_bytes_in_every_way(void **state)
     char directory[64];
     if (narrow.is_type && (SANITIZED || !tests_are_wide()))
         narrow.length = TYPE_LENGTH_NARROW;
-    struct model *model = open_made(subject, directory);
+    if (subject->sets[0]) {
+        struct batch_subject alone = narrow;
+        alone.set = 0;
+        struct model *reference = open_made(subject, true, directory);
+        compute_logits(reference, &alone, &ways[0], first);
+        model_close(reference);
+        remove_directory(directory);
+    }
+    struct model *model = open_made(subject, false, directory);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         size_t n_bytes = (size_t)subject->length * N_VOCAB * sizeof *first;
         if (!computes(subject, &ways[i]))
             continue;
         memset(other, 0, n_bytes);
-        compute_logits(model, subject, &ways[i], i ? other : first);
-        if (i && memcmp(first, other, n_bytes) != 0)
+        const bool is_first = i == 0 && !subject->sets[0];
+        compute_logits(model, subject, &ways[i], is_first ? first : other);
+        if (!is_first && memcmp(first, other, n_bytes) != 0)
             fail_msg("%s, %s: other bytes", subject->name, ways[i].name);
     }
     model_close(model);
@@ -305,6 +332,24 @@ static struct batch_subject subjects[] = {
      KV_F16,
      70,
      .adapted = "attn_q attn_v ffn_gate_inp ffn_up_shexp"},
+    {"rows without adapters among adapted ones",
+     {.type = TENSOR_Q8_0, .seed = 41},
+     KV_F16,
+     70,
+     .sets = {"attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down output", "attn_v ffn_up"}},
+    {"rows of one adapter among others",
+     {.type = TENSOR_Q8_0, .seed = 41},
+     KV_F16,
+     70,
+     .sets = {"attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down output", "attn_v ffn_up"},
+     .set = 1},
+    {"rows of another adapter, beside one of all rows",
+     {.family = "qwen2moe", .type = TENSOR_Q4_K, .seed = 41, .n_embd = 256, .n_ff = 512},
+     KV_F16,
+     70,
+     .adapted = "attn_q ffn_up_shexp",
+     .sets = {"attn_q attn_v ffn_gate_inp", "attn_q attn_output ffn_gate_inp ffn_down_shexp"},
+     .set = 2},
     {"two norms of falcon", {.family = "falcon", .seed = 26, .larger = true}, KV_F16, 70},
     {"head norms of stablelm", {.family = "stablelm", .seed = 27, .larger = true}, KV_F16, 70},
     {"longer than a segment of attention", {.seed = 23, .n_layers = 3}, KV_F32, LENGTH_MAX},
@@ -364,7 +409,7 @@ static void print_checksums(void)
     printf("elementary functions: %016" PRIx64 "\n", checksum_elementary());
     for (int i = 0; i < N; i++) {
         char directory[64];
-        struct model *model = open_made(&subjects[i], directory);
+        struct model *model = open_made(&subjects[i], false, directory);
         compute_logits(model, &subjects[i], &way, logits);
         size_t n_bytes = (size_t)subjects[i].length * N_VOCAB * sizeof *logits;
         printf("%s: %016" PRIx64 "\n", subjects[i].name, checksum(0, logits, n_bytes));

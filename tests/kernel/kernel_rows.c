@@ -96,6 +96,18 @@ static void run_add_scaled(const struct row_kernels *kernels, struct rows *rows,
     kernels->add_scaled(rows->x + offset, rows->y + offset, 0.7f, n);
 }
 
+// Rows of x and of `down` that overlap, each an item further.
+static void run_multiply_low_rank(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
+{
+    const float *x[LOW_RANK_ROWS];
+    float *low[LOW_RANK_ROWS];
+    for (int r = 0; r < LOW_RANK_ROWS; r++) {
+        x[r] = rows->y + offset + r;
+        low[r] = rows->out + offset + (ptrdiff_t)r * 16;
+    }
+    kernels->multiply_low_rank(low, x, rows->weight + offset, 1, n);
+}
+
 // Rows of `up` that overlap: rank 5, each an item further.
 static void run_add_low_rank(const struct row_kernels *kernels, struct rows *rows, int32_t n, int offset)
 {
@@ -286,6 +298,7 @@ static const struct row_call calls[] = {
     {"softplus", run_softplus, false},
     {"xielu", run_xielu, false},
     {"add_scaled", run_add_scaled, false},
+    {"multiply_low_rank", run_multiply_low_rank, false},
     {"add_low_rank", run_add_low_rank, false},
     {"add_low_rank of rank 1", run_add_low_rank_of_one, false},
     {"scale", run_scale, false},

@@ -20,6 +20,7 @@ struct running {
     int32_t length, done, chunk;
     int32_t spare; // page: from time to time the last one moves to it
     int32_t state; // slot of its recurrent state; it moves between two of its own from step to step
+    int32_t adapter_set;
 };
 
 static inline void start_sequences(struct running *running, int n_sequences, int length, int chunk)
@@ -73,7 +74,8 @@ static inline bool make_step(struct made_step *made, struct running *running, in
                                                                       .position = r->done,
                                                                       .pages = r->pages,
                                                                       .state_in = r->state,
-                                                                      .state_out = r->state ^ turn % 2};
+                                                                      .state_out = r->state ^ turn % 2,
+                                                                      .adapter_set = r->adapter_set};
         r->state ^= turn % 2;
         if (s == 0)
             made->first_output = step->n_outputs, made->n_first_outputs = n;
@@ -99,8 +101,11 @@ static inline void add_drafts(struct made_step *made, struct running *running, i
         return;
     made->n_accepted = turn % 3 == 0 ? 0 : turn % 3 == 1 ? (n + 1) / 2 : n;
     made->n_rejected = n - made->n_accepted;
-    made->sequences[step->n_sequences++] = (struct step_sequence){
-        .first_row = step->n_tokens, .n_tokens = n, .position = r->done, .pages = r->pages};
+    made->sequences[step->n_sequences++] = (struct step_sequence){.first_row = step->n_tokens,
+                                                                  .n_tokens = n,
+                                                                  .position = r->done,
+                                                                  .pages = r->pages,
+                                                                  .adapter_set = r->adapter_set};
     for (int32_t j = 0; j < n; j++) {
         int32_t right = r->ids[r->done + j];
         made->outputs[step->n_outputs++] = step->n_tokens;

@@ -40,16 +40,22 @@ struct waiting_sequence {
 };
 
 // A waiting sequence with a prompt of a token for each letter and one more: the path has the letters.
-static struct waiting_sequence *wait_for_tokens(const char *letters)
+static struct waiting_sequence *wait_with_set(const char *letters, int32_t adapter_set)
 {
     struct waiting_sequence *waiting = calloc(1, sizeof *waiting);
     for (const char *at = letters; *at; at++)
         token_array_add(&waiting->prompt.tokens, *at);
     token_array_add(&waiting->prompt.tokens, '.');
+    waiting->job.adapter_set = adapter_set;
     waiting->prompt.job = &waiting->job;
     waiting->sequence.prompt = &waiting->prompt;
     assert_true(window_add(&window, &waiting->sequence));
     return waiting;
+}
+
+static struct waiting_sequence *wait_for_tokens(const char *letters)
+{
+    return wait_with_set(letters, 0);
 }
 
 // A letter a page: "ab" is aaaa bbbb.
@@ -127,6 +133,49 @@ TEST(a_prompt_waits_while_another_computes_what_it_shares)
     leave(other);
     assert_int_equal(prefix_available(&tree), PAGES);
     assert_int_equal(tree.figures.n_pages_idle, 5);
+}
+
+TEST(prompts_share_pages_within_a_set_of_adapters_and_never_across_sets)
+{
+    static const uint64_t contents[] = {77, 78};
+    struct waiting_sequence *waiting[6];
+    uint64_t hashes[6];
+    for (int i = 0; i < 2; i++)
+        assert_ok(prefix_add_set(&tree, contents[i], &error), &error);
+    for (int i = 0; i < 6; i++) {
+        waiting[i] = wait_with_set("aaaabbbb", i % 3);
+        assert_int_equal(find(waiting[i]).n_stored, i < 3 ? 0 : 2 * PAGE);
+        admit(waiting[i]);
+        const struct token_array *tokens = &waiting[i]->prompt.tokens;
+        hashes[i] =
+            prefix_count(&tree, waiting[i]->sequence.node, 2 * PAGE, tokens->ids, (int32_t)tokens->n_ids);
+        compute_sequence(waiting[i]);
+        for (int j = 0; j < i; j++) {
+            assert_int_equal(waiting[i]->pages[0] == waiting[j]->pages[0], j == i - 3);
+            assert_int_equal(hashes[i] == hashes[j], j == i - 3);
+        }
+    }
+    assert_int_equal(tree.figures.n_pages_shared, 6);
+    for (int i = 0; i < 6; i++)
+        leave(waiting[i]);
+    assert_int_equal(prefix_available(&tree), PAGES);
+}
+
+TEST(the_hash_of_a_prefix_covers_the_adapters_contents)
+{
+    static const uint64_t contents[] = {77, 77, 78};
+    uint64_t hashes[3];
+    for (int i = 0; i < 3; i++) {
+        struct prefix_tree own;
+        const int32_t tokens[] = {1, 2, 3, 4, 5};
+        assert_ok(prefix_init(&own, PAGE, &stack, NULL, &error), &error);
+        assert_ok(prefix_add_set(&own, contents[i], &error), &error);
+        struct prefix_node *node = prefix_wait(&own, tokens, PAGE, prefix_root(1, false));
+        assert_non_null(node);
+        hashes[i] = prefix_count(&own, node, PAGE, tokens, 5);
+        prefix_finish(&own);
+    }
+    assert_true(hashes[0] == hashes[1] && hashes[0] != hashes[2]);
 }
 
 TEST(pages_left_before_they_were_computed_are_free_and_unblock_the_others)

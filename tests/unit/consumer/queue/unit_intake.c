@@ -201,6 +201,34 @@ TEST(a_worker_answers_to_its_model_s_names)
     assert_answers_to(named, "Tiny 1B", false);
 }
 
+TEST(a_job_that_names_an_adapter_is_computed_and_answered_with_it)
+{
+    char *given[] = {"base", NULL};
+    const struct adapter_name adapters[] = {{TEXT("sql"), "lora=1"}, {TEXT("org/sum:2"), "lora=2"}};
+    struct model_names names = {
+        .given = given, .own = TEXT("tiny"), .is_required = true, .adapters = adapters, .n_adapters = 2};
+    static const struct {
+        const char *record, *model, *fingerprint;
+        int32_t set;
+    } cases[] = {{"{\"prompt\":\"p\",\"model\":\"sql\"}", "sql", "lora=1", 1},
+                 {"{\"prompt\":\"p\",\"model\":\"org/sum:2\"}", "org/sum:2", "lora=2", 2},
+                 {"{\"prompt\":\"p\",\"model\":\"base\"}", "base", "", 0},
+                 {"{\"prompt\":\"p\"}", "base", "", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job *job = take_with(names, cases[i].record);
+        assert_int_equal(job->result.status, RESULT_NONE);
+        assert_int_equal(job->adapter_set, cases[i].set);
+        assert_true(text_equals_string(job->result.model, cases[i].model));
+        assert_true(text_equals_string(job->result.system_fingerprint, cases[i].fingerprint));
+        job_destroy(job);
+    }
+    struct job *job = take_with(names, "{\"prompt\":\"p\",\"model\":\"sum:2\"}");
+    assert_int_equal(job->result.status, RESULT_FAILED);
+    assert_string_equal(job->result.error.text,
+                        "model: expected \"base\", this worker's model, got \"sum:2\"");
+    job_destroy(job);
+}
+
 TEST(a_job_that_names_another_model_is_warned_or_refused_by_name)
 {
     struct model_names names = {.own = TEXT("tiny"), .path = "tiny.gguf"};

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { N_EMBD = 64, N_KV = 32, N_FF = 96, RANK = 2 };
 #define MODULE "base_model.model.model.layers.%d.self_attn.%s_proj.lora_%c.weight"
@@ -107,8 +108,8 @@ static void expect_opened(const char *path, double scale)
 static float scale_of(int32_t layer, enum layer_slot slot)
 {
     static float down[16 * N_FF], up[16 * N_FF];
-    assert_int_equal(model_adapter_rank(made.model, layer, slot), RANK);
-    model_adapter_read(made.model, layer, slot, down, up);
+    assert_int_equal(model_adapter_rank(made.model, 0, layer, slot), RANK);
+    model_adapter_read(made.model, 0, layer, slot, down, up);
     assert_true(down[0] == 1.0f && down[1] == 2.0f && down[N_EMBD] == 1.0f + N_EMBD);
     return up[0];
 }
@@ -181,8 +182,8 @@ TEST(a_scale_is_alpha_by_rank_or_by_its_root_times_the_callers)
     write_config(LORA(""));
     expect_opened(made.folder, 0.25);
     assert_true(scale_of(0, SLOT_ATTN_V) == 0.5f);
-    assert_int_equal(model_adapter_rank(made.model, 1, SLOT_ATTN_V), 0);
-    assert_int_equal(model_adapter_rank(made.model, 0, SLOT_ATTN_Q), 0);
+    assert_int_equal(model_adapter_rank(made.model, 0, 1, SLOT_ATTN_V), 0);
+    assert_int_equal(model_adapter_rank(made.model, 0, 0, SLOT_ATTN_Q), 0);
     assert_int_equal(model_adapter_rank_max(made.model), RANK);
     assert_int_equal(model_adapter_bytes(made.model), 4 * RANK * (N_EMBD + N_KV));
     struct error error = {0};
@@ -204,9 +205,9 @@ TEST(the_first_pattern_that_names_the_module_gives_its_alpha)
     expect_opened(made.folder, 1.0);
     assert_true(scale_of(0, SLOT_ATTN_V) == 3.0f);
     assert_true(scale_of(1, SLOT_ATTN_V) == 4.0f);
-    assert_int_equal(model_adapter_rank(made.model, 1, SLOT_ATTN_K), RANK);
+    assert_int_equal(model_adapter_rank(made.model, 0, 1, SLOT_ATTN_K), RANK);
     static float down[RANK * N_EMBD], up[RANK * N_KV];
-    model_adapter_read(made.model, 1, SLOT_ATTN_K, down, up);
+    model_adapter_read(made.model, 0, 1, SLOT_ATTN_K, down, up);
     assert_true(up[0] == 5.0f);
 }
 
@@ -325,7 +326,7 @@ TEST(an_adapter_of_a_pooler_is_ignored_if_the_model_has_no_classifier)
             expect_refused(made.folder, "bert.pooler.dense.lora_A.weight: no matrix of the model");
         } else {
             expect_opened(made.folder, 1.0);
-            assert_int_equal(model_adapter_rank(made.model, 0, SLOT_ATTN_V), RANK);
+            assert_int_equal(model_adapter_rank(made.model, 0, 0, SLOT_ATTN_V), RANK);
         }
     }
 }
@@ -347,7 +348,7 @@ TEST(the_output_matrix_is_named_as_in_the_folder_or_lm_head)
         put_matrix(name, made.model->output.dims[1], RANK, 1.0f);
         write_tensors();
         expect_opened(made.folder, 1.0);
-        assert_int_equal(model_adapter_rank(made.model, LAYER_OUTPUT, SLOT_COUNT), RANK);
+        assert_int_equal(model_adapter_rank(made.model, 0, LAYER_OUTPUT, SLOT_COUNT), RANK);
         forget_tensors();
     }
 }
@@ -381,8 +382,8 @@ TEST(a_model_has_a_limit_of_adapters)
     write_tensors();
     for (int i = 0; i < ADAPTERS_MAX; i++)
         expect_opened(made.folder, 1.0);
-    assert_int_equal(model_adapter_rank(made.model, 0, SLOT_ATTN_V), RANK * ADAPTERS_MAX);
-    expect_refused(made.folder, "a model has at most 16 adapters");
+    assert_int_equal(model_adapter_rank(made.model, 0, 0, SLOT_ATTN_V), RANK * ADAPTERS_MAX);
+    expect_refused(made.folder, "a model has at most 64 adapters");
 }
 
 TEST(a_scale_that_is_no_number_is_refused)
@@ -403,6 +404,23 @@ TEST(a_folder_without_its_files_says_which_is_missing)
     write_config(LORA(""));
     expect_refused(made.folder, "adapter_model.safetensors");
     expect_refused("/nowhere/adapter", "/nowhere/adapter");
+}
+
+TEST(files_that_are_not_regular_are_refused_at_once)
+{
+    char path[160];
+    write_config(LORA(""));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", made.folder,
+                 i ? "adapter_config.json" : "adapter_model.safetensors");
+        (void)unlink(path);
+        assert_int_equal(mkfifo(path, 0600), 0);
+        expect_refused(made.folder, "not a regular file");
+        unlink(path);
+        assert_int_equal(symlink("/dev/zero", path), 0);
+        expect_refused(made.folder, "not a regular file");
+    }
+    expect_refused("/dev/zero", "not a regular file");
 }
 
 // --- GGUF ---
