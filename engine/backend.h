@@ -200,10 +200,20 @@ struct attention_parameters {
     // NULL: none.
     const struct weight *relative_bias;
     int32_t relative_center;
-    bool selects; // sparse attention: see select_positions
+    const struct disentangled_terms *disentangled; // with a backend that has place_products; NULL: none
+    bool selects;                                  // sparse attention: see select_positions
     // [n_heads] attention sinks: one logit per head that takes part in the softmax but has no value. NULL:
     // none.
     const struct weight *sinks;
+};
+
+// Terms of disentangled attention (engine/forward_disentangled.c), added to the score of row i and key j before its
+// scale: queries[i][head][b] + keys[place of j][head][b], where b = buckets[center + j - i]. Both matrices have n_heads
+// parts of as many columns. `keys` is the output of place_products.
+struct disentangled_terms {
+    const struct matrix *queries, *keys; // NULL: no such term
+    const int32_t *buckets;              // [2 center + 1]
+    int32_t center;
 };
 
 // Top-k expert routing. The choice value of an expert is its probability plus pick_bias. Each row is routed
@@ -435,6 +445,8 @@ struct backend_operations {
     // Computes out = activation(gate) * up; with up NULL, activation(gate). `out` may be `gate`.
     void (*activate)(struct backend *backend, struct matrix *out, const struct matrix *gate,
                      const struct matrix *up, int32_t n_rows, enum activation_kind kind);
+    bool
+        rectifies; // ACTIVATION_RELU and ACTIVATION_TANH are implemented; false: models with these are refused
     // Computes xIELU in place. NULL: models with this activation are refused.
     void (*xielu)(struct backend *backend, struct matrix *x, int32_t n_rows, const struct xielu *parameters);
     // x += scale * y
@@ -469,6 +481,18 @@ struct backend_operations {
     void (*head_products)(struct backend *backend, struct matrix *y, struct head_columns to,
                           const struct weight *weight, const struct matrix *x, struct head_columns from,
                           int32_t n_rows);
+    // The same for a step of texts whose tokens attend in both directions: row r of y is at row r + the position of
+    // its sequence. So all chunks of a text that is longer than a step are in y together. NULL: models with
+    // disentangled attention are refused.
+    void (*place_products)(struct backend *backend, struct matrix *y, struct head_columns to,
+                           const struct weight *weight, const struct matrix *x, struct head_columns from,
+                           int32_t n_rows);
+    // Sums the taps of a convolution over a text, which place_products made: tap k of `taps` is its columns from
+    // k * n_cols of `out` on. Rows outside of the text are 0.
+    //   out[r] = bias + sum over k < n_taps of tap k of (place of r + k - n_taps / 2)
+    // Not NULL if place_products is not NULL.
+    void (*sum_taps)(struct backend *backend, struct matrix *out, const struct matrix *taps,
+                     const struct weight *bias, int32_t n_rows);
     // Copies n columns of each of n_heads heads from `in` to `out`.
     void (*copy_columns)(struct backend *backend, struct matrix *out, struct head_columns to,
                          const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,

@@ -88,12 +88,16 @@ static void enter_phase(struct pass *pass, enum step_phase phase)
 void pass_embed(struct pass *pass)
 {
     const struct forward *forward = pass->forward;
+    struct matrix *out = forward->embd_proj ? forward->matrices.table_rows : pass->x;
     enter_phase(pass, PHASE_EMBED);
-    pass->operations->embed(pass->backend, pass->x, forward->token_embd, pass->shape->scales.embedding,
+    pass->operations->embed(pass->backend, out, forward->token_embd, pass->shape->scales.embedding,
                             forward->position_embd, forward->token_types);
     if (forward->embd_norm)
-        normalize_rows(pass, pass->x, pass->x, forward->embd_norm, forward->embd_norm_bias,
-                       pass->shape->norm_epsilon, false);
+        normalize_rows(pass, out, out, forward->embd_norm, forward->embd_norm_bias, pass->shape->norm_epsilon,
+                       false);
+    if (forward->embd_proj)
+        multiply_rows(pass, (struct product){pass->x, forward->embd_proj, forward->embd_proj_bias, NULL},
+                      out);
 }
 
 static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigned parts)
@@ -214,6 +218,7 @@ static void attend_pages(struct pass *pass, int32_t index)
     int32_t window = tensors->windowed ? shape->window.n_positions : 0;
     if (shape->bidirectional && window)
         window = window / 2 + 1;
+    struct disentangled_terms terms = disentangled_terms(pass->forward);
     struct attention_parameters parameters = {.layer = source->store,
                                               .n_heads =
                                                   model_layer_heads(pass->forward->model, index).n_heads,
@@ -225,6 +230,7 @@ static void attend_pages(struct pass *pass, int32_t index)
                                               .selects = tensors->selects,
                                               .relative_bias = pass->forward->relative_bias,
                                               .relative_center = relative_bias_center(shape),
+                                              .disentangled = shape->disentangled.n_rows ? &terms : NULL,
                                               .sinks = pass->forward->layers[index].weights[SLOT_ATTN_SINKS]};
     pass->operations->attend(pass->backend, pass->heads, pass->forward->matrices.q, &parameters);
     bool has_gate = pass->forward->layers[index].weights[SLOT_ATTN_GATE] != NULL;
@@ -467,6 +473,8 @@ static bool run_attention(struct pass *pass, int32_t index, const struct matrix 
         normalize_queries_and_keys(pass, index, parts);
     if (tensors->indexed && !pass->shape->latent.dim)
         index_run(pass, index, input);
+    if (pass->shape->disentangled.n_rows)
+        disentangled_project(pass, index, parts);
     if (parts & PASS_KEYS && tensors->kv_layer == index)
         pass->operations->kv_store(pass->backend, tensors->store, m->k, m->v);
     bool last = index == last_stored(pass->forward->model);
@@ -536,6 +544,9 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     enter_phase(pass, PHASE_PRODUCTS);
     size_matrices(pass, index);
+    bool convolves = pass->forward->convolution && index == 0;
+    if (convolves && parts & PASS_KEYS)
+        convolution_begin(pass);
     if (pass->shape->altup.n)
         altup_predict(pass, index);
     if (attn_normed)
@@ -568,6 +579,8 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     const struct matrix *input = parallel || ffn_normed || pass->shape->hyper.n ? pass->normed : pass->x;
     run_feed_forward(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
+    if (convolves)
+        convolution_add(pass);
     if (pass->shape->altup.n) {
         altup_correct(pass, index);
     } else if (pass->shape->n_layer_input) {

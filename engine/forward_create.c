@@ -66,6 +66,12 @@ static const struct {
     GLOBAL_WEIGHT(hyper_norm, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(hyper_low, WEIGHT_PRODUCT, LAYER_AFTER),
     GLOBAL_WEIGHT(hyper_mix, WEIGHT_PRODUCT, LAYER_AFTER),
+    GLOBAL_WEIGHT(embd_proj, WEIGHT_PRODUCT, LAYER_BEFORE),
+    GLOBAL_WEIGHT(embd_proj_bias, WEIGHT_VECTOR, LAYER_BEFORE),
+    GLOBAL_WEIGHT(convolution, WEIGHT_PRODUCT, LAYER_BEFORE),
+    GLOBAL_WEIGHT(convolution_bias, WEIGHT_VECTOR, LAYER_BEFORE),
+    GLOBAL_WEIGHT(convolution_norm, WEIGHT_VECTOR, LAYER_BEFORE),
+    GLOBAL_WEIGHT(convolution_norm_bias, WEIGHT_VECTOR, LAYER_BEFORE),
     GLOBAL_WEIGHT(output_norm, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output_norm_bias, WEIGHT_VECTOR, LAYER_AFTER),
     GLOBAL_WEIGHT(output_head, WEIGHT_PRODUCT, LAYER_AFTER),
@@ -177,7 +183,7 @@ uint64_t forward_layer_bytes(const struct model *model, struct backend *backend,
 uint64_t forward_weight_bytes(const struct model *model, struct backend *backend)
 {
     if (!backend->device.weight_bytes)
-        return model_weight_bytes(model) - model_mapped_bytes(model);
+        return model_weight_bytes(model) - model_mapped_bytes(model) + disentangled_bytes(model);
     uint64_t sum =
         forward_layer_bytes(model, backend, LAYER_BEFORE) + forward_layer_bytes(model, backend, LAYER_AFTER);
     for (int32_t layer = 0; layer < model->shape.n_layers; layer++)
@@ -278,7 +284,10 @@ static enum status load_weights(struct weight_loading *loading)
     if (status == STATUS_OK)
         status = relative_bias_create(forward, loading->error);
     for (int32_t layer = 0; layer < model->shape.n_layers && status == STATUS_OK; layer++)
-        status = load_layer(loading, layer);
+        if (layer && model->shape.layers_shared)
+            forward->layers[layer] = forward->layers[0];
+        else
+            status = load_layer(loading, layer);
     return status;
 }
 
@@ -345,6 +354,16 @@ static void plan_experts(const struct model *model, int64_t rows, struct matrix_
     PLAN(experts.shared_router, rows, has_router ? 1 : 0);
 }
 
+static void plan_disentangled(const struct model *model, int64_t rows, struct matrix_plans *plans)
+{
+    const struct model_shape *shape = &model->shape;
+    const int64_t n_terms = (int64_t)shape->attention.n_heads * shape->disentangled.n_rows,
+                  longest = rows > shape->n_context ? rows : shape->n_context;
+    PLAN(disentangled.queries, rows, shape->disentangled.content_to_position ? n_terms : 0);
+    PLAN(disentangled.keys, longest, shape->disentangled.position_to_content ? n_terms : 0);
+    PLAN(disentangled.taps, longest, (int64_t)shape->convolution.n_taps * shape->n_embd);
+}
+
 // Matrices of per-layer embeddings and of several residual streams (Gemma 3n).
 static void plan_streams(const struct model *model, int64_t rows, int64_t outputs, struct matrix_plans *plans)
 {
@@ -404,6 +423,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(x, rows, n_embd);
     PLAN(normed, rows, n_embd);
     PLAN(branch, rows, n_embd);
+    PLAN(table_rows, rows, shape->n_embd_table);
     PLAN(q, rows, (int64_t)shape->attention.n_heads * shape->attention.key_dim);
     PLAN(k, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.key_dim);
     PLAN(v, rows, (int64_t)shape->attention.n_kv_heads * shape->attention.value_dim);
@@ -415,6 +435,7 @@ static void plan_matrices(const struct model *model, const struct forward_limits
     PLAN(index.query, rows, (int64_t)shape->index.n_heads * shape->index.key_dim);
     PLAN(index.key, rows, shape->index.key_dim);
     PLAN(index.weights, rows, shape->index.by_head || shape->index.means ? 0 : shape->index.n_heads);
+    plan_disentangled(model, rows, plans);
     PLAN(gated.query_gate, rows, queries_gates);
     PLAN(gated.gate, rows, heads_gated ? gates : 0);
     plan_recurrent(model, rows, plans);
@@ -574,6 +595,11 @@ static enum status create_parts(struct weight_loading *loading)
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
                          model_family_name(forward->model), forward->backend->device.name);
+    if ((shape->disentangled.n_rows || shape->convolution.n_taps) &&
+        !forward->backend->operations.place_products)
+        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+                         "family %s can't be computed on %s: its attention is disentangled (--backend cpu)",
+                         model_family_name(forward->model), forward->backend->device.name);
     struct state_shape states = recurrent_state_shape(shape, forward->limits.n_state_slots);
     if (states.n_layers && !forward->backend->device.states_create)
         return error_set(
@@ -583,6 +609,8 @@ static enum status create_parts(struct weight_loading *loading)
     if ((forward->model->family->cpu_only && !forward->backend->operations.computes_all) ||
         (shape->experts.weighs_inputs && !forward->backend->operations.weighs_inputs) ||
         (shape->activation == ACTIVATION_XIELU && !forward->backend->operations.xielu) ||
+        ((shape->layers_shared || shape->n_embd_table) && !forward->backend->operations.place_products) ||
+        (shape->activation == ACTIVATION_RELU && !forward->backend->operations.rectifies) ||
         (shape->rope.queries_own_table && shape->latent.dim && !forward->backend->operations.set_columns))
         return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
                          "family %s can't be computed on %s: only the CPU computes its layers",
@@ -604,6 +632,8 @@ static enum status create_parts(struct weight_loading *loading)
         status = forward->backend->device.states_create(forward->backend, &states, loading->error);
     if (status == STATUS_OK)
         status = forward->backend->device.ready(forward->backend, loading->error);
+    if (status == STATUS_OK)
+        status = disentangled_load(forward, loading->error);
     if (status == STATUS_OK)
         status = forward_tune(forward, loading->error);
     return status;
@@ -648,9 +678,11 @@ static void destroy_weights(struct forward *forward)
 {
     adapters_unload(forward);
     destroy_weight(forward->backend, forward->relative_bias);
+    disentangled_unload(forward);
     for (int i = 0; i < N_GLOBAL_WEIGHTS; i++)
         destroy_weight(forward->backend, *global_weight(forward, i));
-    for (int32_t layer = 0; forward->layers && layer < forward->model->shape.n_layers; layer++)
+    int32_t n_own = forward->model->shape.layers_shared ? 1 : forward->model->shape.n_layers;
+    for (int32_t layer = 0; forward->layers && layer < n_own; layer++)
         for (int slot = 0; slot < SLOT_COUNT; slot++) {
             destroy_weight(forward->backend, forward->layers[layer].weights[slot]);
             destroy_weight(forward->backend, forward->layers[layer].biases[slot]);

@@ -8,7 +8,8 @@
 // A layer's weights in the backend, by the slots of struct model_layer; NULL: absent.
 struct forward_layer {
     struct weight *weights[SLOT_COUNT], *biases[SLOT_COUNT];
-    struct adapter_weights *adapters[SLOT_COUNT]; // [n_sets]; NULL: the slot has none
+    struct adapter_weights *adapters[SLOT_COUNT];    // [n_sets]; NULL: the slot has none
+    struct weight *position_queries, *position_keys; // [heads, rows, key_dim] (forward_disentangled.c)
 };
 
 // R: tokens of a step, P: R x experts used, O: outputs. NULL: the model does not use the matrix.
@@ -24,6 +25,13 @@ struct index_matrices {
     struct matrix *query;   // [R, heads x key_dim]
     struct matrix *key;     // [R, key_dim]
     struct matrix *weights; // [R, heads]
+};
+
+// Disentangled attention, and the convolution of the embedding. T: rows of a step, or of the longest text.
+struct disentangled_matrices {
+    struct matrix *queries; // [R, heads x relative embeddings]
+    struct matrix *keys;    // [T, heads x relative embeddings]
+    struct matrix *taps;    // [T, taps x n_embd]
 };
 
 // Layers with gated attention, and recurrent layers.
@@ -90,12 +98,14 @@ struct output_matrices {
 
 struct forward_matrices {
     struct matrix *x, *normed,
-        *branch; // [R, n_embd] residual stream, norm's output, attention's or MLP's output
+        *branch;               // [R, n_embd] residual stream, norm's output, attention's or MLP's output
+    struct matrix *table_rows; // [R, n_embd_table] embeddings before their projection
     struct matrix *q, *k, *v, *heads; // [R, heads x their dim]
     struct matrix *gate, *up;         // [R, n_ff]
     struct matrix *low[PRODUCTS_MAX]; // [R, rank rounded up] between the halves of adapters
     struct latent_matrices latent;
     struct index_matrices index;
+    struct disentangled_matrices disentangled;
     struct gated_matrices gated;
     struct state_matrices state;
     struct expert_matrices experts;
@@ -124,6 +134,9 @@ struct forward {
     struct weight *layer_embd, *layer_embd_proj, *layer_embd_norm;
     struct weight *altup_proj, *altup_unembd_proj;
     struct weight *hyper_norm, *hyper_low, *hyper_mix;
+    struct weight *convolution, *convolution_bias, *convolution_norm, *convolution_norm_bias;
+    struct weight *embd_proj, *embd_proj_bias;
+    int32_t *distance_buckets;               // [2 n_context + 1], of disentangled attention; NULL: none
     struct adapter_weights *output_adapters; // [n_sets]; NULL: none
     struct adapted_rows adapted[2];          // of all rows of a step, of its output rows
     struct forward_matrices matrices;
@@ -205,6 +218,18 @@ static inline int32_t relative_bias_center(const struct model_shape *shape)
 {
     return shape->n_context - 1 + 16;
 }
+
+// Disentangled attention and the convolution of the embedding (forward_disentangled.c).
+// Projects the relative positions with the weights of all layers. Called when the backend is ready.
+enum status disentangled_load(struct forward *forward, struct error *error) WARN_UNUSED;
+void disentangled_unload(struct forward *forward);
+uint64_t disentangled_bytes(const struct model *model); // of the projections
+// Computes the terms of the rows' queries and keys.
+void disentangled_project(const struct pass *pass, int32_t index, unsigned parts);
+struct disentangled_terms disentangled_terms(const struct forward *forward);
+// x of layer 0 is the embedding, then the layer's output, to which the convolution is added.
+void convolution_begin(const struct pass *pass);
+void convolution_add(const struct pass *pass);
 
 // Latent attention (forward_latent.c).
 // Creates SLOT_ATTN_K_B and SLOT_ATTN_V_B of a layer whose file has both in one matrix, SLOT_ATTN_KV_B.

@@ -7,17 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DISTANCE_MAX = 128 };
-
 // Returns the bucket of d, the key's position minus the query's. Half of the buckets are for later keys. In
 // each half, one half of the buckets has a bucket for each distance.
-static int32_t bucket_of(int32_t d, int32_t n_buckets)
+static int32_t bucket_of(int32_t d, int32_t n_buckets, int32_t distance_max)
 {
     int32_t n = n_buckets / 2, distance = d < 0 ? -d : d, first = d > 0 ? n : 0, n_exact = n / 2;
     if (distance < n_exact)
         return first + distance;
     double ratio =
-        elementary_log((double)distance / n_exact) / elementary_log((double)DISTANCE_MAX / n_exact);
+        elementary_log((double)distance / n_exact) / elementary_log((double)distance_max / n_exact);
     int32_t bucket = n_exact + (int32_t)(ratio * (n - n_exact));
     return first + (bucket < n ? bucket : n - 1);
 }
@@ -48,7 +46,7 @@ enum status relative_bias_create(struct forward *forward, struct error *error)
     if (status == STATUS_OK)
         status = gguf_load(forward->model->gguf, buckets, error);
     for (int32_t i = 0; status == STATUS_OK && i < n; i++) {
-        int32_t bucket = bucket_of(i - center, (int32_t)buckets->dims[1]);
+        int32_t bucket = bucket_of(i - center, (int32_t)buckets->dims[1], shape->relative_distance_max);
         tensor_traits(buckets->type)
             ->dequantize((const char *)buckets->data + (uint64_t)bucket * tensor_row_bytes(buckets), row,
                          (uint64_t)n_heads);

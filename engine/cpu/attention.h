@@ -3,7 +3,8 @@
 // Definition, the same for any number of rows, threads, prefill chunks, page size and instruction set:
 //   s[j] = q . k[j], dimension by dimension in order, each by one fused multiply-add; in units of ln 2:
 //          s * scale, soft cap, fma(slope, -|j - position|, s) with a slope, and fma(bias, log2 e, s) with
-//          biases by distance; for the visible positions j.
+//          biases by distance; for the visible positions j. Terms of disentangled attention are such biases:
+//          their sum (engine/backend.h) times scale.
 //          With integers in the pages (pages.h): q is quantized to 16 bits; the integer product is exact and
 //          is multiplied by the scale of k[j] and, as part of `scale`, the scale of q.
 //   Segments of ATTENTION_SEGMENT positions are aligned to position 0. For each with a visible position:
@@ -148,12 +149,21 @@ struct selected_rows {
     int32_t n_lists; // 1, or one for each key-value head
 };
 
+// struct disentangled_terms as floats. items NULL: no such term; buckets NULL: no terms.
+struct attention_terms {
+    struct attention_rows queries, keys; // [rows, n_heads * n_columns]
+    int32_t n_columns;
+    const int32_t *buckets; // [2 center + 1]
+    int32_t center;
+};
+
 // The vectors of attention_parameters as floats. This file does not know the layout of weights.
 struct attention_vectors {
     const float *sinks;         // [n_heads] or NULL
     const float *relative_bias; // [n_heads, n_relative] or NULL
     int64_t n_relative;
     struct selected_rows selected;
+    struct attention_terms terms;
 };
 
 // Computes out[row][head][value_dim] for the rows of all sequences, from q[row][head][key_dim].

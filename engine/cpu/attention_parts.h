@@ -47,6 +47,7 @@ struct attention_scratch {
     float *tile_out;              // [ATTENTION_TILE, width]
     struct attention_state states[ATTENTION_TILE];
     bool started[ATTENTION_TILE];
+    const struct span *span; // of the tile
     // Head and position of each query of the tile.
     int32_t heads[ATTENTION_TILE], positions[ATTENTION_TILE];
 };

@@ -167,6 +167,29 @@ float attention_slope(int32_t head, int32_t n_heads, float bias_max)
     return (float)elementary_exp(-0.69314718055994530942 * (double)bias_max * power);
 }
 
+// Sums the terms of disentangled attention of a query and the segment's positions [begin, end).
+static void terms_sum(const struct attention_call *call, const struct attention_scratch *scratch, int number,
+                      int32_t start, int begin, int end, float biases[ATTENTION_SEGMENT])
+{
+    const struct attention_terms *terms = &call->vectors->terms;
+    const struct span *span = scratch->span;
+    int32_t position = scratch->positions[number];
+    int64_t column = (int64_t)scratch->heads[number] * terms->n_columns;
+    int64_t row = span->first_row + position - span->position, first_key = span->first_row + (int64_t)start;
+    const float *query = NULL, *keys = NULL;
+    const int32_t *buckets = terms->buckets + (terms->center + start - position);
+    if (terms->queries.items)
+        query = terms->queries.items + row * terms->queries.stride + column;
+    if (terms->keys.items)
+        keys = terms->keys.items + first_key * terms->keys.stride + column;
+    memset(biases, 0, ATTENTION_SEGMENT * sizeof *biases);
+    for (int j = begin; j < end; j++) {
+        float sum = query ? query[buckets[j]] : 0.0f;
+        sum += keys ? keys[j * terms->keys.stride + buckets[j]] : 0.0f;
+        biases[j] = sum * call->parameters->scale;
+    }
+}
+
 static void group_softmax(const struct attention_call *call, const struct query_group *group, int32_t segment,
                           struct attention_scratch *scratch, struct attention_state *states)
 {
@@ -188,6 +211,12 @@ static void group_softmax(const struct attention_call *call, const struct query_
             scoring.biases =
                 call->vectors->relative_bias + scratch->heads[number] * call->vectors->n_relative +
                 parameters->relative_center + (segment * ATTENTION_SEGMENT - scratch->positions[number]);
+        float biases[ATTENTION_SEGMENT];
+        if (call->vectors->terms.buckets) {
+            terms_sum(call, scratch, number, segment * ATTENTION_SEGMENT, group->begin[i], group->end[i],
+                      biases);
+            scoring.biases = biases;
+        }
         call->kernels->soften(&scratch->rows[i], group->begin[i], group->end[i], &scoring, &states[i]);
     }
 }
@@ -277,6 +306,7 @@ static void queries_pack(const struct attention_call *call, const struct attenti
 {
     int32_t key_dim = call->pages->shape.key_dim;
     const float *queries[ATTENTION_TILE];
+    scratch->span = tile->span;
     for (int number = 0; number < tile->n_queries; number++) {
         int32_t head = head_of(call, tile, number);
         queries[number] =

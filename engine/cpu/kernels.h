@@ -35,7 +35,7 @@ enum cpu_level {
 #define CPU_AUTO CPU_AVX512
 
 enum { LOW_RANK_ROWS = 4 };    // rows of multiply_low_rank
-enum { ACTIVATION_COUNT = 6 }; // values of enum activation_kind, without ACTIVATION_XIELU
+enum { ACTIVATION_COUNT = 8 }; // values of enum activation_kind, without ACTIVATION_XIELU
 
 // One token of the gated delta rule, for at most 16 values of a head.
 struct delta_block {

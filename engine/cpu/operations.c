@@ -370,24 +370,68 @@ void cpu_products(struct backend *base, const struct product *products, int n, c
     }
 }
 
-void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
-                       const struct weight *weight, const struct matrix *x, struct head_columns from,
-                       int32_t n_rows)
+// The rows of y begin at `first_row`.
+static void multiply_heads(struct cpu_backend *backend, struct matrix *y, int32_t first_row,
+                           struct head_columns to, const struct weight *weight, const struct matrix *x,
+                           struct head_columns from, int32_t n_rows)
 {
-    struct cpu_backend *backend = cpu_backend_of(base);
     if (backend->failed || n_rows == 0)
         return;
-    assert(weight->role == WEIGHT_PRODUCT && n_rows <= x->n_rows_max && n_rows <= y->n_rows_max);
+    assert(weight->role == WEIGHT_PRODUCT && n_rows <= x->n_rows_max && first_row + n_rows <= y->n_rows_max);
     for (int32_t head = 0; head < weight->n_packed; head++) {
         const struct packed *matrix = weight->packed[head];
         struct packed_shape shape = packed_shape(matrix);
         int32_t x_first = from.first + head * from.step, y_first = to.first + head * to.step;
         assert(x_first + shape.n_inputs <= x->n_cols && y_first + shape.n_outputs <= y->n_cols);
-        struct product_task task = {matrix, NULL, y->items + y_first, y->stride};
+        struct product_task task = {matrix, NULL, matrix_row(y, first_row) + y_first, y->stride};
         prepared_set(&backend->prepared, &backend->kernels.products, backend->pool, x->items + x_first,
                      x->stride, n_rows, shape.n_inputs, packed_form(matrix));
         product_run(&backend->kernels.products, backend->pool, &task, 1, &backend->prepared);
     }
+}
+
+void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
+                       const struct weight *weight, const struct matrix *x, struct head_columns from,
+                       int32_t n_rows)
+{
+    multiply_heads(cpu_backend_of(base), y, 0, to, weight, x, from, n_rows);
+}
+
+// Sequences of a step with several have position 0.
+void cpu_place_products(struct backend *base, struct matrix *y, struct head_columns to,
+                        const struct weight *weight, const struct matrix *x, struct head_columns from,
+                        int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    const struct step *step = backend->step;
+    assert(step->n_sequences == 1 || step->sequences[step->n_sequences - 1].position == 0);
+    multiply_heads(backend, y, step->sequences[0].position, to, weight, x, from, n_rows);
+}
+
+static void sum_taps_row(void *context, int32_t row, int thread)
+{
+    const struct row_work *work = context;
+    const struct step *step = work->backend->step;
+    const struct step_sequence *sequence = &step->sequences[work->backend->buffers.row_sequences[row]];
+    int32_t n = work->out->n_cols, n_taps = work->in->n_cols / n, first = step->positions[row] - n_taps / 2;
+    float *out = matrix_row(work->out, row);
+    (void)thread;
+    memcpy(out, work->bias->items, (size_t)n * sizeof *out);
+    for (int32_t k = 0; k < n_taps; k++)
+        if (first + k >= 0 && first + k < sequence->n_text)
+            work->backend->kernels.rows.add_scaled(
+                out, matrix_row(work->in, sequence->first_row + first + k) + (ptrdiff_t)k * n, 1.0f, n);
+}
+
+void cpu_sum_taps(struct backend *base, struct matrix *out, const struct matrix *taps,
+                  const struct weight *bias, int32_t n_rows)
+{
+    struct cpu_backend *backend = cpu_backend_of(base);
+    if (backend->failed)
+        return;
+    assert(taps->n_cols % out->n_cols == 0 && bias->n_items == out->n_cols);
+    struct row_work work = {.backend = backend, .out = out, .in = taps, .bias = bias};
+    spread_rows(backend, n_rows, taps->n_cols, sum_taps_row, &work);
 }
 
 static void copy_row(void *context, int32_t row, int thread)
@@ -625,6 +669,16 @@ void cpu_attend(struct backend *base, struct matrix *out, const struct matrix *q
     if (parameters->relative_bias) {
         vectors.relative_bias = parameters->relative_bias->items;
         vectors.n_relative = parameters->relative_bias->n_items / parameters->n_heads;
+    }
+    if (parameters->disentangled) {
+        const struct disentangled_terms *terms = parameters->disentangled;
+        const struct matrix *queries = terms->queries, *keys = terms->keys;
+        vectors.terms = (struct attention_terms){
+            .queries = {queries ? queries->items : NULL, queries ? queries->stride : 0},
+            .keys = {keys ? keys->items : NULL, keys ? keys->stride : 0},
+            .n_columns = (queries ? queries->n_cols : keys->n_cols) / parameters->n_heads,
+            .buckets = terms->buckets,
+            .center = terms->center};
     }
     if (parameters->selects) {
         vectors.selected = selection_rows(&backend->selection);

@@ -135,9 +135,14 @@ static inline struct lanes gelu_tanh(struct lanes x)
     return lanes_divide(x, lanes_add(lanes_set(1.0f), lanes_exp(minus_2u)));
 }
 
+static inline struct lanes relu(struct lanes x) // a NaN stays a NaN
+{
+    return lanes_if_less(x, lanes_set(0.0f), lanes_set(0.0f), x);
+}
+
 static inline struct lanes relu_squared(struct lanes x)
 {
-    struct lanes positive = lanes_if_less(x, lanes_set(0.0f), lanes_set(0.0f), x);
+    struct lanes positive = relu(x);
     return lanes_multiply(positive, positive);
 }
 
@@ -160,6 +165,8 @@ ACTIVATE(activate_gelu, gelu_lanes)
 ACTIVATE(activate_gelu_tanh, gelu_tanh)
 ACTIVATE(activate_relu_squared, relu_squared)
 ACTIVATE(activate_sigmoid, lanes_sigmoid)
+ACTIVATE(activate_relu, relu)
+ACTIVATE(activate_tanh, lanes_tanh)
 
 static inline struct lanes not_above(struct lanes x, struct lanes most)
 {
@@ -547,7 +554,9 @@ void ROW_KERNELS(struct row_kernels *kernels)
                      [ACTIVATION_GELU_TANH] = activate_gelu_tanh,
                      [ACTIVATION_RELU_SQUARED] = activate_relu_squared,
                      [ACTIVATION_SWIGLU_CLAMPED] = activate_swiglu_clamped,
-                     [ACTIVATION_SIGMOID] = activate_sigmoid},
+                     [ACTIVATION_SIGMOID] = activate_sigmoid,
+                     [ACTIVATION_RELU] = activate_relu,
+                     [ACTIVATION_TANH] = activate_tanh},
         .xielu = xielu,
         .add_scaled = add_scaled,
         .multiply_low_rank = multiply_low_rank,

@@ -161,6 +161,11 @@ void cpu_limit(struct backend *base, struct matrix *x, int32_t n_rows, float lea
 void cpu_head_products(struct backend *base, struct matrix *y, struct head_columns to,
                        const struct weight *weight, const struct matrix *x, struct head_columns from,
                        int32_t n_rows);
+void cpu_place_products(struct backend *base, struct matrix *y, struct head_columns to,
+                        const struct weight *weight, const struct matrix *x, struct head_columns from,
+                        int32_t n_rows);
+void cpu_sum_taps(struct backend *base, struct matrix *out, const struct matrix *taps,
+                  const struct weight *bias, int32_t n_rows);
 void cpu_copy_columns(struct backend *base, struct matrix *out, struct head_columns to,
                       const struct matrix *in, struct head_columns from, int32_t n_heads, int32_t n,
                       int32_t n_rows);

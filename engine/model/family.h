@@ -38,13 +38,16 @@ struct family {
     uint32_t biased;             // weights whose bias is required; other biases are used if present
     bool has_position_embd;      // learned positions
     bool has_token_types;        // the embeddings of token types may be present
-    bool has_embd_norm;          // a norm right after the embedding
-    bool output_norm_as_embd;    // the output's norm is named token_embd_norm in the file
-    bool has_relative_bias;      // scores have a bias by distance, the same in all layers
-    bool bidirectional;          // an encoder
-    bool normed_after_sum;       // the post-norms follow the residual sums, and the last one is the output's
-    bool normed_before_cut;      // a vector of fewer dimensions is cut after a layer norm without weights
-    bool first_unnormed;         // layer 0 has no attn_norm: the embedding is normalized already
+    bool varies_embedding; // the file may have a projection of the embeddings, and one layer in place of all
+    bool has_embd_norm;    // a norm right after the embedding
+    bool output_norm_as_embd; // the output's norm is named token_embd_norm in the file
+    bool has_relative_bias;   // scores have a bias by distance, the same in all layers
+    bool disentangled;        // scores may have terms of relative positions; learned positions are optional
+    bool bidirectional;       // an encoder
+    bool t5_names;            // files may have the names of T5's encoder: enc.blk.N.attn_o
+    bool normed_after_sum;    // the post-norms follow the residual sums, and the last one is the output's
+    bool normed_before_cut;   // a vector of fewer dimensions is cut after a layer norm without weights
+    bool first_unnormed;      // layer 0 has no attn_norm: the embedding is normalized already
     bool has_output_bias;
     bool has_output_head; // a dense layer, the activation and a norm before the output matrix
     bool qk_norm_full;    // q and k are normalized over their full width, not head by head

@@ -25,6 +25,8 @@ enum activation_kind {
     // sigmoid(1.702 g).
     ACTIVATION_SWIGLU_CLAMPED,
     ACTIVATION_SIGMOID,
+    ACTIVATION_RELU,
+    ACTIVATION_TANH,
     ACTIVATION_XIELU, // with a layer's parameters: an operation of its own
 };
 // Sparse mixer (arXiv:2409.12136): experts by their logits, one after the other. An expert's weight is its softmax
@@ -172,6 +174,26 @@ struct layer_heads {
     int32_t n_heads;                        // query heads
 };
 
+// Disentangled attention (DeBERTa; He et al. 2020, arXiv:2006.03654, section 3.1): scores have further terms, of
+// contents and embeddings of relative positions (engine/forward_disentangled.c). n_rows 0: none.
+struct disentangled_shape {
+    int32_t n_rows; // of the relative embeddings, half of them for each direction
+    int32_t
+        n_buckets; // distances from n_buckets / 2 on are in logarithmic buckets; 0: each distance has a row
+    int32_t distance_max;                          // of the last bucket, exclusive
+    bool content_to_position, position_to_content; // the terms
+    bool
+        shared; // relative positions are projected by the weights of queries and keys, not by weights of their own
+    bool normed; // the relative embeddings have a norm
+};
+
+// A convolution of the embedding over the positions, added to the first layer's output before a norm (DeBERTa V2 XL).
+// n_taps 0: none.
+struct convolution_shape {
+    int32_t n_taps;
+    enum activation_kind activation;
+};
+
 struct scales_shape {
     float embedding, residual, logits; // 1: none
     float logits_softcap;              // 0: none
@@ -189,6 +211,7 @@ struct model_shape {
     struct experts_shape experts;
     struct latent_shape latent;
     struct index_shape index;
+    struct disentangled_shape disentangled;
     struct recurrent_shape recurrent;
     struct window_shape window;
     struct rope_shape rope;
@@ -201,6 +224,11 @@ struct model_shape {
     struct altup_shape altup;
     struct hyper_shape hyper;
     struct ngram_shape ngram;
+    int32_t relative_distance_max; // of the last bucket of biases by distance, exclusive
+    struct convolution_shape convolution;
+    int32_t
+        n_embd_table; // width of the embeddings, which are projected to n_embd after their norm; 0: not projected
+    bool layers_shared; // all layers have the weights of the first (ALBERT)
 };
 
 // A layer's tensors. Names in the file and shapes: model_tensors.c.
@@ -249,6 +277,8 @@ enum layer_slot {
     SLOT_INDEX_QUERY_EMBD, // from the embedding; empty after loading: moved to SLOT_INDEX_QUERY
     SLOT_INDEX_KEY_EMBD,   // moved to SLOT_INDEX_KEY
     SLOT_INDEX_QUERY_NORM,
+    SLOT_ATTN_POSITION_Q, // disentangled attention: projections of relative positions; absent: attn_q's, attn_k's
+    SLOT_ATTN_POSITION_K,
     SLOT_STATE_INPUT, // recurrent layers (model_recurrent.c): of the convolution
     SLOT_STATE_QUERY, // the input of the convolution in three matrices
     SLOT_STATE_KEY,
@@ -350,15 +380,19 @@ struct model {
     struct model_shape shape;
     struct tensor token_embd, position_embd, token_types, embd_norm, embd_norm_bias, output_norm,
         output_norm_bias, output, output_bias;
-    struct tensor output_head, output_head_bias, output_head_norm,
-        output_head_norm_bias; // engine/forward_output.c
-    float *ones;               // [n_embd] weights of norms that no file has; NULL: all have
+    struct tensor output_head, output_head_bias, output_head_norm, output_head_norm_bias; // forward_output.c
+    struct tensor embd_proj, embd_proj_bias; // with shape.n_embd_table
+    float *ones;                             // [n_embd] weights of norms that no file has; NULL: all have
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
     struct tensor hyper_norm, hyper_low, hyper_mix; // of the output
     struct ngram *ngrams;                           // [shape.ngram.n_layers] engine/model/ngram.h
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
     struct tensor relative_bias;
+    // DeBERTa: embeddings of relative positions, and their norm
+    struct tensor relative_embd, relative_embd_norm, relative_embd_norm_bias;
+    // DeBERTa V2 XL: the taps' matrices, and the norm after the sum
+    struct tensor convolution, convolution_bias, convolution_norm, convolution_norm_bias;
     struct {
         struct tensor weight, bias;
     } dense[MODEL_DENSE_MAX]; // linear layers after the pooling of an embedding model, in order
@@ -384,6 +418,7 @@ enum {
     MODEL_EXPERTS_MAX = 1024,
     MODEL_EXPERTS_USED_MAX = 64,
     MODEL_TAPS_MAX = 16,
+    MODEL_RELATIVE_MAX = 1 << 15,    // distances of embeddings of relative positions
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
     MODEL_ALTUP_MAX = 16,
     MODEL_STREAMS_MAX = 16,

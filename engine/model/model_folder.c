@@ -267,7 +267,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
     case FORM_SECOND_COLUMNS:
     case FORM_EVEN_MXFP4:
     case FORM_ODD_MXFP4:
-    case FORM_EVERY_MXFP4: {
+    case FORM_EVERY_MXFP4:
+    case FORM_TAP_MATRICES: {
         const struct tensor *scales =
             &safetensors_at(folder->weights, folder->sources[folder->n_sources - 1])->tensor;
         if (!folder_part_shape(origin->rule->form, from, scales, tensor))

@@ -24,6 +24,12 @@ static const struct folder_rule gte_rules[] = {{"gte.pooler.dense", "cls", FORM_
                                                {"new.pooler.dense", "cls", FORM_AS_IS},
                                                {"classifier", "cls.output", FORM_AS_IS},
                                                END};
+static const struct folder_rule albert_rules[] = {{"albert.pooler", "cls", FORM_AS_IS},
+                                                  {"classifier", "cls.output", FORM_AS_IS},
+                                                  END};
+static const struct folder_rule deberta_rules[] = {{"pooler.dense", "cls", FORM_AS_IS},
+                                                   {"classifier", "cls.output", FORM_AS_IS},
+                                                   END};
 static const struct folder_rule ultrabert_rules[] = {{"classifier", "cls.output", FORM_AS_IS}, END};
 static const struct folder_rule roberta_rules[] = {{"classifier.dense", "cls", FORM_AS_IS},
                                                    {"classifier.out_proj", "cls.output", FORM_AS_IS},
@@ -40,7 +46,7 @@ static const struct folder_rule eurobert_rules[] = {{"dense", "cls", FORM_AS_IS}
                                                     END};
 static const struct folder_rule score_rules[] = {{"score", "cls.output", FORM_AS_IS}, END};
 
-// `activation` is the first layer's, NULL: classifier_activation's.
+// `activation` is the first layer's, NULL: classifier_activation's or pooler_hidden_act's.
 static const struct head_kind {
     const char *model_type;
     const struct folder_rule *rules;
@@ -51,6 +57,8 @@ static const struct head_kind {
     {"jina_bert_v2", pooler_rules, "first", "tanh"},
     {"nomic_bert", nomic_rules, "first", "tanh"},
     {"roberta", roberta_rules, "first", "tanh"},
+    {"albert", albert_rules, "first", "tanh"},
+    {"electra", roberta_rules, "first", "gelu"},
     {"xlm-roberta", roberta_rules, "first", "tanh"},
     {"camembert", roberta_rules, "first", "tanh"},
     {"mpnet", roberta_rules, "first", "tanh"},
@@ -58,6 +66,10 @@ static const struct head_kind {
     {"gte", gte_rules, "first", "tanh"},
     {"new", gte_rules, "first", "tanh"},
     {"jina_embeddings_v3", roberta_rules, "first", "tanh"},
+    {"deberta", deberta_rules, "first", NULL},
+    {"deberta_positions", deberta_rules, "first", NULL},
+    {"deberta-v2", deberta_rules, "first", NULL},
+    {"deberta-v2_positions", deberta_rules, "first", NULL},
     {"ultrabert", ultrabert_rules, NULL, "identity"},
     {"modernbert", modernbert_rules, NULL, NULL},
     {"eurobert", eurobert_rules, NULL, "gelu"},
@@ -228,13 +240,14 @@ static void put_pooling(struct classifier_config *config, const struct head_kind
 
 static void put_activation(struct classifier_config *config, const struct head_kind *kind)
 {
-    const struct value *given = find(config->json, "classifier_activation");
+    const char *name = kind->rules == deberta_rules ? "pooler_hidden_act" : "classifier_activation";
+    const struct value *given = find(config->json, name);
     if (kind->activation)
         put_text(config, "activation", text_from_string(kind->activation));
     else if (given && given->kind == VALUE_STRING)
         put_text(config, "activation", given->text);
     else if (given)
-        refuse(config, "classifier_activation", given, "a text");
+        refuse(config, name, given, "a text");
     else
         put_text(config, "activation", TEXT("gelu"));
 }

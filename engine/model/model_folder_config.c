@@ -58,7 +58,7 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
         return read_integer(config, "shared_intermediate_size", 1024);
     int64_t width = read_integer(
         config,
-        "block_ff_dim intermediate_size_mlp dense_intermediate_size prefix_dense_intermediate_size intermediate_size n_inner ffn_hidden_size hidden_dim",
+        "block_ff_dim intermediate_size_mlp dense_intermediate_size prefix_dense_intermediate_size intermediate_size n_inner ffn_hidden_size hidden_dim d_ff",
         otherwise);
     if (!is_model_type(config, "lfm2") || !read_truth(config, "block_auto_adjust_ff_dim", true))
         return width;
@@ -78,7 +78,7 @@ static int64_t read_mlp_width(struct config *config, int64_t otherwise)
 static void read_sizes(struct config *config)
 {
     struct folder_shape *shape = &config->out->shape;
-    int64_t n_embd = read_integer(config, "hidden_size n_embd dim", 0);
+    int64_t n_embd = read_integer(config, "hidden_size n_embd dim d_model", 0);
     shape->n_layers =
         read_integer(config, "num_hidden_layers n_layer n_layers num_layers", folder_count_layers(config));
     bool attends = family_of(config)->layer_kinds != LAYERS_RECURRENT;
@@ -100,7 +100,8 @@ static void read_sizes(struct config *config)
     if (find_setting(config, "kv_lora_rank"))
         put_latent(config);
     else
-        shape->head_dim = attends ? read_integer(config, "head_dim", n_embd / shape->n_heads) : 1;
+        shape->head_dim =
+            attends ? read_integer(config, "head_dim attention_head_size d_kv", n_embd / shape->n_heads) : 1;
     if (shape->head_dim < 1 || shape->head_dim > MODEL_HEAD_DIM_MAX)
         refuse_setting(config, ERROR_LIMIT_EXCEEDED, "head_dim", find_setting(config, "head_dim"));
     if (layers_vary(config) && config->status == STATUS_OK)
@@ -375,6 +376,7 @@ static void refuse_truths(struct config *config)
         {"falcon", "alibi", false},
         {"falcon", "parallel_attn", true},
         {"bert", "is_decoder", false},
+        {"electra", "is_decoder", false},
         {"roberta", "is_decoder", false},
         {"xlm-roberta", "is_decoder", false},
         {"camembert", "is_decoder", false},
@@ -477,6 +479,48 @@ static void read_activation(struct config *config)
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
 }
 
+// T5's: "relu", or "gated-gelu", which means the tanh form.
+static void read_t5(struct config *config)
+{
+    static const char *const names[][2] = {
+        {"relu", "relu"}, {"gelu", "gelu"}, {"gated-gelu", "gelu_new"}, {"gated-silu", "silu"}};
+    const struct value *given = find_setting(config, "feed_forward_proj");
+    const char *found = NULL;
+    char name[128];
+    if (!family_of(config)->t5_names)
+        return;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found = is_text(given, names[i][0]) ? names[i][1] : found;
+    if (found)
+        gguf_writer_text(config->keys, format_key(config, "hidden_activation", name),
+                         text_from_string(found));
+    else
+        refuse_setting(config, ERROR_UNKNOWN_TYPE, "feed_forward_proj", given);
+    put_integer(config, "attention.relative_distance_max",
+                read_integer(config, "relative_attention_max_distance", 128));
+}
+
+// Embeddings of another width than the layers', and layers that share their weights (ALBERT).
+static void read_embedding_width(struct config *config)
+{
+    char name[128];
+    bool shared = is_model_type(config, "albert"), varies = family_of(config)->varies_embedding;
+    int64_t width = read_integer(config, "embedding_size", 0),
+            n_embd = read_integer(config, "hidden_size", 0);
+    if (width && width != n_embd && !varies)
+        refuse_setting(config, ERROR_MODEL_FILE, "embedding_size", find_setting(config, "embedding_size"));
+    if (shared || (width && width != n_embd))
+        put_integer(config, "embedding_table_length", width);
+    if (!shared)
+        return;
+    static const char *const groups[] = {"num_hidden_groups", "inner_group_num"};
+    for (int i = 0; i < 2; i++)
+        if (read_integer(config, groups[i], 1) != 1)
+            refuse_setting(config, ERROR_MODEL_FILE, groups[i], find_setting(config, groups[i]));
+    gguf_writer_bool(config->keys, format_key(config, "layers_shared", name), true);
+    config->out->shape.n_layers = 1; // of the folder
+}
+
 static void refuse_unknown(struct config *config)
 {
     refuse_truths(config);
@@ -490,7 +534,9 @@ static void refuse_unknown(struct config *config)
     check_sparse_layers(config);
     if (!is_empty(find_setting(config, "mlp_only_layers")))
         refuse_setting(config, ERROR_MODEL_FILE, "mlp_only_layers", find_setting(config, "mlp_only_layers"));
+    read_embedding_width(config);
     read_activation(config);
+    read_t5(config);
 }
 
 // Attention in both directions in a family that also has causal models, whose windows have no such form.
@@ -652,7 +698,7 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         name = TEXT("granitemoehybrid_dense");
     if (text_equals_string(name, "nemotron_h") && folder_lists_experts(&config))
         name = TEXT("nemotron_h_moe");
-    out->family = folder_family_find(name);
+    out->family = folder_family_find(folder_deberta_type(json, name));
     if (!out->family)
         return family_refuse_unknown(error, "model_type", name, folder_family_name_at);
     if (out->family->defaults)
@@ -667,6 +713,8 @@ enum status folder_read_config(struct folder_config *out, const struct value *js
         read_integer(&config, "num_nextn_predict_layers", 0) > 0 ? out->shape.n_layers : INT64_MAX;
     if (config.status == STATUS_OK)
         folder_put_recurrent(&config);
+    if (config.status == STATUS_OK)
+        folder_put_disentangled(&config);
     if (config.status == STATUS_OK)
         refuse_unknown(&config);
     if (config.status == STATUS_OK)

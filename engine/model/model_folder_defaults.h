@@ -468,3 +468,21 @@
 #define NANOCHAT_DEFAULTS                                                                                    \
     "{\"rms_norm_eps\":1e-6,\"final_logit_softcapping\":15.0,\"num_attention_heads\":6,"                     \
     "\"max_position_embeddings\":2048}"
+#define DEBERTA_DEFAULTS                                                                                     \
+    "{\"hidden_size\":768,\"num_hidden_layers\":12,\"num_attention_heads\":12,\"intermediate_size\":3072,"   \
+    "\"layer_norm_eps\":1e-7,\"max_position_embeddings\":512}"
+#define DEBERTA_V2_DEFAULTS                                                                                  \
+    "{\"hidden_size\":1536,\"num_hidden_layers\":24,\"num_attention_heads\":24,\"intermediate_size\":6144,"  \
+    "\"layer_norm_eps\":1e-7,\"max_position_embeddings\":512}"
+#define T5_SIZES "\"d_model\":512,\"d_kv\":64,\"layer_norm_epsilon\":1e-6,\"n_positions\":512,"
+#define T5_DEFAULTS                                                                                          \
+    "{" T5_SIZES "\"d_ff\":2048,\"num_layers\":6,\"num_heads\":8,\"feed_forward_proj\":\"relu\"}"
+#define MT5_DEFAULTS                                                                                         \
+    "{" T5_SIZES "\"d_ff\":1024,\"num_layers\":8,\"num_heads\":6,\"feed_forward_proj\":\"gated-gelu\"}"
+#define ELECTRA_DEFAULTS                                                                                     \
+    "{\"hidden_size\":256,\"embedding_size\":128,\"num_hidden_layers\":12,\"num_attention_heads\":4,"        \
+    "\"intermediate_size\":1024,\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512}"
+#define ALBERT_DEFAULTS                                                                                      \
+    "{\"hidden_size\":4096,\"embedding_size\":128,\"num_hidden_layers\":12,\"num_attention_heads\":64,"      \
+    "\"intermediate_size\":16384,\"layer_norm_eps\":1e-12,\"max_position_embeddings\":512,"                  \
+    "\"hidden_act\":\"gelu_new\"}"

@@ -34,6 +34,33 @@
 const struct folder_rule folder_bert_globals[] = {EMBEDDINGS("bert."), EMBEDDINGS(""), END};
 const struct folder_rule folder_bert_layers[] = {BERT_ATTENTION("bert."), BERT_MLP("bert."),
                                                  BERT_ATTENTION(""), BERT_MLP(""), END};
+const struct folder_rule folder_electra_globals[] = {EMBEDDINGS("electra."),
+                                                     {"electra.embeddings_project", "token_embd_proj",
+                                                      FORM_AS_IS},
+                                                     EMBEDDINGS(""),
+                                                     {"embeddings_project", "token_embd_proj", FORM_AS_IS},
+                                                     END};
+// One layer in place of all.
+#define ALBERT_LAYER(prefix)                                                                                 \
+    {prefix "attention.query", "attn_q", FORM_AS_IS}, {prefix "attention.key", "attn_k", FORM_AS_IS},        \
+        {prefix "attention.value", "attn_v", FORM_AS_IS},                                                    \
+        {prefix "attention.dense", "attn_output", FORM_AS_IS},                                               \
+        {prefix "attention.LayerNorm", "attn_output_norm", FORM_AS_IS},                                      \
+        {prefix "ffn", "ffn_up", FORM_AS_IS}, {prefix "ffn_output", "ffn_down", FORM_AS_IS},                 \
+    {                                                                                                        \
+        prefix "full_layer_layer_norm", "layer_output_norm", FORM_AS_IS                                      \
+    }
+const struct folder_rule folder_albert_globals[] = {
+    EMBEDDINGS("albert."),
+    {"albert.encoder.embedding_hidden_mapping_in", "token_embd_proj", FORM_AS_IS},
+    EMBEDDINGS(""),
+    {"encoder.embedding_hidden_mapping_in", "token_embd_proj", FORM_AS_IS},
+    END};
+const struct folder_rule folder_albert_layers[] = {
+    ALBERT_LAYER("albert.encoder.albert_layer_groups.0.albert_layers.0."),
+    ALBERT_LAYER("encoder.albert_layer_groups.0.albert_layers.0."), END};
+const struct folder_rule folder_electra_layers[] = {BERT_ATTENTION("electra."), BERT_MLP("electra."),
+                                                    BERT_ATTENTION(""), BERT_MLP(""), END};
 const struct folder_rule folder_roberta_globals[] = {EMBEDDINGS("roberta."), EMBEDDINGS(""), END};
 const struct folder_rule folder_roberta_layers[] = {BERT_ATTENTION("roberta."), BERT_MLP("roberta."),
                                                     BERT_ATTENTION(""), BERT_MLP(""), END};
@@ -244,13 +271,49 @@ const struct folder_rule folder_embedding_gemma2_layers[] = {
     {"=model.layers.*.layer_scalar", "layer_output_scale.weight", FORM_AS_IS},
     END};
 
+const struct folder_rule folder_t5_globals[] = {
+    {"shared", "token_embd", FORM_AS_IS},
+    {"encoder.final_layer_norm", "output_norm", FORM_AS_IS},
+    {"encoder.block.0.layer.0.SelfAttention.relative_attention_bias", "attn_rel_b", FORM_AS_IS},
+    END};
+const struct folder_rule folder_t5_layers[] = {
+    {"encoder.block.*.layer.0.layer_norm", "attn_norm", FORM_AS_IS},
+    {"encoder.block.*.layer.0.SelfAttention.q", "attn_q", FORM_AS_IS},
+    {"encoder.block.*.layer.0.SelfAttention.k", "attn_k", FORM_AS_IS},
+    {"encoder.block.*.layer.0.SelfAttention.v", "attn_v", FORM_AS_IS},
+    {"encoder.block.*.layer.0.SelfAttention.o", "attn_output", FORM_AS_IS},
+    {"encoder.block.*.layer.1.layer_norm", "ffn_norm", FORM_AS_IS},
+    {"encoder.block.*.layer.1.DenseReluDense.wi", "ffn_up", FORM_AS_IS},
+    {"encoder.block.*.layer.1.DenseReluDense.wi_0", "ffn_gate", FORM_AS_IS},
+    {"encoder.block.*.layer.1.DenseReluDense.wi_1", "ffn_up", FORM_AS_IS},
+    {"encoder.block.*.layer.1.DenseReluDense.wo", "ffn_down", FORM_AS_IS},
+    END};
+
 bool folder_is_head(struct text name)
 {
-    static const char *const prefixes[] = {
-        "pooler.",          "classifier.",       "pre_classifier.", "cls.", "lm_head.", "head.", "decoder.",
-        "vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
-    static const char *const models[] = {"bert.", "roberta.", "mpnet.", "nomic_bert.", "gte.", "new."};
+    static const char *const prefixes[] = {"pooler.",
+                                           "classifier.",
+                                           "pre_classifier.",
+                                           "cls.",
+                                           "lm_head.",
+                                           "head.",
+                                           "decoder.",
+                                           "vocab_transform.",
+                                           "vocab_layer_norm.",
+                                           "vocab_projector.",
+                                           "lm_predictions.",
+                                           "mask_predictions.",
+                                           "discriminator_predictions.",
+                                           "predictions.",
+                                           "sop_classifier."};
+    static const char *const models[] = {"bert.", "roberta.", "mpnet.",   "nomic_bert.", "gte.",
+                                         "new.",  "deberta.", "electra.", "albert."};
     static const char positions[] = "embeddings.position_ids";
+    if (text_equals_string(name,
+                           "deberta.embeddings.position_embeddings.weight")) // of a model that adds none
+        return true;
+    if (text_equals_string(name, "encoder.embed_tokens.weight")) // of T5: the same as "shared"
+        return true;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         size_t size = strlen(models[i]);
         if (name.size > size && memcmp(name.data, models[i], size) == 0)

@@ -52,6 +52,8 @@ bool folder_part_shape(enum folder_form form, const struct tensor *from, const s
                        struct tensor *out)
 {
     struct expert_shape shape;
+    if (form == FORM_TAP_MATRICES)
+        return folder_taps_shape(from, out);
     if (!read_shape(form, from, scales, &shape))
         return false;
     uint64_t n_rows = shape.n_rows / (uint64_t)forms[form].n_parts;
@@ -83,6 +85,10 @@ void folder_part_make(enum folder_form form, const struct tensor *from, const st
                       const struct tensor *out, char *data)
 {
     struct expert_shape shape;
+    if (form == FORM_TAP_MATRICES) {
+        folder_taps_make(from, data);
+        return;
+    }
     if (!read_shape(form, from, scales, &shape))
         return; // cannot happen: folder_part_shape has checked it
     uint64_t n_parts = (uint64_t)forms[form].n_parts, part = (uint64_t)forms[form].part;

@@ -89,6 +89,23 @@ static const struct folder_key keys[] = {
      "conv_L_cache full_attn_idxs block_ff_dim block_auto_adjust_ff_dim block_ffn_dim_multiplier "
      "block_multiple_of tie_embedding",
      NULL},
+    {"config.json", KEY_READ, "num_hidden_groups inner_group_num", NULL}, // ALBERT
+    {"config.json", KEY_NO_PART, "gap_size net_structure_type num_memory_blocks down_scale_factor", NULL},
+    {"config.json", KEY_NO_PART, "summary_last_dropout generator_size generator_hidden_size",
+     NULL}, // ELECTRA
+    // T5
+    {"config.json", KEY_READ, "d_model d_kv d_ff feed_forward_proj relative_attention_max_distance", NULL},
+    {"config.json", KEY_NO_PART,
+     "dense_act_fn is_gated_act num_decoder_layers is_encoder_decoder dropout_rate initializer_factor "
+     "scale_decoder_outputs",
+     NULL},
+    // DeBERTa
+    {"config.json", KEY_READ,
+     "relative_attention pos_att_type position_buckets max_relative_positions norm_rel_ebd share_att_key "
+     "conv_kernel_size conv_act conv_groups position_biased_input pooler_hidden_act attention_head_size "
+     "embedding_size talking_head",
+     NULL},
+    {"config.json", KEY_NO_PART, "pooler_hidden_size pooler_dropout cls_dropout z_steps legacy", NULL},
     // DeepSeek V3.2, GLM-5
     {"config.json", KEY_READ,
      "index_n_heads index_head_dim index_topk indexer_types index_topk_pattern index_topk_freq "
@@ -162,7 +179,7 @@ static const struct folder_key keys[] = {
      NULL},
     {"config.json", KEY_NO_PART, // where experts are the tensors say
      "expert_layer_period expert_layer_offset use_mambapy use_falcon_mambapy use_associative_scan time_step_scale "
-     "time_step_init_scheme norm_before_gate rms_norm d_model n_layer_norm ssm_cfg fused_add_norm d_inner",
+     "time_step_init_scheme norm_before_gate rms_norm n_layer_norm ssm_cfg fused_add_norm d_inner",
      NULL},
     {"config.json", KEY_REFUSED, "mamba_hidden_act", "\"silu\""},
     {"config.json", KEY_REFUSED, "normalization_function", "\"rmsnorm\""}, // Granite
@@ -195,12 +212,12 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_REFUSED, "layer_norm_type", "\"layer_norm\""},
     {"config.json", KEY_NO_PART, "pack_qkv unpad_inputs use_memory_efficient_attention prediction_head_size",
      NULL},
-    {"config.json", KEY_REFUSED, "is_encoder_decoder cross_attention_hidden_size", "false"},
+    {"config.json", KEY_REFUSED, "cross_attention_hidden_size", "false"},
     // Nomic BERT
     {"config.json", KEY_REFUSED,
      "prenorm use_rms_norm parallel_block rotary_emb_interleaved rotary_emb_scale_base rotary_scaling_factor",
      "false"},
-    {"config.json", KEY_REFUSED, "relative_attention_num_buckets", "32"},        // MPNet
+    {"config.json", KEY_REFUSED, "relative_attention_num_buckets", "32"},        // MPNet, T5
     {"config.json", KEY_REFUSED, "feed_forward_type", "\"original\" \"geglu\""}, // Jina BERT: by the tensors
     {"config.json", KEY_REFUSED, "attn_output_gate", "true"},                    // Qwen3.5
     {"config.json", KEY_REFUSED, "mamba_ssm_dtype", "\"float32\""},              //

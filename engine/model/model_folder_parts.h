@@ -61,6 +61,7 @@ enum folder_form {
     // [experts, columns, 2 rows], transposed: gate, then up
     FORM_FIRST_COLUMNS,
     FORM_SECOND_COLUMNS,
+    FORM_TAP_MATRICES, // a convolution's [outputs, inputs, taps] -> a matrix for each tap
     FORM_EVEN_MXFP4,
     FORM_ODD_MXFP4,
     FORM_EVERY_MXFP4,
@@ -94,7 +95,17 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_modernbert_globals[], folder_modernbert_layers[], folder_jina3_globals[], folder_jina3_layers[],
     folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[],
     folder_embedding_gemma2_globals[], folder_embedding_gemma2_layers[], folder_modernbert_decoder_globals[],
-    folder_modernbert_decoder_layers[];
+    folder_modernbert_decoder_layers[],
+    folder_t5_globals[], folder_t5_layers[], folder_electra_globals[], folder_electra_layers[],
+    folder_albert_globals[], folder_albert_layers[];
+// model_folder_deberta.c
+extern const struct folder_rule folder_deberta_globals[], folder_deberta_positions_globals[],
+    folder_deberta_layers[], folder_deberta_v2_layers[];
+// The name of a model_type "deberta" or "deberta-v2" in the table of families.
+struct text folder_deberta_type(const struct value *json, struct text model_type);
+// FORM_TAP_MATRICES: sets the dims of `out`, a copy of `from`; false: the shape does not fit. Writes the items.
+bool folder_taps_shape(const struct tensor *from, struct tensor *out);
+void folder_taps_make(const struct tensor *from, char *data);
 // model_folder_expert_names.c
 extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers[], folder_qwen3_moe_layers[],
     folder_gpt_oss_layers[], folder_glm4_moe_layers[], folder_dots1_layers[], folder_deepseek_layers[],
@@ -309,9 +320,9 @@ enum status folder_refuse_adapter(const struct folder_files *files, struct error
 enum status folder_add_tokenizer(const struct folder_files *files, const struct value *config,
                                  struct gguf_writer *keys, struct error *error) WARN_UNUSED;
 
-// model_folder_sentencepiece.c: the keys of a tokenizer.model. `config` is tokenizer_config.json (may be
-// null).
-enum status folder_add_sentencepiece(const struct folder_files *files, struct text content,
+// model_folder_sentencepiece.c: the keys of a tokenizer.model, or of another file with such content. `config` is
+// tokenizer_config.json (may be null).
+enum status folder_add_sentencepiece(const struct folder_files *files, const char *file, struct text content,
                                      const struct value *config, struct gguf_writer *keys,
                                      struct error *error) WARN_UNUSED;
 

@@ -1,4 +1,4 @@
-// SentencePiece's tokenizer.model, for folders without tokenizer.json: converted to the keys tokenizer.ggml.*
+// SentencePiece's tokenizer.model, T5's spiece.model and DeBERTa V2's spm.model, for folders without tokenizer.json: converted to the keys tokenizer.ggml.*
 // of a GGUF file, and keys tokenizer.huggingface.* for what those cannot express. Format: protobuf,
 // sentencepiece_model.proto of github.com/google/sentencepiece:
 //   ModelProto       1 pieces, 2 trainer_spec, 3 normalizer_spec
@@ -27,6 +27,7 @@ enum {
 
 struct sentencepiece {
     const struct folder_files *files;
+    const char *file;
     struct error *error;
     struct text *pieces;
     float *scores;
@@ -41,16 +42,22 @@ struct sentencepiece {
     bool adds_blank, removes_blanks, escapes_blanks;
 };
 
+// DeBERTa V2's: texts are put together as BERT's.
+static bool is_of_bert(const struct sentencepiece *model)
+{
+    return strcmp(model->file, "spm.model") == 0;
+}
+
 static enum status refuse(struct sentencepiece *model, const char *what)
 {
-    return error_set(model->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s/tokenizer.model: %s",
-                     model->files->path, what);
+    return error_set(model->error, STATUS_REFUSE, ERROR_MODEL_FILE, "%s/%s: %s", model->files->path,
+                     model->file, what);
 }
 
 static enum status refuse_unbuilt(struct sentencepiece *model, const char *what)
 {
-    return error_set(model->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/tokenizer.model: %s is not built",
-                     model->files->path, what);
+    return error_set(model->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s/%s: %s is not built",
+                     model->files->path, model->file, what);
 }
 
 static enum status out_of_memory(struct sentencepiece *model)
@@ -186,13 +193,13 @@ static void read_trainer(struct sentencepiece *model, struct text message, bool 
             model->unknown = field.bytes;
             break;
         case 46:
-            model->bos = field.bytes;
+            model->bos = is_of_bert(model) ? model->bos : field.bytes;
             break;
         case 47:
-            model->eos = field.bytes;
+            model->eos = is_of_bert(model) ? model->eos : field.bytes;
             break;
         case 48:
-            model->padding = field.bytes;
+            model->padding = is_of_bert(model) ? model->padding : field.bytes;
             break;
         default:
             break;
@@ -237,8 +244,9 @@ static enum status parse_model(struct sentencepiece *model, struct text content)
 static enum status check_unigram(struct sentencepiece *model, const struct value *config)
 {
     const struct value *class = value_get(config, "tokenizer_class");
-    static const char *const classes[] = {"T5Tokenizer", "T5TokenizerFast", "LlamaTokenizer",
-                                          "LlamaTokenizerFast"};
+    static const char *const classes[] = {"T5Tokenizer",        "T5TokenizerFast",
+                                          "LlamaTokenizer",     "LlamaTokenizerFast",
+                                          "DebertaV2Tokenizer", "DebertaV2TokenizerFast"};
     bool is_known = !class || class->kind != VALUE_STRING;
     for (size_t i = 0; !is_known && i < sizeof classes / sizeof *classes; i++)
         is_known = text_equals_string(class->text, classes[i]);
@@ -393,10 +401,15 @@ static void put_keys(const struct sentencepiece *model, const struct value *conf
     gguf_writer_i32s(keys, "tokenizer.ggml.token_type", model->types, model->n_pieces);
     (void)put_id(model, keys, "tokenizer.ggml.unknown_token_id", model->unknown);
     (void)put_id(model, keys, "tokenizer.ggml.padding_token_id", named(config, "pad_token", model->padding));
-    bool has_bos = put_id(model, keys, "tokenizer.ggml.bos_token_id", named(config, "bos_token", model->bos));
-    bool has_eos = put_id(model, keys, "tokenizer.ggml.eos_token_id", named(config, "eos_token", model->eos));
+    bool of_bert = is_of_bert(model);
+    bool has_bos = put_id(model, keys, "tokenizer.ggml.bos_token_id",
+                          named(config, of_bert ? "cls_token" : "bos_token", model->bos));
+    bool has_eos = put_id(model, keys, "tokenizer.ggml.eos_token_id",
+                          named(config, of_bert ? "sep_token" : "eos_token", model->eos));
+    if (of_bert)
+        gguf_writer_bool(keys, "tokenizer.huggingface.pair_types", true);
     gguf_writer_bool(keys, "tokenizer.ggml.add_bos_token",
-                     has_bos && truth_or(config, "add_bos_token", !is_unigram));
+                     has_bos && truth_or(config, "add_bos_token", !is_unigram || of_bert));
     gguf_writer_bool(keys, "tokenizer.ggml.add_eos_token",
                      has_eos && truth_or(config, "add_eos_token", is_unigram));
     gguf_writer_bool(keys, "tokenizer.ggml.add_space_prefix",
@@ -416,11 +429,12 @@ static void put_keys(const struct sentencepiece *model, const struct value *conf
             gguf_writer_i32s(keys, strips[side], model->strips[side], model->n_strips[side]);
 }
 
-enum status folder_add_sentencepiece(const struct folder_files *files, struct text content,
+enum status folder_add_sentencepiece(const struct folder_files *files, const char *file, struct text content,
                                      const struct value *config, struct gguf_writer *keys,
                                      struct error *error)
 {
     struct sentencepiece model = {.files = files,
+                                  .file = file,
                                   .error = error,
                                   .model_type = 1, // defaults of the format
                                   .unknown = TEXT("<unk>"),
@@ -431,6 +445,8 @@ enum status folder_add_sentencepiece(const struct folder_files *files, struct te
                                   .removes_blanks = true,
                                   .escapes_blanks = true};
     const struct value *described = value_get(config, "added_tokens_decoder");
+    if (is_of_bert(&model))
+        model.bos = TEXT("[CLS]"), model.eos = TEXT("[SEP]"), model.padding = TEXT("[PAD]");
     enum status status = parse_model(&model, content);
     if (status == STATUS_OK)
         status = check_model(&model, config);

@@ -178,6 +178,8 @@ void folder_put_cohere_experts(struct config *config);
 void folder_put_cohere_windows(struct config *config);
 // model_folder_hyper.c: the keys of hyper-connections and n-grams.
 void folder_put_hyper(struct config *config);
+// model_folder_deberta.c: the keys of disentangled attention and of a convolution, in families that have these.
+void folder_put_disentangled(struct config *config);
 // model_folder_rope.c: the keys rope.*, and the divisors of `out`.
 void folder_read_rope(struct config *config);
 // A layer's item of a list that may also have items for layers that predict further tokens; NULL: no such list.

@@ -257,9 +257,12 @@ static enum status add_vocabulary(const struct folder_files *files, const struct
         gguf_writer_text(keys, json_key, content);
     if (status != STATUS_OK || found)
         return status;
-    status = folder_read_file(files, "tokenizer.model", &content, &found, error);
-    if (status == STATUS_OK && found)
-        return folder_add_sentencepiece(files, content, tokenizer_config, keys, error);
+    static const char *const pieces[] = {"tokenizer.model", "spiece.model", "spm.model"};
+    for (size_t i = 0; i < sizeof pieces / sizeof *pieces && status == STATUS_OK; i++) {
+        status = folder_read_file(files, pieces[i], &content, &found, error);
+        if (status == STATUS_OK && found)
+            return folder_add_sentencepiece(files, pieces[i], content, tokenizer_config, keys, error);
+    }
     if (status == STATUS_OK)
         status = folder_make_tokenizer(files, config, tokenizer_config, &content, &found, error);
     if (status == STATUS_OK && found)

@@ -42,23 +42,81 @@ static enum status take_altup(struct tensor_search *search)
     return status;
 }
 
+static int64_t table_width(const struct tensor_search *search)
+{
+    int32_t n = search->model->shape.n_embd_table;
+    return n ? n : search->widths[EMBD];
+}
+
+// The projection of embeddings whose width is not n_embd.
+static enum status take_projection(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const int64_t dims[3] = {table_width(search), search->widths[EMBD], 1};
+    if (model->shape.n_embd_table == 0)
+        return STATUS_OK;
+    enum status status = take_matrix(search, "token_embd_proj.weight", true, dims, &model->embd_proj);
+    return status == STATUS_OK
+               ? take_vector(search, "token_embd_proj.bias", true, dims[1], &model->embd_proj_bias)
+               : status;
+}
+
 static enum status take_token_types(struct tensor_search *search)
 {
     const struct tensor *found = gguf_tensor(search->model->gguf, "token_types.weight");
-    const int64_t dims[3] = {search->widths[EMBD], found ? (int64_t)found->dims[1] : 1, 1};
+    const int64_t dims[3] = {table_width(search), found ? (int64_t)found->dims[1] : 1, 1};
     return take_tensor(search, "token_types.weight", false, dims, &search->model->token_types);
 }
 
 static enum status take_relative_bias(struct tensor_search *search)
 {
-    const struct tensor *found = gguf_tensor(search->model->gguf, "attn_rel_b.weight");
-    const int64_t dims[3] = {search->widths[HEADS], found ? (int64_t)found->dims[1] : 32, 1};
-    enum status status = take_tensor(search, "attn_rel_b.weight", true, dims, &search->model->relative_bias);
+    const struct tensor *found;
+    enum status status = find_tensor(search, "attn_rel_b.weight", true, &found);
+    if (status != STATUS_OK)
+        return status;
+    search->n_found--; // take_tensor counts it
+    const int64_t dims[3] = {search->widths[HEADS], (int64_t)found->dims[1], 1};
+    status = take_tensor(search, "attn_rel_b.weight", true, dims, &search->model->relative_bias);
     if (status == STATUS_OK && (dims[1] < 4 || dims[1] % 4 != 0))
         return error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE,
                          "tensor attn_rel_b.weight: %lld buckets; expected a multiple of 4",
                          (long long)dims[1]);
     return status;
+}
+
+// Embeddings of relative positions, learned positions and the convolution, all of which a model may lack.
+static enum status take_disentangled(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const int64_t n_embd = search->widths[EMBD];
+    int64_t dims[3] = {n_embd, search->widths[CONTEXT], 1};
+    enum status status = take_tensor(search, "position_embd.weight", false, dims, &model->position_embd);
+    dims[1] = model->shape.disentangled.n_rows;
+    if (status != STATUS_OK || dims[1] == 0)
+        return status;
+    status = take_tensor(search, "attn_rel_embd.weight", true, dims, &model->relative_embd);
+    if (status == STATUS_OK && model->shape.disentangled.normed)
+        status = take_vector(search, "attn_rel_embd_norm.weight", true, n_embd, &model->relative_embd_norm);
+    if (status == STATUS_OK && model->shape.disentangled.normed)
+        status =
+            take_vector(search, "attn_rel_embd_norm.bias", true, n_embd, &model->relative_embd_norm_bias);
+    return status;
+}
+
+static enum status take_convolution(struct tensor_search *search)
+{
+    struct model *model = search->model;
+    const int64_t n_embd = search->widths[EMBD], dims[3] = {n_embd, n_embd, model->shape.convolution.n_taps};
+    if (dims[2] == 0)
+        return STATUS_OK;
+    enum status status = take_matrix(search, "conv.weight", true, dims, &model->convolution);
+    if (status == STATUS_OK)
+        status = take_vector(search, "conv.bias", true, n_embd, &model->convolution_bias);
+    if (status == STATUS_OK)
+        status = take_vector(search, "conv_norm.weight", true, n_embd, &model->convolution_norm);
+    return status == STATUS_OK
+               ? take_vector(search, "conv_norm.bias", true, n_embd, &model->convolution_norm_bias)
+               : status;
 }
 
 // Linear layers after the pooling, dense_2 and so on: the outputs of each are the inputs of the next.
@@ -187,24 +245,32 @@ enum status take_globals(struct tensor_search *search)
 {
     struct model *model = search->model;
     const struct family *family = model->family;
-    int64_t n_embd = search->widths[EMBD], n_vocab = search->widths[VOCABULARY];
-    int64_t table[3] = {n_embd, n_vocab, 1}, positions[3] = {n_embd, search->widths[CONTEXT], 1};
+    int64_t n_embd = search->widths[EMBD], n_vocab = search->widths[VOCABULARY],
+            n_table = table_width(search);
+    int64_t table[3] = {n_embd, n_vocab, 1}, positions[3] = {n_table, search->widths[CONTEXT], 1};
+    int64_t tokens[3] = {n_table, n_vocab, 1};
     bool norm_biased = (family->biased & (SLOT(ATTN_NORM) | SLOT(ATTN_POST_NORM))) != 0;
-    enum status status = take_tensor(search, "token_embd.weight", true, table, &model->token_embd);
+    enum status status = take_tensor(search, "token_embd.weight", true, tokens, &model->token_embd);
     if (status == STATUS_OK && family->has_position_embd)
         status = take_tensor(search, "position_embd.weight", true, positions, &model->position_embd);
     if (status == STATUS_OK && family->has_token_types)
         status = take_token_types(search);
     if (status == STATUS_OK && family->has_relative_bias)
         status = take_relative_bias(search);
+    if (status == STATUS_OK && family->disentangled)
+        status = take_disentangled(search);
+    if (status == STATUS_OK && family->disentangled)
+        status = take_convolution(search);
     if (status == STATUS_OK && family->has_embd_norm)
-        status = take_vector(search, "token_embd_norm.weight", true, n_embd, &model->embd_norm);
+        status = take_vector(search, "token_embd_norm.weight", true, n_table, &model->embd_norm);
     if (status == STATUS_OK && (family->unit_all_norms || family->plain_norms))
         status = make_ones(search);
     if (status == STATUS_OK && family->unit_all_norms)
         model->embd_norm = tensor_of_ones(search);
     if (status == STATUS_OK && family->has_embd_norm)
-        status = take_vector(search, "token_embd_norm.bias", norm_biased, n_embd, &model->embd_norm_bias);
+        status = take_vector(search, "token_embd_norm.bias", norm_biased, n_table, &model->embd_norm_bias);
+    if (status == STATUS_OK)
+        status = take_projection(search);
     if (status == STATUS_OK && family->hyper)
         status = take_hyper_output(search);
     else if (status == STATUS_OK && !family->normed_after_sum)

@@ -439,7 +439,8 @@ static enum status check_vocabulary(const struct model *model, struct error *err
 }
 
 // Names as in transformers, activations.py.
-static void read_activation(struct key_reader *reader, const struct family *family, struct model_shape *shape)
+static enum activation_kind read_activation(struct key_reader *reader, const char *suffix,
+                                            enum activation_kind otherwise)
 {
     static const struct {
         const char *name;
@@ -448,24 +449,22 @@ static void read_activation(struct key_reader *reader, const struct family *fami
         {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
         {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
         {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-        {"relu2", ACTIVATION_RELU_SQUARED},
+        {"relu2", ACTIVATION_RELU_SQUARED},           {"relu", ACTIVATION_RELU},           {"tanh", ACTIVATION_TANH},
     };
     struct text name = {0};
     bool found = false;
     char key[128];
-    shape->activation = family->activation;
-    key_name(reader, "hidden_activation", key);
+    key_name(reader, suffix, key);
     if (reader->status == STATUS_OK)
         reader->status = gguf_text(reader->gguf, key, &name, &found, reader->error);
     if (reader->status != STATUS_OK || !found)
-        return;
+        return otherwise;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (text_equals_string(name, kinds[i].name)) {
-            shape->activation = kinds[i].kind;
-            return;
-        }
+        if (text_equals_string(name, kinds[i].name))
+            return kinds[i].kind;
     reader->status = error_set(reader->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "%s \"%.*s\" is not known",
                                key, (int)(name.size < 64 ? name.size : 64), name.data);
+    return otherwise;
 }
 
 // The file's attention.causal, else the family's kind of attention. A family that is always an encoder has no
@@ -485,6 +484,33 @@ static void read_direction(struct key_reader *reader, const struct family *famil
                       "with recurrent layers or windows in chunks",
                       reader->family);
     shape->bidirectional = !causal;
+}
+
+static void read_disentangled(struct key_reader *reader, const struct family *family,
+                              struct model_shape *shape)
+{
+    struct disentangled_shape *out = &shape->disentangled;
+    if (!family->disentangled)
+        return;
+    out->content_to_position = read_bool(reader, "attention.content_to_position", false);
+    out->position_to_content = read_bool(reader, "attention.position_to_content", false);
+    out->shared = read_bool(reader, "attention.relative_projections_shared", false);
+    out->normed = read_bool(reader, "attention.relative_embedding_normed", false);
+    out->n_buckets = read_size(reader, "attention.relative_buckets_count", 0, 0, MODEL_RELATIVE_MAX);
+    out->distance_max =
+        read_size(reader, "attention.relative_distance_max", shape->n_context, 1, MODEL_RELATIVE_MAX);
+    if (out->content_to_position || out->position_to_content)
+        out->n_rows = 2 * (out->n_buckets ? out->n_buckets : out->distance_max);
+    shape->convolution.n_taps = read_size(reader, "convolution_taps", 0, 0, MODEL_TAPS_MAX);
+    shape->convolution.activation = read_activation(reader, "convolution_activation", ACTIVATION_TANH);
+    bool fits = shape->convolution.n_taps == 0 || (shape->convolution.n_taps % 2 && shape->n_layers > 1);
+    bool grows = out->n_buckets == 0 || (out->n_buckets > 1 && out->distance_max > out->n_buckets / 2 + 1);
+    if (reader->status == STATUS_OK && (!fits || !grows))
+        reader->status =
+            error_set(reader->error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                      "%d buckets for distances below %d, a convolution of %d taps in %d layers: "
+                      "can't be computed",
+                      out->n_buckets, out->distance_max, shape->convolution.n_taps, shape->n_layers);
 }
 
 static void read_residual(struct key_reader *reader, const struct family *family, struct model_shape *shape)
@@ -546,8 +572,19 @@ enum status model_read_shape(struct model *model, struct error *error)
     read_experts(&reader, family, shape);
     read_scales(&reader, family, shape);
     read_residual(&reader, family, shape);
-    read_activation(&reader, family, shape);
+    bool plain = family->t5_names && !gguf_tensor(model->gguf, "enc.blk.0.ffn_gate.weight") &&
+                 !gguf_tensor(model->gguf, "blk.0.ffn_gate.weight"); // llama.cpp's rule
+    shape->activation =
+        read_activation(&reader, "hidden_activation", plain ? ACTIVATION_RELU : family->activation);
     read_direction(&reader, family, shape);
+    read_disentangled(&reader, family, shape);
+    if (family->varies_embedding) {
+        shape->n_embd_table = read_size(&reader, "embedding_table_length", 0, 0, MODEL_WIDTH_MAX);
+        shape->layers_shared = read_bool(&reader, "layers_shared", false);
+    }
+    enum { RELATIVE_DISTANCE = 128 }; // T5's and MPNet's
+    shape->relative_distance_max =
+        read_size(&reader, "attention.relative_distance_max", RELATIVE_DISTANCE, 1, MODEL_RELATIVE_MAX);
     // Llama 4 Maverick, with 128 experts, has none.
     shape->unit_head_norms =
         family->unit_head_norms && read_bool(&reader, "use_qk_norm", shape->experts.n != 128);

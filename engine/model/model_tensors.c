@@ -61,6 +61,8 @@ static const struct {
     [SLOT_INDEX_QUERY_EMBD] = {"indexer.q_proj", MATRIX_UNBIASED, {EMBD, INDEX_QUERY, ONE}},
     [SLOT_INDEX_KEY_EMBD] = {"indexer.k_proj", MATRIX_UNBIASED, {EMBD, INDEX_KEY, ONE}},
     [SLOT_INDEX_QUERY_NORM] = {"indexer.q_norm", VECTOR_UNBIASED, {INDEX_KEY, ONE, ONE}},
+    [SLOT_ATTN_POSITION_Q] = {"attn_pos_q", MATRIX, {EMBD, QUERY, ONE}},
+    [SLOT_ATTN_POSITION_K] = {"attn_pos_k", MATRIX, {EMBD, KEY, ONE}},
     [SLOT_ROUTER_SCALE] = {"ffn_gate_inp", VECTOR_UNBIASED, {EMBD, ONE, ONE}}, // .scale, not .weight
     [SLOT_FFN_POST_NORM_1] = {"post_ffw_norm_1", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
     [SLOT_FFN_NORM_2] = {"pre_ffw_norm_2", VECTOR_UNBIASED, {EMBD, ONE, ONE}},
@@ -278,7 +280,7 @@ static enum status take_slot(struct tensor_search *search, int32_t index, enum l
         return status;
     char name[NAME_BYTES];
     layer_name(name, index, slot_name(family, slot), "bias");
-    bool biased = (family->biased & 1u << slot) != 0;
+    bool biased = slot <= SLOT_OF_FAMILY_LAST && (family->biased & 1u << slot) != 0;
     int64_t n_items =
         vector ? (int64_t)(weight->dims[0] * weight->dims[1]) : search->widths[slots[slot].dims[1]];
     return take_vectors(search, name, biased, n_items, search->widths[slots[slot].dims[2]],
@@ -315,7 +317,7 @@ static enum status take_fused(struct tensor_search *search, int32_t index, const
     char name[NAME_BYTES];
     int64_t n_rows = fused_rows(search, fused);
     uint32_t biased = 0;
-    for (int i = 0; i < fused->n_parts && fused->has_bias; i++)
+    for (int i = 0; i < fused->n_parts && fused->has_bias && !search->model->family->disentangled; i++)
         biased |= search->model->family->biased & 1u << fused->parts[i];
     struct tensor weight = {0}, bias = {0};
     layer_name(name, index, fused->name, "weight");
@@ -440,6 +442,27 @@ static enum status take_block_index(struct tensor_search *search, int32_t index)
         status = take_weight(search, index, indexer[i], true);
     move_slot(layer, SLOT_INDEX_QUERY, SLOT_INDEX_QUERY_EMBD);
     move_slot(layer, SLOT_INDEX_KEY, SLOT_INDEX_KEY_EMBD);
+    return status;
+}
+
+// Biases beside a fused attn_qkv, and projections of relative positions.
+static enum status take_disentangled(struct tensor_search *search, int32_t index)
+{
+    static const enum layer_slot biased[] = {SLOT_ATTN_Q, SLOT_ATTN_V};
+    const struct disentangled_shape *shape = &search->model->shape.disentangled;
+    struct model_layer *layer = &search->model->layers[index];
+    enum status status = STATUS_OK;
+    for (int i = 0; i < 2 && status == STATUS_OK; i++) {
+        char name[NAME_BYTES];
+        layer_name(name, index, slots[biased[i]].name, "bias");
+        if (!layer->biases[biased[i]].data)
+            status = take_vector(search, name, true, search->widths[slots[biased[i]].dims[1]],
+                                 &layer->biases[biased[i]]);
+    }
+    if (status == STATUS_OK && shape->content_to_position && !shape->shared)
+        status = take_slot(search, index, SLOT_ATTN_POSITION_K, true);
+    if (status == STATUS_OK && shape->position_to_content && !shape->shared)
+        status = take_slot(search, index, SLOT_ATTN_POSITION_Q, true);
     return status;
 }
 
@@ -583,6 +606,8 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         status = take_index(search, index);
     if (status == STATUS_OK && (family->index_blocks || family->index_means))
         status = take_block_index(search, index);
+    if (status == STATUS_OK && family->disentangled)
+        status = take_disentangled(search, index);
     if (status == STATUS_OK && recurrent)
         status = take_recurrent(search, index);
     if (status == STATUS_OK && family->hyper)
@@ -673,6 +698,14 @@ static enum status refuse_left_over(struct tensor_search *search)
     return STATUS_OK;
 }
 
+// Gives a layer the weights of the first.
+static enum status share_layer(struct model *model, int32_t index)
+{
+    memcpy(model->layers[index].tensors, model->layers[0].tensors, sizeof model->layers[0].tensors);
+    memcpy(model->layers[index].biases, model->layers[0].biases, sizeof model->layers[0].biases);
+    return STATUS_OK;
+}
+
 enum status model_read_tensors(struct model *model, struct error *error)
 {
     struct tensor_search search = {.model = model, .error = error};
@@ -683,7 +716,7 @@ enum status model_read_tensors(struct model *model, struct error *error)
     set_widths(&search);
     enum status status = take_globals(&search);
     for (int32_t i = 0; i < model->shape.n_layers && status == STATUS_OK; i++)
-        status = take_layer(&search, i);
+        status = i && model->shape.layers_shared ? share_layer(model, i) : take_layer(&search, i);
     if (status == STATUS_OK)
         status = refuse_left_over(&search);
     free(search.found);

@@ -23,10 +23,30 @@ enum status wrong_shape(struct tensor_search *search, const struct tensor *tenso
                      (int)tensor->name.size, tensor->name.data, expected, got);
 }
 
+// The name of a tensor in llama.cpp's files of T5's encoder.
+static void name_t5(const char *name, char out[NAME_BYTES])
+{
+    static const char output[] = "attn_output.", *const globals[][2] = {
+                                                     {"output_norm.weight", "enc.output_norm.weight"},
+                                                     {"attn_rel_b.weight", "enc.blk.0.attn_rel_b.weight"}};
+    const char *found = strstr(name, output);
+    snprintf(out, NAME_BYTES, "enc.%s", name);
+    for (int i = 0; i < 2; i++)
+        if (strcmp(name, globals[i][0]) == 0)
+            snprintf(out, NAME_BYTES, "%s", globals[i][1]);
+    if (found)
+        snprintf(out, NAME_BYTES, "enc.%.*sattn_o.%s", (int)(found - name), name, found + strlen(output));
+}
+
 enum status find_tensor(struct tensor_search *search, const char *name, bool required,
                         const struct tensor **tensor)
 {
+    char other[NAME_BYTES];
     *tensor = gguf_tensor(search->model->gguf, name);
+    if (!*tensor && search->model->family->t5_names) {
+        name_t5(name, other);
+        *tensor = gguf_tensor(search->model->gguf, other);
+    }
     if (!*tensor)
         return required
                    ? error_set(search->error, STATUS_REFUSE, ERROR_MODEL_FILE, "tensor %s is missing", name)

@@ -178,8 +178,11 @@ static enum status read_unigram(struct vocabulary *vocabulary, const struct gguf
     step->sentencepiece.keeps_blanks = !escapes;
     step->sentencepiece.adds_blank = vocabulary->rules.adds_space;
     vocabulary->pieces.is_sentencepiece = true;
-    // XLM-R and its relatives have bos, and two eos between a pair; T5 has neither
-    gguf_set_templates(vocabulary, vocabulary->rules.adds_bos && vocabulary->rules.adds_eos, 0);
+    // XLM-R and its relatives have bos, and two eos between a pair; T5 has neither; DeBERTa has token types
+    bool typed = false;
+    if (status == STATUS_OK)
+        status = gguf_bool(gguf, "tokenizer.huggingface.pair_types", &typed, NULL, error);
+    gguf_set_templates(vocabulary, !typed && vocabulary->rules.adds_bos && vocabulary->rules.adds_eos, typed);
     return status;
 }
 

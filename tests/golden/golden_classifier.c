@@ -85,6 +85,7 @@ static const struct classifier_golden goldens[] = {
     {"bert", "first", "tanh", {.family = "bert", .seed = 2, .n_labels = 3, .n_embd = 36, .n_heads = 2}},
     {"distilbert", "first", "relu", {.seed = 3, .n_labels = 2, .drop_tensor = "token_types.weight"}},
     {"mpnet", "first", "tanh", {.family = "mpnet", .seed = 4, .n_labels = 2}},
+    {"deberta", "first", "gelu", {.family = "deberta", .seed = 32, .n_labels = 3, .head_activation = "gelu"}},
     {"nomic-bert", "first", "tanh", {.family = "nomic-bert", .seed = 5, .n_labels = 7}},
     {"jina-bert-v2", "first", "tanh", {.family = "jina-bert-v2", .seed = 6, .n_labels = 1}},
     {"modern-bert, as llama.cpp", "mean", "gelu", {.family = "modern-bert", .seed = 7, .n_labels = 2}},

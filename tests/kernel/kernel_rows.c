@@ -81,6 +81,8 @@ RUN_ACTIVATE(run_gelu_tanh, ACTIVATION_GELU_TANH)
 RUN_ACTIVATE(run_relu_squared, ACTIVATION_RELU_SQUARED)
 RUN_ACTIVATE(run_swiglu_clamped, ACTIVATION_SWIGLU_CLAMPED)
 RUN_ACTIVATE(run_activate_sigmoid, ACTIVATION_SIGMOID)
+RUN_ACTIVATE(run_relu, ACTIVATION_RELU)
+RUN_ACTIVATE(run_tanh, ACTIVATION_TANH)
 
 static const struct xielu bend = {0.8f, 0.9f, 0.5f, -1e-3f};
 
@@ -283,6 +285,8 @@ static const struct row_call calls[] = {
     {"relu_squared", run_relu_squared, false},
     {"swiglu_clamped", run_swiglu_clamped, false},
     {"sigmoid of a gate", run_activate_sigmoid, false},
+    {"relu", run_relu, false},
+    {"tanh", run_tanh, false},
     {"normalize_length", run_normalize_length, false},
     {"convolve", run_convolve, false},
     {"convolve with bias", run_convolve_biased, false},
@@ -555,6 +559,10 @@ static double exact_activation(enum activation_kind kind, double x)
         return fmin(x, 7) / (1 + exp(-1.702 * fmin(x, 7)));
     case ACTIVATION_SIGMOID:
         return 1 / (1 + exp(-x));
+    case ACTIVATION_RELU:
+        return fmax(x, 0);
+    case ACTIVATION_TANH:
+        return tanh(x);
     case ACTIVATION_XIELU:
         return (double)bend.beta * x +
                (x > 0 ? (double)bend.positive * x * x

@@ -9,6 +9,9 @@
 
 enum { TENSORS_MAX = 256, MADE_EXPERTS = 5, MADE_EXPERTS_USED = 2, MADE_INPUT = 10 };
 
+#define AFTER                                                                                                \
+    "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe deberta" // norms after the sums
+
 struct encoder_tensor {
     char name[64];
     enum tensor_type type;
@@ -73,10 +76,36 @@ static void add_varied_keys(struct encoder_maker *maker)
     maker->n_keys += 2;
 }
 
+// Distances of the relative embeddings, half of its rows.
+static int32_t deberta_span(enum deberta_kind kind)
+{
+    return kind == DEBERTA_V1 ? 32 : kind == DEBERTA_TO_POSITION || kind == DEBERTA_TO_CONTENT ? 8 : 16;
+}
+
+static void add_deberta_keys(struct encoder_maker *maker)
+{
+    const struct encoder_recipe *r = &maker->recipe;
+    enum deberta_kind kind = r->deberta;
+    bool shared = kind == DEBERTA_V3 || kind == DEBERTA_V2_XL;
+    bool to_position = shared || kind == DEBERTA_V1 || kind == DEBERTA_TO_POSITION,
+         to_content = shared || kind == DEBERTA_V1 || kind == DEBERTA_TO_CONTENT;
+    add_key(maker, "attention.scale", GGUF_F32,
+            1.0 / sqrt((double)(r->n_embd / r->n_heads) * (1 + to_position + to_content)));
+    add_key(maker, "attention.content_to_position", GGUF_BOOL, to_position);
+    add_key(maker, "attention.position_to_content", GGUF_BOOL, to_content);
+    add_key(maker, "attention.relative_projections_shared", GGUF_BOOL, shared);
+    add_key(maker, "attention.relative_embedding_normed", GGUF_BOOL, shared);
+    if (shared || kind == DEBERTA_TO_CONTENT)
+        add_key(maker, "attention.relative_buckets_count", GGUF_U32, deberta_span(kind));
+    add_key(maker, "attention.relative_distance_max", GGUF_U32, shared ? 64 : deberta_span(kind));
+    if (kind == DEBERTA_V2_XL)
+        add_key(maker, "convolution_taps", GGUF_U32, 3);
+}
+
 static void add_keys(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool rms = is_of(maker, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2"),
+    bool rms = is_of(maker, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2 t5encoder"),
          varied = is_of(maker, "gemma-embedding2");
     if (varied)
         add_varied_keys(maker);
@@ -87,10 +116,19 @@ static void add_keys(struct encoder_maker *maker)
     add_key(maker, "block_count", GGUF_U32, r->n_layers);
     add_key(maker, "feed_forward_length", GGUF_U32, r->n_ff);
     add_key(maker, "attention.head_count", GGUF_U32, r->n_heads);
-    if (rms && !varied)
+    if (is_of(maker, "t5encoder"))
+        add_key(maker, "attention.key_length", GGUF_U32, 20),
+            add_key(maker, "attention.value_length", GGUF_U32, 20);
+    if (rms && !varied && !is_of(maker, "t5encoder"))
         add_key(maker, "attention.head_count_kv", GGUF_U32, r->n_heads / 2);
     add_key(maker, rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon", GGUF_F32, 1e-6);
     add_key(maker, "attention.causal", GGUF_BOOL, r->causal);
+    if (is_of(maker, "deberta"))
+        add_deberta_keys(maker);
+    if (r->shared) {
+        add_key(maker, "embedding_table_length", GGUF_U32, 20);
+        add_key(maker, "layers_shared", GGUF_BOOL, 1);
+    }
     if (is_of(maker, "modern-bert ultrabert gemma-embedding gemma-embedding2")) {
         add_key(maker, "attention.sliding_window", GGUF_U32, r->window);
         add_key(maker, "rope.freq_base_swa", GGUF_F32, 1e4);
@@ -202,12 +240,13 @@ static void add_own_input(struct encoder_maker *maker, int layer)
 static void add_layer(struct encoder_maker *maker, int i)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe");
-    bool biased = is_of(maker, "bert mpnet jina-bert-v2 jina-bert-v3 gte"),
+    bool after = is_of(maker, AFTER);
+    bool biased = is_of(maker, "bert mpnet jina-bert-v2 jina-bert-v3 gte deberta"),
          varied = is_of(maker, "gemma-embedding2"), gemma = varied || is_of(maker, "gemma-embedding");
     bool grouped = is_of(maker, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2");
-    int64_t d = r->n_embd, q = is_wide(maker, i) ? 2 * d : d,
-            kv = is_wide(maker, i) ? 2 * d / r->n_heads
+    bool t5 = is_of(maker, "t5encoder");
+    int64_t d = r->n_embd, q = t5 ? 20 * r->n_heads : is_wide(maker, i) ? 2 * d : d,
+            kv = t5 ? q : is_wide(maker, i) ? 2 * d / r->n_heads
                  : grouped         ? d / 2
                                    : d;
     if (!after && !(is_of(maker, "modern-bert") && i == 0))
@@ -216,9 +255,15 @@ static void add_layer(struct encoder_maker *maker, int i)
         add_matrix(maker, i, "attn_qkv", d + 2 * kv, d, is_of(maker, "nomic-bert-moe"));
     } else {
         add_matrix(maker, i, "attn_q", q, d, biased || is_of(maker, "qwen2"));
-        add_matrix(maker, i, "attn_k", kv, d, biased || is_of(maker, "qwen2"));
+        add_matrix(maker, i, "attn_k", kv, d,
+                   (biased && !(is_of(maker, "deberta") && r->deberta == DEBERTA_V1)) ||
+                       is_of(maker, "qwen2"));
         add_matrix(maker, i, "attn_v", kv, d, biased || is_of(maker, "qwen2"));
     }
+    if (is_of(maker, "deberta") && (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_TO_POSITION))
+        add_matrix(maker, i, "attn_pos_k", d, d, r->deberta == DEBERTA_TO_POSITION);
+    if (is_of(maker, "deberta") && (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_TO_CONTENT))
+        add_matrix(maker, i, "attn_pos_q", d, d, true);
     if (gemma) {
         add_layer_norm(maker, i, "attn_q_norm", false);
         add_layer_norm(maker, i, "attn_k_norm", false);
@@ -233,13 +278,14 @@ static void add_layer(struct encoder_maker *maker, int i)
     else
         add_layer_norm(maker, i, "ffn_norm", false);
     bool fused = is_of(maker, "jina-bert-v2 modern-bert");
-    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe");
+    bool plain = is_of(maker, "bert mpnet jina-bert-v3 nomic-bert-moe deberta") ||
+                 (is_of(maker, "t5encoder") && r->plain);
     if (!fused && !plain)
         add_matrix(maker, i, "ffn_gate", r->n_ff, d, false);
     if (is_of(maker, "nomic-bert-moe") && i % 2 == 1) {
         add_experts(maker, i);
     } else {
-        add_matrix(maker, i, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, d, plain);
+        add_matrix(maker, i, "ffn_up", fused ? 2 * r->n_ff : r->n_ff, d, plain && !r->plain);
         add_matrix(maker, i, "ffn_down", d, r->n_ff, biased || is_of(maker, "nomic-bert-moe"));
     }
     if (after)
@@ -261,17 +307,52 @@ static void add_head(struct encoder_maker *maker)
     add_tensor(maker, "cls.output.weight", TENSOR_F32, r->n_embd, r->n_labels, 0.0f, deviation);
 }
 
+static void add_deberta(struct encoder_maker *maker)
+{
+    const struct encoder_recipe *r = &maker->recipe;
+    if (r->deberta == DEBERTA_V1 || r->deberta == DEBERTA_ABSOLUTE)
+        add_tensor(maker, "position_embd.weight", TENSOR_F32, r->n_embd, r->n_context, 0.0f, 0.5f);
+    if (r->deberta != DEBERTA_ABSOLUTE)
+        add_tensor(maker, "attn_rel_embd.weight", r->type, r->n_embd, 2 * deberta_span(r->deberta), 0.0f,
+                   1.0f);
+    if (r->deberta == DEBERTA_V3 || r->deberta == DEBERTA_V2_XL)
+        add_norm(maker, "attn_rel_embd_norm", true);
+    if (r->deberta != DEBERTA_V2_XL)
+        return;
+    add_tensor(maker, "conv.weight", r->type, r->n_embd, r->n_embd, 0.0f, 1.0f / sqrtf((float)r->n_embd));
+    maker->tensors[maker->n_tensors - 1].dims[2] = 3;
+    add_tensor(maker, "conv.bias", TENSOR_F32, r->n_embd, 1, 0.0f, 0.2f);
+    add_norm(maker, "conv_norm", true);
+}
+
+enum { TABLE_WIDTH = 20 };
+
+static void add_albert(struct encoder_maker *maker)
+{
+    const struct encoder_recipe *r = &maker->recipe;
+    add_tensor(maker, "token_embd_proj.weight", r->type, TABLE_WIDTH, r->n_embd, 0.0f,
+               1.2f / sqrtf(TABLE_WIDTH));
+    add_tensor(maker, "token_embd_proj.bias", TENSOR_F32, r->n_embd, 1, 0.0f, 0.2f);
+    for (int i = 0; i < maker->n_tensors; i++) {
+        struct encoder_tensor *tensor = &maker->tensors[i];
+        if (strncmp(tensor->name, "token_embd_proj", 15) != 0 && tensor->dims[0] == (uint64_t)r->n_embd)
+            tensor->dims[0] = TABLE_WIDTH; // tables and their norm
+    }
+}
+
 static void add_tensors(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool after = is_of(maker, "bert mpnet nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe");
+    bool after = is_of(maker, AFTER);
     add_tensor(maker, "token_embd.weight", r->type, r->n_embd, r->n_vocab, 0.0f, 1.0f);
     if (is_of(maker, "bert mpnet"))
         add_tensor(maker, "position_embd.weight", TENSOR_F32, r->n_embd, r->n_context, 0.0f, 0.5f);
     if (is_of(maker, "bert nomic-bert jina-bert-v2 jina-bert-v3 gte nomic-bert-moe"))
         add_tensor(maker, "token_types.weight", TENSOR_F32, r->n_embd, 2, 0.0f, 0.5f);
-    if (is_of(maker, "mpnet"))
+    if (is_of(maker, "mpnet t5encoder"))
         add_tensor(maker, "attn_rel_b.weight", TENSOR_F32, r->n_heads, 32, 0.0f, 1.0f);
+    if (is_of(maker, "deberta"))
+        add_deberta(maker);
     if (after || is_of(maker, "modern-bert"))
         add_norm(maker, "token_embd_norm", after);
     if (!after)
@@ -281,7 +362,9 @@ static void add_tensors(struct encoder_maker *maker)
                    1.2f);
         add_norm(maker, "per_layer_proj_norm", false);
     }
-    for (int i = 0; i < r->n_layers; i++)
+    if (r->shared)
+        add_albert(maker);
+    for (int i = 0; i < (r->shared ? 1 : r->n_layers); i++)
         add_layer(maker, i);
     for (int i = 0; i < r->n_dense; i++) { // widths: n_embd, then 20, 21, ...
         char name[64];

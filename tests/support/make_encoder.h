@@ -1,11 +1,21 @@
 // Writes small encoders with seeded random weights as GGUF files, with the keys and tensor names that
 // llama.cpp's converter writes, where it has the family. Families: bert, mpnet, nomic-bert, nomic-bert-moe,
-// jina-bert-v2, jina-bert-v3, gte, modern-bert, eurobert, ultrabert, llama-embed, gemma-embedding, gemma-embedding2;
-// qwen2 is a decoder that
+// jina-bert-v2, jina-bert-v3, gte, deberta, t5encoder, modern-bert, eurobert, ultrabert, llama-embed, gemma-embedding,
+// gemma-embedding2; qwen2 is a decoder that
 // attends in both directions.
 #pragma once
 
 #include "engine/file/gguf.h"
+
+// How a made DeBERTa computes positions.
+enum deberta_kind {
+    DEBERTA_V3,          // shared projections, a norm, logarithmic buckets
+    DEBERTA_V2_XL,       // as V3, with a convolution of three taps
+    DEBERTA_V1,          // projections of their own, no buckets, learned positions
+    DEBERTA_TO_POSITION, // one term; projections of their own, of few distances
+    DEBERTA_TO_CONTENT,
+    DEBERTA_ABSOLUTE, // learned positions only
+};
 
 // Zero means the default in brackets.
 struct encoder_recipe {
@@ -17,6 +27,9 @@ struct encoder_recipe {
     int32_t n_dense; // linear layers after the pooling, [0]; odd ones have a bias and tanh
     const char *drop_tensor, *extra_tensor; // left out; added
     const char *text_key, *text;            // a further key
+    bool shared;                            // BERT as ALBERT: one layer for all, embeddings of 20 items
+    bool plain;                             // T5 with ReLU in place of gates
+    enum deberta_kind deberta;              // [DEBERTA_V3]
     bool causal;                            // in attention.causal
     // A classification head with these labels, [0]: none; its layers are those of the family. Keys
     // NAME.classifier.*; NULL: absent.

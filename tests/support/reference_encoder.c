@@ -161,12 +161,73 @@ static double bias_of(const struct double_encoder *e, const double *buckets, int
     return buckets ? buckets[bucket_of(j - p) * e->n_heads + head] : 0.0;
 }
 
+// --- DeBERTa ---
+
+// The row of the relative embeddings for p - j.
+static int relative_row(const struct double_encoder *e, int distance)
+{
+    int n_buckets = (int)read_key(e, "attention.relative_buckets_count", 0),
+        most = (int)read_key(e, "attention.relative_distance_max", 0), span = n_buckets ? n_buckets : most;
+    int middle = n_buckets / 2, bucket = abs(distance);
+    if (n_buckets && bucket > middle)
+        bucket = middle +
+                 (int)ceil(log((double)bucket / middle) / log((most - 1.0) / middle) * (middle - 1) - 1e-9);
+    int row = span + (distance < 0 ? -bucket : bucket);
+    return row < 0 ? 0 : row > 2 * span - 1 ? 2 * span - 1 : row;
+}
+
+// The projected embeddings of a term, "attn_pos_k" or "attn_pos_q"; NULL: the model does not have it.
+static double *project_relative(const struct double_encoder *e, int layer, bool keys)
+{
+    struct error error;
+    bool wanted = false, shared = false;
+    double *x = load(e, -1, "attn_rel_embd", "weight");
+    if (!is_of(e, "deberta") || !x ||
+        gguf_bool(e->gguf,
+                  keys ? "deberta.attention.content_to_position" : "deberta.attention.position_to_content",
+                  &wanted, NULL, &error) != STATUS_OK ||
+        gguf_bool(e->gguf, "deberta.attention.relative_projections_shared", &shared, NULL, &error) !=
+            STATUS_OK ||
+        !wanted) {
+        free(x);
+        return NULL;
+    }
+    struct double_encoder rows = *e;
+    rows.n = (int)gguf_tensor(e->gguf, "attn_rel_embd.weight")->dims[1];
+    normalize(&rows, -1, "attn_rel_embd_norm", x, rows.n, e->n_embd);
+    const char *name = shared ? (keys ? "attn_k" : "attn_q") : keys ? "attn_pos_k" : "attn_pos_q";
+    double *out = multiply(&rows, layer, name, x, e->n_embd, 0, e->n_heads * e->head_dim);
+    free(x);
+    return out;
+}
+
+// The convolution of the embedding, after its activation.
+static double *convolve(const struct double_encoder *e, const double *x)
+{
+    double *weight = load(e, -1, "conv", "weight"), *bias = load(e, -1, "conv", "bias");
+    int d = e->n_embd;
+    double *out = weight ? allocate((size_t)(e->n * d)) : NULL;
+    for (int p = 0; weight && p < e->n; p++)
+        for (int o = 0; o < d; o++) {
+            double sum = bias[o];
+            for (int k = 0; k < 3; k++)
+                for (int i = 0; i < d && p + k >= 1 && p + k <= e->n; i++)
+                    sum += weight[(k * d + o) * d + i] * x[(p + k - 1) * d + i];
+            out[p * d + o] = tanh(sum);
+        }
+    free(weight);
+    free(bias);
+    return out;
+}
+
 static double *attend(const struct double_encoder *e, int layer, const double *q, const double *k,
                       const double *v)
 {
     int d = e->head_dim, group = e->n_heads / e->n_kv;
     double *heads = allocate((size_t)(e->n * e->n_heads * d)), *scores = allocate((size_t)e->n);
     double *buckets = load(e, -1, "attn_rel_b", "weight");
+    double *keys = project_relative(e, layer, true), *queries = project_relative(e, layer, false);
+    double scale = read_key(e, "attention.scale", is_of(e, "t5encoder gemma-embedding2") ? 1.0 : 1.0 / sqrt(d));
     for (int p = 0; p < e->n; p++)
         for (int h = 0; h < e->n_heads; h++) {
             double sum = 0.0, largest = -INFINITY, *out = heads + (p * e->n_heads + h) * d;
@@ -174,8 +235,12 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
                 double dot = 0.0;
                 for (int i = 0; i < d; i++)
                     dot += q[(p * e->n_heads + h) * d + i] * k[(j * e->n_kv + h / group) * d + i];
+                int at = keys || queries ? relative_row(e, p - j) * e->n_heads * d + h * d : 0;
+                for (int i = 0; keys && i < d; i++)
+                    dot += q[(p * e->n_heads + h) * d + i] * keys[at + i];
+                for (int i = 0; queries && i < d; i++)
+                    dot += k[(j * e->n_kv + h / group) * d + i] * queries[at + i];
                 bool seen = (!is_local(e, layer) || abs(j - p) <= e->window / 2) && (!e->causal || j <= p);
-                double scale = is_of(e, "gemma-embedding2") ? 1.0 : 1.0 / sqrt(d);
                 scores[j] = seen ? dot * scale + bias_of(e, buckets, h, j, p) : -INFINITY;
                 largest = fmax(largest, scores[j]);
             }
@@ -189,6 +254,8 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
     free(heads);
     free(scores);
     free(buckets);
+    free(keys);
+    free(queries);
     return out;
 }
 
@@ -219,7 +286,7 @@ static double *attention(const struct double_encoder *whole, int layer, const do
     normalize(e, layer, "attn_k_norm", k, e->n * e->n_kv, e->head_dim);
     if (is_of(e, "gemma-embedding2"))
         normalize_units(e, v, e->n * e->n_kv, e->head_dim);
-    if (!is_of(e, "bert mpnet jina-bert-v2")) {
+    if (!is_of(e, "bert mpnet jina-bert-v2 deberta t5encoder")) {
         rotate(e, layer, q, e->n_heads);
         rotate(e, layer, k, e->n_kv);
     }
@@ -234,7 +301,9 @@ static double activate(const struct double_encoder *e, double x)
 {
     if (is_of(e, "nomic-bert eurobert llama-embed ultrabert qwen2"))
         return x / (1.0 + exp(-x));
-    if (is_of(e, "gemma-embedding gemma-embedding2"))
+    if (is_of(e, "t5encoder") && !gguf_tensor(e->gguf, "blk.0.ffn_gate.weight"))
+        return fmax(x, 0.0);
+    if (is_of(e, "gemma-embedding gemma-embedding2 t5encoder"))
         return 0.5 * x * (1.0 + tanh(sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
     return 0.5 * x * (1.0 + erf(x / sqrt(2.0)));
 }
@@ -270,10 +339,11 @@ static double *mix_experts(const struct double_encoder *e, int layer, const doub
 static double *mlp(const struct double_encoder *e, int layer, const double *x)
 {
     bool fused = is_of(e, "jina-bert-v2 modern-bert"),
-         plain = is_of(e, "bert mpnet jina-bert-v3 nomic-bert-moe");
+         plain = is_of(e, "bert mpnet jina-bert-v3 nomic-bert-moe deberta");
     if (is_of(e, "nomic-bert-moe") && layer % 2 == 1)
         return mix_experts(e, layer, x);
     double *up = multiply(e, layer, "ffn_up", x, e->n_embd, fused ? e->n_ff : 0, e->n_ff), *gate = NULL;
+    plain = plain || (is_of(e, "t5encoder") && !gguf_tensor(e->gguf, "blk.0.ffn_gate.weight"));
     if (!plain)
         gate = multiply(e, layer, fused ? "ffn_up" : "ffn_gate", x, e->n_embd, 0, e->n_ff);
     for (int i = 0; i < e->n * e->n_ff; i++)
@@ -321,7 +391,7 @@ static void add_input(const struct double_encoder *e, int layer, double *x)
 static void run_layer(const struct double_encoder *e, int layer, double *x)
 {
     size_t n = (size_t)e->n * (size_t)e->n_embd;
-    double *input = allocate(n), *branch;
+    double *input = allocate(n), *branch, *convolved = layer == 0 ? convolve(e, x) : NULL;
     memcpy(input, x, n * sizeof *x);
     normalize(e, layer, "attn_norm", input, e->n, e->n_embd);
     branch = attention(e, layer, input);
@@ -334,6 +404,10 @@ static void run_layer(const struct double_encoder *e, int layer, double *x)
     normalize(e, layer, "post_ffw_norm", branch, e->n, e->n_embd);
     add(x, branch, n);
     normalize(e, layer, "layer_output_norm", x, e->n, e->n_embd);
+    if (convolved) {
+        add(x, convolved, n);
+        normalize(e, -1, "conv_norm", x, e->n, e->n_embd);
+    }
     free(input);
     if (e->inputs)
         add_input(e, layer, x);
@@ -352,10 +426,10 @@ static void open_encoder(struct double_encoder *e, const char *path)
     e->n_embd = (int)read_key(e, "embedding_length", 0);
     e->n_heads = (int)read_key(e, "attention.head_count", 1);
     e->n_kv = (int)read_key(e, "attention.head_count_kv", e->n_heads);
-    e->head_dim = e->n_embd / e->n_heads;
+    e->head_dim = (int)read_key(e, "attention.key_length", e->n_embd / e->n_heads);
     e->n_ff = (int)read_key(e, "feed_forward_length", 0);
     e->window = (int)read_key(e, "attention.sliding_window", 0);
-    e->rms = is_of(e, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2");
+    e->rms = is_of(e, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2 t5encoder");
     e->n_input = (int)read_key(e, "embedding_length_per_layer_input", 0);
     if (e->n_input)
         e->n_kv = e->n_heads / 2;
@@ -374,16 +448,23 @@ void reference_hidden(const char *path, const int32_t *ids, const int32_t *types
            *positions = load(&e, -1, "position_embd", "weight"),
            *type_rows = load(&e, -1, "token_types", "weight");
     double scale = is_of(&e, "gemma-embedding gemma-embedding2") ? sqrt(e.n_embd) : 1.0;
+    int width = (int)read_key(&e, "embedding_table_length", e.n_embd);
     for (int p = 0; p < n_ids; p++)
-        for (int i = 0; i < e.n_embd; i++)
-            hidden[p * e.n_embd + i] = table[(size_t)ids[p] * (size_t)e.n_embd + (size_t)i] * scale +
-                                       (positions ? positions[p * e.n_embd + i] : 0.0) +
-                                       (type_rows ? type_rows[(types ? types[p] : 0) * e.n_embd + i] : 0.0);
-    normalize(&e, -1, "token_embd_norm", hidden, n_ids, e.n_embd);
+        for (int i = 0; i < width; i++)
+            hidden[p * width + i] = table[(size_t)ids[p] * (size_t)width + (size_t)i] * scale +
+                                    (positions ? positions[p * width + i] : 0.0) +
+                                    (type_rows ? type_rows[(types ? types[p] : 0) * width + i] : 0.0);
+    normalize(&e, -1, "token_embd_norm", hidden, n_ids, width);
     if (e.n_input)
         make_inputs(&e, hidden);
+    bool shared = gguf_tensor(e.gguf, "token_embd_proj.weight") != NULL;
+    if (shared) {
+        double *wide = multiply(&e, -1, "token_embd_proj", hidden, width, 0, e.n_embd);
+        memcpy(hidden, wide, (size_t)(n_ids * e.n_embd) * sizeof *wide);
+        free(wide);
+    }
     for (int layer = 0; layer < e.n_layers; layer++)
-        run_layer(&e, layer, hidden);
+        run_layer(&e, shared ? 0 : layer, hidden);
     normalize(&e, -1, "output_norm", hidden, n_ids, e.n_embd);
     free(table);
     free(positions);

@@ -35,6 +35,18 @@ struct rename {
     }
 
 static const struct rename bert[] = {BERT_EMBEDDINGS, BERT_ATTENTION, BERT_MLP, {NULL, NULL}};
+#define ALBERT "encoder.albert_layer_groups.0.albert_layers.0."
+static const struct rename albert[] = {BERT_EMBEDDINGS,
+                                       {"token_embd_proj", "encoder.embedding_hidden_mapping_in"},
+                                       {"attn_q", ALBERT "attention.query"},
+                                       {"attn_k", ALBERT "attention.key"},
+                                       {"attn_v", ALBERT "attention.value"},
+                                       {"attn_output", ALBERT "attention.dense"},
+                                       {"attn_output_norm", ALBERT "attention.LayerNorm"},
+                                       {"ffn_up", ALBERT "ffn"},
+                                       {"ffn_down", ALBERT "ffn_output"},
+                                       {"layer_output_norm", ALBERT "full_layer_layer_norm"},
+                                       {NULL, NULL}};
 static const struct rename distilbert[] = {BERT_EMBEDDINGS,
                                            {"attn_q", "transformer.layer.*.attention.q_lin"},
                                            {"attn_k", "transformer.layer.*.attention.k_lin"},
@@ -164,6 +176,57 @@ static const struct rename gemma_2[] = {{"token_embd", "embed_tokens"},
     "\"rope_theta\":160000.0,\"rope_type\":\"default\"},\"sliding_attention\":{\"rope_theta\":10000.0}},"    \
     "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"full_attention\"],"
 
+// Of DeBERTa's first version attn_q, attn_k and attn_v are in one tensor (put_deberta).
+static const struct rename deberta[] = {BERT_EMBEDDINGS,
+                                        {"attn_rel_embd", "encoder.rel_embeddings"},
+                                        {"attn_rel_embd_norm", "encoder.LayerNorm"},
+                                        {"conv_norm", "encoder.conv.LayerNorm"},
+                                        {"conv", "encoder.conv.conv"},
+                                        {"attn_q", "encoder.layer.*.attention.self.query_proj"},
+                                        {"attn_k", "encoder.layer.*.attention.self.key_proj"},
+                                        {"attn_v", "encoder.layer.*.attention.self.value_proj"},
+                                        {"attn_pos_q", "encoder.layer.*.attention.self.pos_query_proj"},
+                                        {"attn_pos_k", "encoder.layer.*.attention.self.pos_key_proj"},
+                                        {"attn_output", "encoder.layer.*.attention.output.dense"},
+                                        {"attn_output_norm", "encoder.layer.*.attention.output.LayerNorm"},
+                                        BERT_MLP,
+                                        {NULL, NULL}};
+static const struct rename deberta_1[] = {BERT_EMBEDDINGS,
+                                          {"attn_rel_embd", "encoder.rel_embeddings"},
+                                          {"attn_pos_q", "encoder.layer.*.attention.self.pos_q_proj"},
+                                          {"attn_pos_k", "encoder.layer.*.attention.self.pos_proj"},
+                                          {"attn_output", "encoder.layer.*.attention.output.dense"},
+                                          {"attn_output_norm", "encoder.layer.*.attention.output.LayerNorm"},
+                                          BERT_MLP,
+                                          {NULL, NULL}};
+static const struct rename t5[] = {{"token_embd", "shared"},
+                                   {"output_norm", "encoder.final_layer_norm"},
+                                   {"attn_rel_b",
+                                    "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
+                                   {"attn_norm", "encoder.block.*.layer.0.layer_norm"},
+                                   {"attn_q", "encoder.block.*.layer.0.SelfAttention.q"},
+                                   {"attn_k", "encoder.block.*.layer.0.SelfAttention.k"},
+                                   {"attn_v", "encoder.block.*.layer.0.SelfAttention.v"},
+                                   {"attn_output", "encoder.block.*.layer.0.SelfAttention.o"},
+                                   {"ffn_norm", "encoder.block.*.layer.1.layer_norm"},
+                                   {"ffn_gate", "encoder.block.*.layer.1.DenseReluDense.wi_0"},
+                                   {"ffn_up", "encoder.block.*.layer.1.DenseReluDense.wi_1"},
+                                   {"ffn_down", "encoder.block.*.layer.1.DenseReluDense.wo"},
+                                   {NULL, NULL}};
+static const struct rename t5_plain[] = {{"token_embd", "shared"},
+                                         {"output_norm", "encoder.final_layer_norm"},
+                                         {"attn_rel_b",
+                                          "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"},
+                                         {"attn_norm", "encoder.block.*.layer.0.layer_norm"},
+                                         {"attn_q", "encoder.block.*.layer.0.SelfAttention.q"},
+                                         {"attn_k", "encoder.block.*.layer.0.SelfAttention.k"},
+                                         {"attn_v", "encoder.block.*.layer.0.SelfAttention.v"},
+                                         {"attn_output", "encoder.block.*.layer.0.SelfAttention.o"},
+                                         {"ffn_norm", "encoder.block.*.layer.1.layer_norm"},
+                                         {"ffn_up", "encoder.block.*.layer.1.DenseReluDense.wi"},
+                                         {"ffn_down", "encoder.block.*.layer.1.DenseReluDense.wo"},
+                                         {NULL, NULL}};
+
 #define SIZES                                                                                                \
     "\"hidden_size\":48,\"num_hidden_layers\":3,\"num_attention_heads\":4,\"intermediate_size\":56,"         \
     "\"layer_norm_eps\":1e-6"
@@ -171,6 +234,16 @@ static const struct rename gemma_2[] = {{"token_embd", "embed_tokens"},
 #define NOMIC_SIZES                                                                                            \
     "\"n_embd\":48,\"n_layer\":3,\"n_head\":4,\"n_inner\":56,\"n_positions\":200,\"layer_norm_epsilon\":1e-6," \
     "\"activation_function\":\"swiglu\""
+
+#define DEBERTA_SIZES                                                                                        \
+    SIZES ",\"max_position_embeddings\":200,\"relative_attention\":true,\"pos_att_type\":\"p2c|c2p\","
+#define V3                                                                                                   \
+    DEBERTA_SIZES                                                                                            \
+    "\"position_buckets\":16,\"max_relative_positions\":64,\"norm_rel_ebd\":\"layer_norm\","                 \
+    "\"share_att_key\":true,\"position_biased_input\":false"
+#define T5_SIZES                                                                                             \
+    "\"d_model\":48,\"num_layers\":3,\"num_heads\":4,\"d_kv\":20,\"d_ff\":56,\"layer_norm_epsilon\":1e-6,"   \
+    "\"n_positions\":200,\"is_encoder_decoder\":true"
 
 struct encoder_case {
     const char *name, *made; // make_encoder's family
@@ -180,6 +253,8 @@ struct encoder_case {
     bool old_norms;     // gamma and beta
     const char *drop;   // a tensor that the family of the folder lacks
     bool less_one;      // norm weights are stored without their 1
+    enum deberta_kind deberta;
+    bool plain, shared;
 };
 
 static const struct encoder_case cases[] = {
@@ -187,6 +262,13 @@ static const struct encoder_case cases[] = {
      false, NULL},
     {"bert with a head and old norms", "bert", bert,
      "{\"model_type\":\"bert\"," SIZES ",\"max_position_embeddings\":200}", "bert.", 0, true, NULL},
+    {"electra", "bert", bert,
+     "{\"model_type\":\"electra\"," SIZES ",\"embedding_size\":48,\"max_position_embeddings\":200}",
+     "electra.", 0, false, NULL},
+    {"albert", "bert", albert,
+     "{\"model_type\":\"albert\"," SIZES
+     ",\"embedding_size\":20,\"hidden_act\":\"gelu\",\"max_position_embeddings\":200}",
+     "albert.", 0, false, NULL, .shared = true},
     {"xlm-roberta", "bert", bert,
      "{\"model_type\":\"xlm-roberta\"," SIZES ",\"max_position_embeddings\":202,\"pad_token_id\":1}", "", 2,
      false, NULL},
@@ -258,6 +340,27 @@ static const struct encoder_case cases[] = {
      "\"hidden_act\":\"silu\",\"max_position_embeddings\":200,\"attention_windows\":[16,16,0],"
      "\"rope_theta\":[10000,10000,160000]}",
      "ultrabert.", 0, false, NULL},
+    {"deberta-v3", "deberta", deberta, "{\"model_type\":\"deberta-v2\"," V3 "}", "", 0, false, NULL},
+    {"deberta-v3 with a head", "deberta", deberta, "{\"model_type\":\"deberta-v2\"," V3 "}", "deberta.", 0,
+     false, NULL},
+    {"deberta-v2 xl", "deberta", deberta,
+     "{\"model_type\":\"deberta-v2\"," V3 ",\"conv_kernel_size\":3,\"conv_act\":\"tanh\"}", "deberta.", 0,
+     false, NULL, false, DEBERTA_V2_XL},
+    {"deberta-v2, one term", "deberta", deberta,
+     "{\"model_type\":\"deberta-v2\"," SIZES
+     ",\"max_position_embeddings\":200,\"relative_attention\":true,\"pos_att_type\":[\"c2p\"],"
+     "\"max_relative_positions\":8,\"position_biased_input\":false}",
+     "", 0, false, NULL, false, DEBERTA_TO_POSITION},
+    {"deberta-v2, learned positions", "deberta", deberta,
+     "{\"model_type\":\"deberta-v2\"," SIZES ",\"max_position_embeddings\":200}", "deberta.", 0, false, NULL,
+     false, DEBERTA_ABSOLUTE},
+    {"deberta", "deberta", deberta_1,
+     "{\"model_type\":\"deberta\"," DEBERTA_SIZES "\"max_relative_positions\":32}", "deberta.", 0, false,
+     NULL, false, DEBERTA_V1},
+    {"flan-t5", "t5encoder", t5, "{\"model_type\":\"t5\"," T5_SIZES ",\"feed_forward_proj\":\"gated-gelu\"}",
+     "", 0, false, NULL},
+    {"mt5", "t5encoder", t5, "{\"model_type\":\"mt5\"," T5_SIZES "}", "", 0, false, NULL},
+    {"t5", "t5encoder", t5_plain, "{\"model_type\":\"t5\"," T5_SIZES "}", "", 0, false, NULL, false, 0, true},
     {"eurobert", "eurobert", euro,
      "{\"model_type\":\"eurobert\"," SIZES ",\"num_key_value_heads\":2,\"rms_norm_eps\":1e-6,"
      "\"hidden_act\":\"silu\",\"rope_theta\":160000,\"max_position_embeddings\":200}",
@@ -297,6 +400,62 @@ static void rename_tensor(const struct encoder_case *item, struct text name, cha
     fail_msg("no name for %s", stem);
 }
 
+// Writes q, k and v of a layer as one tensor, in which each head has its own together.
+static void put_fused(struct safetensors_writer *writer, const struct gguf *gguf, int layer)
+{
+    static const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
+    enum { HEADS = 4, ROWS = N_EMBD / HEADS };
+    struct buffer data = {0};
+    char name[128];
+    for (int head = 0; head < HEADS; head++)
+        for (int part = 0; part < 3; part++) {
+            snprintf(name, sizeof name, "blk.%d.%s.weight", layer, parts[part]);
+            const struct tensor *tensor = gguf_tensor(gguf, name);
+            size_t n = ROWS * tensor_row_bytes(tensor);
+            buffer_add(&data, (const char *)tensor->data + (size_t)head * n, n);
+        }
+    snprintf(name, sizeof name, "deberta.encoder.layer.%d.attention.self.in_proj.weight", layer);
+    put_entry(writer, name, "F32", 2, (uint64_t[2]){3 * N_EMBD, N_EMBD}, data.data, data.size);
+    buffer_finish(&data);
+    for (int part = 0; part < 3; part += 2) {
+        snprintf(name, sizeof name, "blk.%d.%s.bias", layer, parts[part]);
+        const struct tensor *bias = gguf_tensor(gguf, name);
+        snprintf(name, sizeof name, "deberta.encoder.layer.%d.attention.self.%c_bias", layer, "qkv"[part]);
+        put_entry(writer, name, "F32", 1, (uint64_t[1]){N_EMBD}, bias->data, bias->size_bytes);
+    }
+}
+
+// [taps, outputs, inputs] -> [outputs, inputs, taps]
+static void put_convolution(struct safetensors_writer *writer, const struct tensor *tensor, const char *name)
+{
+    struct buffer data = {0};
+    const float *items = tensor->data;
+    for (size_t i = 0; i < N_EMBD * N_EMBD; i++)
+        for (size_t tap = 0; tap < 3; tap++)
+            buffer_add(&data, &items[tap * N_EMBD * N_EMBD + i], sizeof *items);
+    put_entry(writer, name, "F32", 3, (uint64_t[3]){N_EMBD, N_EMBD, 3}, data.data, data.size);
+    buffer_finish(&data);
+}
+
+// Writes what no rename does. False: the tensor is to be renamed.
+static bool put_deberta(struct safetensors_writer *writer, const struct encoder_case *item,
+                        const struct gguf *gguf, const struct tensor *tensor)
+{
+    bool fused = item->renames == deberta_1;
+    int layer;
+    char slot[32];
+    snprintf(slot, sizeof slot, "%.*s", (int)tensor->name.size, tensor->name.data);
+    if (strcmp(slot, "conv.weight") == 0) {
+        put_convolution(writer, tensor, "deberta.encoder.conv.conv.weight");
+        return true;
+    }
+    if (!fused || sscanf(slot, "blk.%d.attn_", &layer) != 1)
+        return false;
+    if (strstr(slot, "attn_q.weight"))
+        put_fused(writer, gguf, layer);
+    return strstr(slot, "attn_q.") || strstr(slot, "attn_k.") || strstr(slot, "attn_v.");
+}
+
 static void write_folder(const struct encoder_case *item, const char *gguf_path, const char *directory)
 {
     struct error error;
@@ -311,6 +470,8 @@ static void write_folder(const struct encoder_case *item, const char *gguf_path,
         uint64_t shape[2] = {tensor->dims[1], tensor->dims[0]};
         uint32_t n_dims = tensor->dims[1] > 1 ? 2 : 1;
         struct buffer data = {0};
+        if (put_deberta(&writer, item, gguf, tensor))
+            continue;
         rename_tensor(item, tensor->name, name);
         if (strstr(name, "position_embeddings")) {
             put_zeros(&data, (size_t)item->first_position * tensor_row_bytes(tensor));
@@ -385,8 +546,12 @@ TEST(vectors_equal_those_of_the_same_weights_as_gguf)
         struct error error = {0};
         make_directory(directory);
         snprintf(path, sizeof path, "%s/model.gguf", directory);
-        make_encoder(
-            path, &(struct encoder_recipe){.family = cases[i].made, .seed = 3, .drop_tensor = cases[i].drop});
+        make_encoder(path, &(struct encoder_recipe){.family = cases[i].made,
+                                                    .seed = 3,
+                                                    .drop_tensor = cases[i].drop,
+                                                    .deberta = cases[i].deberta,
+                                                    .plain = cases[i].plain,
+                                                    .shared = cases[i].shared});
         assert_ok(gguf_open(&gguf, path, &error), &error);
         compute(gguf, expected);
         write_folder(&cases[i], path, directory);
@@ -420,6 +585,19 @@ TEST(a_setting_that_an_encoder_does_not_compute_is_refused_by_its_name)
         {"{\"model_type\":\"nomic_bert\"," NOMIC_SIZES ",\"rotary_scaling_factor\":2}",
          "rotary_scaling_factor 2 is not built"},
         {"{\"model_type\":\"mpnet\"," SIZES ",\"relative_attention_num_buckets\":64}",
+         "relative_attention_num_buckets 64 is not built"},
+        {"{\"model_type\":\"deberta-v2\"," SIZES ",\"pos_att_type\":\"p2p|c2p\"}",
+         "\"pos_att_type\" is \"p2p|c2p\""},
+        {"{\"model_type\":\"deberta-v2\"," SIZES ",\"norm_rel_ebd\":\"batch\"}",
+         "\"norm_rel_ebd\" is \"batch\""},
+        {"{\"model_type\":\"deberta-v2\"," SIZES ",\"conv_kernel_size\":3,\"conv_groups\":2}",
+         "\"conv_groups\" is 2"},
+        {"{\"model_type\":\"deberta-v2\"," SIZES ",\"embedding_size\":24}", "\"embedding_size\" is 24"},
+        {"{\"model_type\":\"albert\"," SIZES ",\"num_hidden_groups\":2}", "\"num_hidden_groups\" is 2"},
+        {"{\"model_type\":\"deberta\"," SIZES ",\"talking_head\":true}", "\"talking_head\" is true"},
+        {"{\"model_type\":\"t5\"," T5_SIZES ",\"feed_forward_proj\":\"gated-relu\"}",
+         "\"feed_forward_proj\" is \"gated-relu\""},
+        {"{\"model_type\":\"t5\"," T5_SIZES ",\"relative_attention_num_buckets\":64}",
          "relative_attention_num_buckets 64 is not built"},
         {"{\"model_type\":\"distilbert\",\"sinusoidal_pos_embds\":true}", "\"sinusoidal_pos_embds\" is true"},
         {"{\"model_type\":\"mistral\"," SIZES

@@ -312,6 +312,49 @@ TEST(what_a_tokenizer_model_wants_beyond_this_is_refused_by_name)
     bench_close(&bench);
 }
 
+static void put_unigram(const struct vocabulary_folder *bench, const char *file, const char *const *special,
+                        size_t n_special, size_t unknown)
+{
+    struct buffer model = {0};
+    for (size_t i = 0; i < n_special; i++)
+        put_piece(&model, special[i], 0, i == unknown ? 2 : 3);
+    put_piece(&model, M "a", -1, 1);
+    put_piece(&model, M "b", -2, 1);
+    put_settings(&model, &(struct piece_settings){.model_type = 1, .removes_blanks = true});
+    put_bytes(bench, file, &model);
+    buffer_finish(&model);
+}
+
+TEST(t5_ends_a_text_and_deberta_puts_texts_together_as_bert)
+{
+    static const char *const t5[] = {"<pad>", "</s>", "<unk>"}, *const deberta[] = {"[PAD]", "[CLS]", "[SEP]",
+                                                                                    "[UNK]"};
+    struct vocabulary_folder bench;
+    struct token_array ids = {0}, types = {0};
+    struct error error;
+    size_t n_cut;
+    const struct tokenizer_input pair = {.texts = {TEXT("a b"), TEXT("b")}, .n_texts = 2};
+    bench_open(&bench);
+    put_unigram(&bench, "spiece.model", t5, 3, 2);
+    bench_read(&bench, "{}");
+    CASES(&bench, TOKENIZER_ADD_SPECIAL, {"a  b", "3 4 1"}, {"", "1"});
+    bench_close(&bench);
+    bench_open(&bench);
+    put_unigram(&bench, "spm.model", deberta, 4, 3);
+    bench_read(&bench, "{}");
+    CASES(&bench, TOKENIZER_ADD_SPECIAL, {"a  b", "1 4 5 2"}, {"", "1 2"});
+    assert_ok(tokenizer_encode_input(bench.tokenizer, &pair, TOKENIZER_ADD_SPECIAL, &ids, &types, &n_cut,
+                                     &error),
+              &error);
+    static const int32_t expected[] = {1, 4, 5, 2, 5, 2}, expected_types[] = {0, 0, 0, 0, 1, 1};
+    assert_int_equal(ids.n_ids, 6);
+    assert_memory_equal(ids.ids, expected, sizeof expected);
+    assert_memory_equal(types.ids, expected_types, sizeof expected_types);
+    token_array_finish(&ids);
+    token_array_finish(&types);
+    bench_close(&bench);
+}
+
 // --- vocab.json and merges.txt ---
 
 static void put_vocabulary(const struct vocabulary_folder *bench, const char *tokenizer_config)
