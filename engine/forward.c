@@ -20,8 +20,8 @@ static void normalize_rows(struct pass *pass, struct matrix *out, const struct m
     pass->operations->norm(pass->backend, out, in, pass->n_rows, &parameters);
 }
 
-static void normalize_slot(struct pass *pass, struct matrix *out, const struct matrix *in,
-                           const struct forward_layer *layer, enum layer_slot slot, bool consumed)
+void pass_normalize(struct pass *pass, struct matrix *out, const struct matrix *in,
+                    const struct forward_layer *layer, enum layer_slot slot, bool consumed)
 {
     bool after = slot == SLOT_ATTN_POST_NORM || slot == SLOT_FFN_POST_NORM;
     normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot],
@@ -46,40 +46,6 @@ static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, 
     pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
 }
 
-// y = the slot's weight * x + its bias + its adapters.
-static struct product slot_product(struct matrix *y, const struct forward_layer *layer, enum layer_slot slot)
-{
-    return (struct product){.y = y,
-                            .weight = layer->weights[slot],
-                            .bias = layer->biases[slot],
-                            .adapters = layer->adapters[slot]};
-}
-
-static void multiply_rows(struct pass *pass, struct product product, const struct matrix *x)
-{
-    pass_multiply(pass, &product, 1, x);
-}
-
-// gate's y = activation(gate) * up, per row or, with `experts`, per (row, expert) pair.
-static void multiply_gated(struct pass *pass, struct product gate, struct product up, const struct matrix *x,
-                           bool experts)
-{
-    const struct backend_operations *operations = pass->operations;
-    enum activation_kind activation = pass->shape->activation;
-    bool adapted = pass->adapted->n_groups && (gate.adapters || up.adapters);
-    if (operations->gated_products && !adapted) {
-        operations->gated_products(pass->backend, &gate, &up, x, pass->n_rows, experts, activation);
-        return;
-    }
-    struct product products[] = {gate, up};
-    if (experts)
-        operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
-    else
-        pass_multiply(pass, products, 2, x);
-    int32_t n_rows = experts ? pass->n_rows * pass->shape->experts.n_used : pass->n_rows;
-    operations->activate(pass->backend, gate.y, gate.y, up.y, n_rows, activation);
-}
-
 static void enter_phase(struct pass *pass, enum step_phase phase)
 {
     pass->operations->phase(pass->backend, phase);
@@ -96,8 +62,8 @@ void pass_embed(struct pass *pass)
         normalize_rows(pass, out, out, forward->embd_norm, forward->embd_norm_bias, pass->shape->norm_epsilon,
                        false);
     if (forward->embd_proj)
-        multiply_rows(pass, (struct product){pass->x, forward->embd_proj, forward->embd_proj_bias, NULL},
-                      out);
+        pass_multiply_one(pass, (struct product){pass->x, forward->embd_proj, forward->embd_proj_bias, NULL},
+                          out);
 }
 
 static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigned parts)
@@ -278,157 +244,6 @@ static void keep_outputs(struct pass *pass, int32_t index, bool normed_wanted)
     pass->adapted = &pass->forward->adapted[1];
 }
 
-// branch = MLP(input), gated or plain.
-static void run_mlp(struct pass *pass, int32_t index, const struct matrix *input)
-{
-    const struct forward_layer *layer = &pass->forward->layers[index];
-    const struct forward_matrices *m = &pass->forward->matrices;
-    bool gated = layer->weights[SLOT_FFN_GATE] != NULL;
-    struct matrix *hidden = gated ? m->gate : m->up;
-    struct product up = slot_product(m->up, layer, SLOT_FFN_UP);
-    float sparsity = pass->forward->model->layers[index].sparsity;
-    if (sparsity > -INFINITY) {
-        struct product products[] = {slot_product(m->gate, layer, SLOT_FFN_GATE), up};
-        pass_multiply(pass, products, 2, input);
-        pass->operations->sparsify(pass->backend, m->gate, pass->n_rows, sparsity);
-        pass->operations->activate(pass->backend, m->gate, m->gate, m->up, pass->n_rows,
-                                   pass->shape->activation);
-    } else if (gated) {
-        multiply_gated(pass, slot_product(m->gate, layer, SLOT_FFN_GATE), up, input, false);
-    } else {
-        multiply_rows(pass, up, input);
-    }
-    if (!gated && pass->shape->activation == ACTIVATION_XIELU) {
-        pass->operations->xielu(pass->backend, hidden, pass->n_rows,
-                                &pass->forward->model->layers[index].xielu);
-    } else if (!gated) {
-        pass->operations->activate(pass->backend, hidden, hidden, NULL, pass->n_rows,
-                                   pass->shape->activation);
-    }
-    if (layer->weights[SLOT_FFN_SUB_NORM])
-        normalize_slot(pass, hidden, hidden, layer, SLOT_FFN_SUB_NORM, false);
-    multiply_rows(pass, slot_product(m->branch, layer, SLOT_FFN_DOWN), hidden);
-}
-
-// gate's y = min(activation(gate), limit) * max(-limit, min(up, limit)), per row or (row, expert) pair.
-static void multiply_limited(struct pass *pass, struct product gate, struct product up,
-                             const struct matrix *x, bool experts, float limit)
-{
-    const struct backend_operations *operations = pass->operations;
-    struct product products[] = {gate, up};
-    int32_t n_rows = experts ? pass->n_rows * pass->shape->experts.n_used : pass->n_rows;
-    if (limit == 0.0f) {
-        multiply_gated(pass, gate, up, x, experts);
-        return;
-    }
-    if (experts)
-        operations->expert_products(pass->backend, products, 2, x, pass->n_rows, false);
-    else
-        pass_multiply(pass, products, 2, x);
-    operations->activate(pass->backend, gate.y, gate.y, NULL, n_rows, pass->shape->activation);
-    operations->limit(pass->backend, gate.y, n_rows, -INFINITY, limit);
-    operations->limit(pass->backend, up.y, n_rows, -limit, limit);
-    operations->multiply_by(pass->backend, gate.y, up.y, n_rows);
-}
-
-// shared = the shared expert, times its gate if it has one.
-static void run_shared_expert(struct pass *pass, const struct forward_layer *layer,
-                              const struct matrix *input, float limit)
-{
-    const struct forward_matrices *m = &pass->forward->matrices;
-    struct product up = slot_product(m->experts.shared_up, layer, SLOT_SHARED_UP);
-    bool gated = layer->weights[SLOT_SHARED_GATE] != NULL;
-    if (gated) {
-        multiply_limited(pass, slot_product(m->experts.shared_gate, layer, SLOT_SHARED_GATE), up, input,
-                         false, limit);
-    } else {
-        multiply_rows(pass, up, input);
-        pass->operations->activate(pass->backend, up.y, up.y, NULL, pass->n_rows, pass->shape->activation);
-    }
-    multiply_rows(pass, slot_product(m->experts.shared, layer, SLOT_SHARED_DOWN),
-                  gated ? m->experts.shared_gate : up.y);
-    if (layer->weights[SLOT_SHARED_ROUTER]) {
-        multiply_rows(pass, slot_product(m->experts.shared_router, layer, SLOT_SHARED_ROUTER), input);
-        pass->operations->gate_rows(pass->backend, m->experts.shared, m->experts.shared_router, pass->n_rows);
-    }
-}
-
-// Selects the experts of each row. `seen`: see struct route_parameters.
-static void route_rows(struct pass *pass, int32_t index, const struct matrix *input,
-                       const struct matrix *seen)
-{
-    const struct forward_layer *layer = &pass->forward->layers[index];
-    const struct forward_matrices *m = &pass->forward->matrices;
-    const struct model_shape *shape = pass->shape;
-    multiply_rows(pass, slot_product(m->experts.router, layer, SLOT_ROUTER), input);
-    if (layer->weights[SLOT_ROUTER_SCALE])
-        pass->operations->scale(pass->backend, m->experts.router, pass->n_rows,
-                                1.0f / sqrtf((float)shape->n_embd), 0.0f);
-    if (shape->experts.logits_softcap != 0.0f)
-        pass->operations->scale(pass->backend, m->experts.router, pass->n_rows, 1.0f,
-                                shape->experts.logits_softcap);
-    struct route_parameters parameters = {.layer = index,
-                                          .input = seen,
-                                          .kind = shape->experts.route_kind,
-                                          .n_used = shape->experts.n_used,
-                                          .normalized = shape->experts.normalized,
-                                          .scale = shape->experts.scale,
-                                          .pick_bias = layer->weights[SLOT_ROUTER_PICK_BIAS],
-                                          .n_groups = shape->experts.n_groups,
-                                          .n_groups_used = shape->experts.n_groups_used,
-                                          .weighs_inputs = shape->experts.weighs_inputs};
-    pass->operations->route(pass->backend, m->experts.router, pass->n_rows, &parameters);
-}
-
-// branch = weighted sum of the routed experts, which may read and write a latent, plus the shared expert.
-static void run_experts(struct pass *pass, int32_t index, const struct matrix *input)
-{
-    const struct forward_layer *layer = &pass->forward->layers[index];
-    const struct model_layer *tensors = &pass->forward->model->layers[index];
-    const struct forward_matrices *m = &pass->forward->matrices;
-    struct product up = slot_product(m->experts.pair_up, layer, SLOT_UP_EXPERTS);
-    bool gated = layer->weights[SLOT_GATE_EXPERTS] != NULL, latent = layer->weights[SLOT_EXPERTS_IN] != NULL;
-    const struct matrix *seen = latent ? m->experts.latent : input;
-    if (latent)
-        multiply_rows(pass, slot_product(m->experts.latent, layer, SLOT_EXPERTS_IN), input);
-    if (gated) {
-        multiply_limited(pass, slot_product(m->experts.pair_gate, layer, SLOT_GATE_EXPERTS), up, seen, true,
-                         tensors->experts_limit);
-    } else {
-        int32_t n_pairs = pass->n_rows * pass->shape->experts.n_used;
-        pass->operations->expert_products(pass->backend, &up, 1, seen, pass->n_rows, false);
-        pass->operations->activate(pass->backend, up.y, up.y, NULL, n_pairs, pass->shape->activation);
-    }
-    struct product down = slot_product(m->experts.pair_down, layer, SLOT_DOWN_EXPERTS);
-    pass->operations->expert_products(pass->backend, &down, 1, gated ? m->experts.pair_gate : up.y,
-                                      pass->n_rows, true);
-    pass->operations->expert_sum(pass->backend, latent ? m->experts.latent : m->branch, m->experts.pair_down,
-                                 pass->n_rows);
-    if (latent)
-        multiply_rows(pass, slot_product(m->branch, layer, SLOT_EXPERTS_OUT), m->experts.latent);
-    if (layer->weights[SLOT_SHARED_UP]) {
-        run_shared_expert(pass, layer, input, tensors->shared_limit);
-        pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows,
-                              pass->shape->experts.shared_scale);
-    }
-}
-
-// branch = experts + MLP, each of x with its own norms before and after (Gemma 4).
-static void run_experts_and_mlp(struct pass *pass, int32_t index)
-{
-    const struct forward_layer *layer = &pass->forward->layers[index];
-    const struct forward_matrices *m = &pass->forward->matrices;
-    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ROUTER_SCALE, true);
-    route_rows(pass, index, pass->normed, NULL);
-    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM_2, true);
-    run_experts(pass, index, pass->normed);
-    normalize_slot(pass, m->experts.shared, m->branch, layer, SLOT_FFN_POST_NORM_2, false);
-    normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, true);
-    run_mlp(pass, index, pass->normed);
-    normalize_slot(pass, m->branch, m->branch, layer, SLOT_FFN_POST_NORM_1, false);
-    pass->operations->add(pass->backend, m->branch, m->experts.shared, pass->n_rows, 1.0f);
-}
-
 // Residual sum: x += branch, after the post-norm or before it if the family has one.
 static void add_branch(struct pass *pass, const struct forward_layer *layer, enum layer_slot post_norm)
 {
@@ -440,10 +255,10 @@ static void add_branch(struct pass *pass, const struct forward_layer *layer, enu
     bool has_norm = layer->weights[post_norm] != NULL,
          sum_first = pass->forward->model->family->normed_after_sum;
     if (has_norm && !sum_first)
-        normalize_slot(pass, branch, branch, layer, post_norm, false);
+        pass_normalize(pass, branch, branch, layer, post_norm, false);
     pass->operations->add(pass->backend, pass->x, branch, pass->n_rows, pass->shape->scales.residual);
     if (has_norm && sum_first)
-        normalize_slot(pass, pass->x, pass->x, layer, post_norm, false);
+        pass_normalize(pass, pass->x, pass->x, layer, post_norm, false);
 }
 
 // The last layer with keys and values, or a state, of its own.
@@ -495,7 +310,7 @@ static bool run_mixers(struct pass *pass, int32_t index, const struct matrix *in
     const struct model_layer *tensors = &pass->forward->model->layers[index];
     bool last = index == last_stored(pass->forward->model);
     if (tensors->linear) {
-        multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT), input);
+        pass_multiply_one(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT), input);
         return true;
     }
     if (tensors->recurrent) {
@@ -509,30 +324,16 @@ static bool run_mixers(struct pass *pass, int32_t index, const struct matrix *in
     if (last)
         keep_outputs(pass, index, normed_wanted);
     if (layer->weights[SLOT_ATTN_SUB_NORM])
-        normalize_slot(pass, pass->heads, pass->heads, layer, SLOT_ATTN_SUB_NORM, false);
+        pass_normalize(pass, pass->heads, pass->heads, layer, SLOT_ATTN_SUB_NORM, false);
     if (tensors->attends)
-        multiply_rows(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
-                      pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
+        pass_multiply_one(pass, slot_product(m->branch, layer, SLOT_ATTN_OUT),
+                          pass->shape->latent.dim ? latent_values(pass, layer) : pass->heads);
     struct matrix *branch = tensors->attends ? m->state.branch : m->branch;
     if (tensors->recurrent)
-        multiply_rows(pass, slot_product(branch, layer, SLOT_STATE_OUT), pass->states);
+        pass_multiply_one(pass, slot_product(branch, layer, SLOT_STATE_OUT), pass->states);
     if (tensors->recurrent && tensors->attends)
         pass->operations->add(pass->backend, m->branch, branch, pass->n_rows, 1.0f);
     return true;
-}
-
-// branch = the layer's MLP, its experts, or both.
-static void run_feed_forward(struct pass *pass, int32_t index, const struct matrix *input)
-{
-    const struct forward_layer *layer = &pass->forward->layers[index];
-    if (layer->weights[SLOT_ROUTER_SCALE]) {
-        run_experts_and_mlp(pass, index);
-    } else if (layer->weights[SLOT_ROUTER]) {
-        route_rows(pass, index, input, layer->weights[SLOT_EXPERTS_IN] ? NULL : input);
-        run_experts(pass, index, input);
-    } else {
-        run_mlp(pass, index, input);
-    }
 }
 
 void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
@@ -550,7 +351,7 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     if (pass->shape->altup.n)
         altup_predict(pass, index);
     if (attn_normed)
-        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM,
+        pass_normalize(pass, pass->normed, pass->x, layer, SLOT_ATTN_NORM,
                        (!parallel || ffn_normed) && !pass->shape->altup.n);
     if (tensors->ngram >= 0)
         ngrams_add(pass, index);
@@ -565,7 +366,7 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     // In a parallel layer the MLP reads the same input as attention, so its norm precedes the residual sum; a
     // layer without an MLP norm uses the output of attention's norm.
     if (parallel && ffn_normed)
-        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, false);
+        pass_normalize(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, false);
     if (mixes)
         add_branch(pass, layer, SLOT_ATTN_POST_NORM);
     if (tensors->n_ff == 0 && !tensors->sparse)
@@ -573,11 +374,11 @@ void pass_run_layer(struct pass *pass, int32_t index, unsigned parts)
     if (pass->shape->altup.n)
         altup_add_laurel(pass);
     if (!parallel && ffn_normed)
-        normalize_slot(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
+        pass_normalize(pass, pass->normed, pass->x, layer, SLOT_FFN_NORM, !layer->weights[SLOT_ROUTER]);
     if (pass->shape->hyper.n)
         hyper_enter(pass, index, true);
     const struct matrix *input = parallel || ffn_normed || pass->shape->hyper.n ? pass->normed : pass->x;
-    run_feed_forward(pass, index, input);
+    pass_feed_forward(pass, index, input);
     add_branch(pass, layer, SLOT_FFN_POST_NORM);
     if (convolves)
         convolution_add(pass);
@@ -617,7 +418,7 @@ static void compute_logits(struct pass *pass)
     if (pass->operations->output_product && pass->step->samples && !pass->step->stops && !adapted)
         pass->operations->output_product(pass->backend, &product, input);
     else
-        multiply_rows(pass, product, input);
+        pass_multiply_one(pass, product, input);
     if (shape->scales.logits != 1.0f || shape->scales.logits_softcap != 0.0f)
         pass->operations->scale(pass->backend, forward->matrices.out.logits, pass->n_rows,
                                 shape->scales.logits, shape->scales.logits_softcap);

@@ -166,6 +166,19 @@ void adapters_unload(struct forward *forward);
 void adapters_group_rows(struct forward *forward, const struct step *step);
 // Computes products of the same x with their adapters.
 void pass_multiply(const struct pass *pass, const struct product *products, int n, const struct matrix *x);
+static inline void pass_multiply_one(const struct pass *pass, struct product product, const struct matrix *x)
+{
+    pass_multiply(pass, &product, 1, x);
+}
+// y = the slot's weight * x + its bias + its adapters.
+static inline struct product slot_product(struct matrix *y, const struct forward_layer *layer,
+                                          enum layer_slot slot)
+{
+    return (struct product){.y = y,
+                            .weight = layer->weights[slot],
+                            .bias = layer->biases[slot],
+                            .adapters = layer->adapters[slot]};
+}
 
 // Inputs of the layers (forward_inputs.c).
 // Computes the inputs of all layers, from the embedded tokens.
@@ -203,6 +216,11 @@ struct pass pass_begin(struct forward *forward, struct step *step, bool stops);
 void pass_embed(struct pass *pass);
 // A layer; PASS_KEYS: only its keys and values, to the pages; PASS_QUERIES: all but these.
 void pass_run_layer(struct pass *pass, int32_t index, unsigned parts);
+// out = the norm of a slot of the layer, of `in`. `consumed`: see struct norm_parameters.
+void pass_normalize(struct pass *pass, struct matrix *out, const struct matrix *in,
+                    const struct forward_layer *layer, enum layer_slot slot, bool consumed);
+// branch = the layer's MLP, its experts, or both (forward_mlp.c).
+void pass_feed_forward(struct pass *pass, int32_t index, const struct matrix *input);
 // Begins the step and enqueues everything up to the outputs.
 struct pass pass_enqueue_layers(struct forward *forward, struct step *step, bool stops);
 // Reads the hidden states of the pass's rows, after the output norm.

@@ -119,9 +119,9 @@ struct family {
                             // without a window uses the projection of its keys
     bool experts_beside_mlp; // a layer with experts has an MLP, too, and norms for both
     bool hyper; // hyper-connections in place of norms before attention and MLP, and of the output's norm
-    bool altup;              // alternating updates, LAuReL, sparse gates (Gemma 3n)
-    bool inputs_projected;   // the layers' inputs are projections of the embedded token, without a table
-    bool cpu_only;           // not compared on another device, which refuses it
+    bool altup; // alternating updates, LAuReL, sparse gates (Gemma 3n)
+    bool inputs_projected; // the layers' inputs are projections of the embedded token, without a table
+    bool cpu_only;         // not compared on another device, which refuses it
 };
 
 // NULL: no such family.

@@ -348,15 +348,15 @@ struct model_layer {
     // number among the layers with attention, of all if heads vary; bidirectional: the first layer with the same
     // heads
     int32_t store;
-    bool indexed;            // has an indexer
-    bool selects;            // sparse attention, by its own indexer or the last one before
-    int32_t index;           // number among the layers with an indexer
-    int32_t state;           // number among the recurrent layers
-    int32_t ngram;           // number among the layers with embeddings of n-grams; -1: none
-    bool sparse;             // has experts in place of an MLP
-    int32_t n_ff;            // 0: no MLP
-    int32_t kv_layer;        // whose keys and values it reads: its own index, or an earlier layer's
-    float output_scale;      // multiplies the layer's output; 1: none
+    bool indexed;       // has an indexer
+    bool selects;       // sparse attention, by its own indexer or the last one before
+    int32_t index;      // number among the layers with an indexer
+    int32_t state;      // number among the recurrent layers
+    int32_t ngram;      // number among the layers with embeddings of n-grams; -1: none
+    bool sparse;        // has experts in place of an MLP
+    int32_t n_ff;       // 0: no MLP
+    int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
+    float output_scale; // multiplies the layer's output; 1: none
     // A gated activation of experts, of the shared expert: its gate is at most this, the other factor from
     // -limit to limit. 0: none
     float experts_limit, shared_limit;

@@ -95,9 +95,8 @@ extern const struct folder_rule folder_bert_globals[], folder_bert_layers[], fol
     folder_modernbert_globals[], folder_modernbert_layers[], folder_jina3_globals[], folder_jina3_layers[],
     folder_gte_globals[], folder_gte_layers[], folder_ultrabert_globals[], folder_ultrabert_layers[],
     folder_embedding_gemma2_globals[], folder_embedding_gemma2_layers[], folder_modernbert_decoder_globals[],
-    folder_modernbert_decoder_layers[],
-    folder_t5_globals[], folder_t5_layers[], folder_electra_globals[], folder_electra_layers[],
-    folder_albert_globals[], folder_albert_layers[];
+    folder_modernbert_decoder_layers[], folder_t5_globals[], folder_t5_layers[], folder_electra_globals[],
+    folder_electra_layers[], folder_albert_globals[], folder_albert_layers[];
 // model_folder_deberta.c
 extern const struct folder_rule folder_deberta_globals[], folder_deberta_positions_globals[],
     folder_deberta_layers[], folder_deberta_v2_layers[];
@@ -114,15 +113,16 @@ extern const struct folder_rule folder_mixtral_layers[], folder_qwen2_moe_layers
     folder_hunyuan_moe_layers[], folder_ernie_moe_layers[], folder_ernie_vl_layers[], folder_afmoe_layers[],
     folder_llama4_layers[], folder_mistral4_layers[], folder_granite_shared_layers[],
     folder_granite_moe_swa_layers[], folder_exaone_moe_layers[], folder_hy_v3_layers[],
-    folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[], folder_bailing_1_globals[], folder_bailing_1_layers[], folder_mimo_layers[],
-    folder_step_layers[], folder_laguna_layers[], folder_dsa_layers[];
+    folder_flex_olmo_layers[], folder_bailing_globals[], folder_bailing_layers[], folder_bailing_1_globals[],
+    folder_bailing_1_layers[], folder_mimo_layers[], folder_step_layers[], folder_laguna_layers[],
+    folder_dsa_layers[];
 // model_folder_recurrent_names.c
 extern const struct folder_rule folder_lfm2_globals[], folder_lfm2_layers[], folder_lfm2_moe_layers[],
     folder_granite_hybrid_layers[], folder_granite_hybrid_dense_layers[], folder_mamba_globals[],
     folder_nemotron_h_layers[], folder_falcon_h1_globals[], folder_falcon_h1_layers[], folder_mamba2_layers[],
     folder_mamba_layers[], folder_jamba_layers[], folder_lfm3_layers[], folder_bamba_layers[],
-    folder_olmo_hybrid_layers[], folder_lara_mini_layers[], folder_kimi_linear_layers[], folder_qwen4_exp_globals[],
-    folder_qwen4_exp_layers[];
+    folder_olmo_hybrid_layers[], folder_lara_mini_layers[], folder_kimi_linear_layers[],
+    folder_qwen4_exp_globals[], folder_qwen4_exp_layers[];
 // Whether the tensor belongs to what may follow an encoder: a pooler, classifier or masked language model.
 bool folder_is_head(struct text name);
 

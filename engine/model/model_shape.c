@@ -449,7 +449,8 @@ static enum activation_kind read_activation(struct key_reader *reader, const cha
         {"silu", ACTIVATION_SILU},           {"swish", ACTIVATION_SILU},
         {"gelu", ACTIVATION_GELU},           {"gelu_new", ACTIVATION_GELU_TANH},
         {"gelu_fast", ACTIVATION_GELU_TANH}, {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-        {"relu2", ACTIVATION_RELU_SQUARED},           {"relu", ACTIVATION_RELU},           {"tanh", ACTIVATION_TANH},
+        {"relu2", ACTIVATION_RELU_SQUARED},  {"relu", ACTIVATION_RELU},
+        {"tanh", ACTIVATION_TANH},
     };
     struct text name = {0};
     bool found = false;

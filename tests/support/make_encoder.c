@@ -105,7 +105,8 @@ static void add_deberta_keys(struct encoder_maker *maker)
 static void add_keys(struct encoder_maker *maker)
 {
     const struct encoder_recipe *r = &maker->recipe;
-    bool rms = is_of(maker, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2 t5encoder"),
+    bool rms =
+             is_of(maker, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2 t5encoder"),
          varied = is_of(maker, "gemma-embedding2");
     if (varied)
         add_varied_keys(maker);
@@ -245,10 +246,14 @@ static void add_layer(struct encoder_maker *maker, int i)
          varied = is_of(maker, "gemma-embedding2"), gemma = varied || is_of(maker, "gemma-embedding");
     bool grouped = is_of(maker, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2");
     bool t5 = is_of(maker, "t5encoder");
-    int64_t d = r->n_embd, q = t5 ? 20 * r->n_heads : is_wide(maker, i) ? 2 * d : d,
-            kv = t5 ? q : is_wide(maker, i) ? 2 * d / r->n_heads
-                 : grouped         ? d / 2
-                                   : d;
+    int64_t d = r->n_embd,
+            q = t5                  ? 20 * r->n_heads
+                : is_wide(maker, i) ? 2 * d
+                                    : d,
+            kv = t5                  ? q
+                 : is_wide(maker, i) ? 2 * d / r->n_heads
+                 : grouped           ? d / 2
+                                     : d;
     if (!after && !(is_of(maker, "modern-bert") && i == 0))
         add_layer_norm(maker, i, "attn_norm", false);
     if (is_of(maker, "nomic-bert modern-bert nomic-bert-moe")) {

@@ -227,7 +227,8 @@ static double *attend(const struct double_encoder *e, int layer, const double *q
     double *heads = allocate((size_t)(e->n * e->n_heads * d)), *scores = allocate((size_t)e->n);
     double *buckets = load(e, -1, "attn_rel_b", "weight");
     double *keys = project_relative(e, layer, true), *queries = project_relative(e, layer, false);
-    double scale = read_key(e, "attention.scale", is_of(e, "t5encoder gemma-embedding2") ? 1.0 : 1.0 / sqrt(d));
+    double scale =
+        read_key(e, "attention.scale", is_of(e, "t5encoder gemma-embedding2") ? 1.0 : 1.0 / sqrt(d));
     for (int p = 0; p < e->n; p++)
         for (int h = 0; h < e->n_heads; h++) {
             double sum = 0.0, largest = -INFINITY, *out = heads + (p * e->n_heads + h) * d;
