@@ -35,7 +35,7 @@ struct folder {
     struct folder_matrix *matrices; // quantized ones
     size_t n_matrices, matrices_capacity;
     size_t n_activation_scales; // tensors that are not used
-    bool *used;                 // [tensor of the folder] some made tensor uses it
+    bool *used;                 // [tensor of the folder] a tensor of the model is made from it
     struct folder_names names;
     struct tensor dense[2 * MODEL_DENSE_MAX]; // linear layers after the pooling: weights and biases
     int n_dense;

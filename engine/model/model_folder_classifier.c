@@ -46,7 +46,7 @@ static const struct folder_rule eurobert_rules[] = {{"dense", "cls", FORM_AS_IS}
                                                     END};
 static const struct folder_rule score_rules[] = {{"score", "cls.output", FORM_AS_IS}, END};
 
-// `activation` is the first layer's, NULL: classifier_activation's or pooler_hidden_act's.
+// activation: of the head's first layer; NULL: named by classifier_activation or pooler_hidden_act.
 static const struct head_kind {
     const char *model_type;
     const struct folder_rule *rules;

@@ -479,7 +479,7 @@ static void read_activation(struct config *config)
         gguf_writer_text(config->keys, format_key(config, "hidden_activation", name), named->text);
 }
 
-// T5's: "relu", or "gated-gelu", which means the tanh form.
+// T5: "relu", or "gated-gelu", whose GELU has the tanh form.
 static void read_t5(struct config *config)
 {
     static const char *const names[][2] = {
@@ -500,7 +500,7 @@ static void read_t5(struct config *config)
                 read_integer(config, "relative_attention_max_distance", 128));
 }
 
-// Embeddings of another width than the layers', and layers that share their weights (ALBERT).
+// Embeddings that differ in width from the layers, and layers with shared weights (ALBERT).
 static void read_embedding_width(struct config *config)
 {
     char name[128];
@@ -639,7 +639,7 @@ static void read_windows(struct config *config)
         window = 2 * read_ultrabert_window(config, window);
     if (is_model_type(config, "embedding_gemma2_text"))
         window *= 2;
-    if (is_model_type(config, "modernbert-decoder")) // to both sides, as the encoder's
+    if (is_model_type(config, "modernbert-decoder")) // the setting counts both sides, as the encoder's
         window = read_integer(config, "local_attention", 0) / 2;
     if (used && is_none)
         put_integer(config, "attention.sliding_window", 0);

@@ -39,7 +39,7 @@
     {                                                                                                        \
         prefix "encoder.layer.*.attention.self.pos_key_proj", "attn_pos_k", FORM_AS_IS                       \
     }
-// The first version: queries and values have a bias.
+// DeBERTa V1: only queries and values have a bias.
 #define SELF_1(prefix)                                                                                       \
     {prefix "encoder.layer.*.attention.self.in_proj", "attn_qkv", FORM_ROWS_BY_HEAD},                        \
         {"=" prefix "encoder.layer.*.attention.self.q_bias", "attn_q.bias", FORM_AS_IS},                     \
@@ -57,7 +57,7 @@ const struct folder_rule folder_deberta_layers[] = {LAYER("deberta."), SELF_1("d
 const struct folder_rule folder_deberta_v2_layers[] = {LAYER("deberta."), SELF("deberta."), LAYER(""),
                                                        SELF(""), END};
 
-// "position_biased_input" decides whether learned positions are added; files may have them without need.
+// Learned positions are added if "position_biased_input" is set; a folder may have them unused.
 struct text folder_deberta_type(const struct value *json, struct text model_type)
 {
     const struct value *biased = value_get(json, "position_biased_input");
@@ -69,7 +69,7 @@ struct text folder_deberta_type(const struct value *json, struct text model_type
     return model_type;
 }
 
-// Whether "p2c|c2p", or a list of texts, has the name.
+// Whether a text such as "p2c|c2p", or a list of texts, contains the name.
 static bool has_term(const struct value *terms, const char *name, int *n_terms)
 {
     bool found = false;
@@ -91,7 +91,7 @@ static bool has_term(const struct value *terms, const char *name, int *n_terms)
     return found;
 }
 
-// A setting of which values below 1 mean `otherwise`.
+// Reads a setting whose values below 1 mean `otherwise`.
 static int64_t read_positive(struct config *config, const char *name, int64_t otherwise)
 {
     const struct value *value = find_setting(config, name);

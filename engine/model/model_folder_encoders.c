@@ -40,7 +40,7 @@ const struct folder_rule folder_electra_globals[] = {EMBEDDINGS("electra."),
                                                      EMBEDDINGS(""),
                                                      {"embeddings_project", "token_embd_proj", FORM_AS_IS},
                                                      END};
-// One layer in place of all.
+// ALBERT: one layer, whose weights all layers share.
 #define ALBERT_LAYER(prefix)                                                                                 \
     {prefix "attention.query", "attn_q", FORM_AS_IS}, {prefix "attention.key", "attn_k", FORM_AS_IS},        \
         {prefix "attention.value", "attn_v", FORM_AS_IS},                                                    \
@@ -251,7 +251,7 @@ const struct folder_rule folder_embedding_gemma2_globals[] = {
     {"model.norm", "output_norm", FORM_AS_IS},
     {"model.ple.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
     {"model.ple.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
-    {"model.embedding_projection", "dense_2", FORM_AS_IS}, // of each token; the same as of their mean
+    {"model.embedding_projection", "dense_2", FORM_AS_IS}, // of each token; equals that of their mean
     END};
 const struct folder_rule folder_embedding_gemma2_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
@@ -309,10 +309,11 @@ bool folder_is_head(struct text name)
     static const char *const models[] = {"bert.", "roberta.", "mpnet.",   "nomic_bert.", "gte.",
                                          "new.",  "deberta.", "electra.", "albert."};
     static const char positions[] = "embeddings.position_ids";
-    if (text_equals_string(name,
-                           "deberta.embeddings.position_embeddings.weight")) // of a model that adds none
+    if (text_equals_string(
+            name,
+            "deberta.embeddings.position_embeddings.weight")) // unused: the model adds no positions
         return true;
-    if (text_equals_string(name, "encoder.embed_tokens.weight")) // of T5: the same as "shared"
+    if (text_equals_string(name, "encoder.embed_tokens.weight")) // T5: a copy of "shared"
         return true;
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         size_t size = strlen(models[i]);

@@ -1,4 +1,4 @@
-// Qwen4-Exp's folder: hyper-connections and embeddings of n-grams. Settings: configuration_qwen4_exp.py.
+// Qwen4-Exp's folder: hyper-connections and n-gram embeddings. Settings: configuration_qwen4_exp.py.
 #include "engine/model/model_folder_settings.h"
 #include "engine/model/ngram.h"
 

@@ -1,7 +1,7 @@
 // Sparse attention: config.json's settings of indexers.
 #include "engine/model/model_folder_settings.h"
 
-// Sparse attention. Which layers have an indexer: listed, or by a pattern of letters, or every n-th from an offset on
+// Finds the layers with an indexer: a list, a pattern of letters, or every n-th layer from an offset on
 // (configuration_glm_moe_dsa.py).
 static void put_positions(struct config *config)
 {
@@ -32,7 +32,7 @@ static void put_positions(struct config *config)
     put_integer(config, "attention.indexer.top_k", read_integer(config, "index_topk", 0));
 }
 
-// MiniMax-M3's settings, flat or in an object, where they have other names; and the width of its experts.
+// MiniMax-M3's settings of the indexer, at the top level or, under other names, in an object; and the experts' width.
 static void put_blocks(struct config *config)
 {
     static const struct {

@@ -1,4 +1,4 @@
-// Settings of layers that differ, for Gemma 3n and 4 and EmbeddingGemma 2: configuration_gemma3n.py,
+// Settings that differ by layer, for Gemma 3n and 4 and EmbeddingGemma 2: configuration_gemma3n.py,
 // configuration_gemma4.py and configuration_embedding_gemma2.py of github.com/huggingface/transformers.
 #include "engine/model/model.h"
 #include "engine/model/model_folder_settings.h"
@@ -71,7 +71,7 @@ static int64_t layer_width(struct config *config, int64_t layer)
     return 1;
 }
 
-// The layer's member of "per_layer_config", whose numbers may begin with zeros ("05"); NULL: none.
+// The layer's member of "per_layer_config"; its name may have leading zeros ("05"). NULL: none.
 static const struct value *find_layer(const struct value *listed, int64_t layer)
 {
     for (size_t i = 0; listed && listed->kind == VALUE_OBJECT && i < listed->object.n_members; i++) {
@@ -181,7 +181,7 @@ void folder_put_cohere_experts(struct config *config)
     put_integer(config, "expert_feed_forward_length", width);
     put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
     gguf_writer_bool(config->keys, format_key(config, "expert_shared_averaged", name), averaged);
-    // a softmax of the chosen experts' logits is the normalized softmax of all
+    // a softmax over the selected experts equals the normalized softmax over all
     gguf_writer_bool(config->keys, format_key(config, "expert_weights_norm", name),
                      !sigmoid || read_truth(config, "norm_topk_prob", true));
 }

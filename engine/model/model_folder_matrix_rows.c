@@ -127,7 +127,7 @@ static void put_nibbles(const uint8_t *items, uint8_t *out)
         out[j] = (uint8_t)(items[j] | items[j + 16] << 4);
 }
 
-// Four digits a byte: of items 32 apart.
+// A byte has four digits, of items that are 32 apart.
 static void put_digits(const uint8_t *items, uint8_t out[64])
 {
     for (int j = 0; j < 64; j++) {

@@ -1,6 +1,6 @@
 // Apertus 1.5: an output matrix without rows for the tokens of images and audio, which are the last ones of the
 // vocabulary. It is padded with rows of zeros, and a bias keeps these tokens from being sampled.
-// Ling 1: each column of the output matrix is divided by its norm; the same as dividing the item of the norm before.
+// Ling 1 divides each column of the output matrix by its norm. Dividing the weight of the norm before it is equivalent.
 #include "engine/model/model_folder_parts.h"
 
 #include <math.h>

@@ -41,7 +41,7 @@ enum folder_form {
     // Rows of each key head together: query, key, its value heads' values, their gates
     FORM_DELTA_QKV,  // -> all queries, all keys, all values
     FORM_DELTA_GATE, // -> all gates
-    // All queries, all keys, all values, all gates, betas and steps one after the other
+    // From rows of all queries, all keys, all values, all gates, betas and steps, in this order
     FORM_DELTA_FIRST, // -> queries, keys and values
     FORM_DELTA_SECOND,
     FORM_DELTA_BETAS,
@@ -102,7 +102,8 @@ extern const struct folder_rule folder_deberta_globals[], folder_deberta_positio
     folder_deberta_layers[], folder_deberta_v2_layers[];
 // The name of a model_type "deberta" or "deberta-v2" in the table of families.
 struct text folder_deberta_type(const struct value *json, struct text model_type);
-// FORM_TAP_MATRICES: sets the dims of `out`, a copy of `from`; false: the shape does not fit. Writes the items.
+// FORM_TAP_MATRICES. The first sets the dims of `out`, a copy of `from` (false: the shape does not fit), the second writes
+// the items.
 bool folder_taps_shape(const struct tensor *from, struct tensor *out);
 void folder_taps_make(const struct tensor *from, char *data);
 // model_folder_expert_names.c
@@ -141,8 +142,8 @@ bool folder_is_tower(struct text name);
 struct folder_naming {
     const char *model, *head;
 };
-// Divides the output's norm [n] by the norms of the output matrix's columns (Ling 1's norm_head). STATUS_REFUSE: no
-// such matrix.
+// Divides the output norm's weights [n] by the norms of the output matrix's columns (Ling 1's norm_head).
+// STATUS_REFUSE: the folder has no such matrix.
 enum status folder_divide_norm(const struct safetensors *weights, float *norm, uint64_t n,
                                struct error *error);
 const struct folder_naming *folder_find_naming(const struct safetensors *weights);
@@ -276,8 +277,8 @@ enum status folder_add_xielu(const struct safetensors *weights, const struct fol
                              const struct folder_naming *naming, bool *used, struct gguf_writer *keys,
                              struct error *error) WARN_UNUSED;
 
-// model_folder_hyper.c: sets `used` of the tensors with the numbers of n-grams' hash functions, which must be those that
-// follow from config.json. STATUS_REFUSE: they are not.
+// model_folder_hyper.c: checks the tensors with the constants of the n-grams' hash functions and sets their `used`.
+// STATUS_REFUSE: the constants do not follow from config.json.
 enum status folder_check_ngrams(const struct safetensors *weights, const struct folder_shape *shape,
                                 const struct folder_names *names, bool *used,
                                 struct error *error) WARN_UNUSED;

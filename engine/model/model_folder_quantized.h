@@ -18,7 +18,7 @@
 // X.g_idx (act-order) names the group of each column. Scales of activations and of pages are not used: the
 // engine quantizes activations itself.
 //
-// BitNet's scale is the matrix's factor, its inverse if "linear_class" is bitlinear; items are held as TQ2_0.
+// BitNet's scale becomes the matrix's factor, or its inverse if "linear_class" is bitlinear. Items are held as TQ2_0.
 //
 // Held as: Q4_0 and Q8_0 if all zero points are in the middle; U4_64, U4_32; F8_E4M3; each exactly. Columns
 // of act-order are sorted by group (struct tensor, order). Scales that binary16 does not represent are
@@ -90,7 +90,7 @@ enum status folder_find_matrix(const struct folder_quantization *quantization,
                                struct folder_matrix *out, bool *found, struct error *error) WARN_UNUSED;
 // Makes matrices of one shape, which become one tensor, have one type. `sorts`: columns may be sorted.
 void folder_matrices_agree(struct folder_matrix *matrices, size_t n, bool sorts);
-// A power of two; of ternary items their scale.
+// A power of two; for ternary items their scale.
 float folder_matrix_factor(const struct folder_matrix *matrix);
 // One scale, and the zero point of unsigned items. Private to model_folder_matrix*.c.
 float folder_matrix_scale(const struct folder_matrix *matrix, uint64_t row, uint64_t group);

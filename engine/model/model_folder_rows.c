@@ -57,7 +57,7 @@ static uint64_t qkv_rows(const struct folder_delta *delta)
     return (uint64_t)(2 * delta->n_key_heads * delta->key_dim + delta->n_heads * delta->value_dim);
 }
 
-// The rows of a part of the tensor that has all inputs of a recurrence. Returns its first row.
+// Finds the rows of one part in the tensor with all inputs of a recurrence. Returns the first row.
 static uint64_t delta_range(const struct folder_delta *delta, enum folder_form form, uint64_t *n_rows)
 {
     uint64_t n_heads = (uint64_t)delta->n_heads, n_values = n_heads * (uint64_t)delta->value_dim;

@@ -1,4 +1,5 @@
-// SentencePiece's tokenizer.model, T5's spiece.model and DeBERTa V2's spm.model, for folders without tokenizer.json: converted to the keys tokenizer.ggml.*
+// SentencePiece's tokenizer.model, T5's spiece.model and DeBERTa V2's spm.model, for folders without tokenizer.json:
+// converted to the keys tokenizer.ggml.*
 // of a GGUF file, and keys tokenizer.huggingface.* for what those cannot express. Format: protobuf,
 // sentencepiece_model.proto of github.com/google/sentencepiece:
 //   ModelProto       1 pieces, 2 trainer_spec, 3 normalizer_spec
@@ -42,7 +43,7 @@ struct sentencepiece {
     bool adds_blank, removes_blanks, escapes_blanks;
 };
 
-// DeBERTa V2's: texts are put together as BERT's.
+// DeBERTa V2: tokens around texts and pairs are as BERT's.
 static bool is_of_bert(const struct sentencepiece *model)
 {
     return strcmp(model->file, "spm.model") == 0;

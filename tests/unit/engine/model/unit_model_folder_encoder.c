@@ -176,7 +176,7 @@ static const struct rename gemma_2[] = {{"token_embd", "embed_tokens"},
     "\"rope_theta\":160000.0,\"rope_type\":\"default\"},\"sliding_attention\":{\"rope_theta\":10000.0}},"    \
     "\"layer_types\":[\"sliding_attention\",\"sliding_attention\",\"full_attention\"],"
 
-// Of DeBERTa's first version attn_q, attn_k and attn_v are in one tensor (put_deberta).
+// DeBERTa V1 has attn_q, attn_k and attn_v in one tensor (put_deberta).
 static const struct rename deberta[] = {BERT_EMBEDDINGS,
                                         {"attn_rel_embd", "encoder.rel_embeddings"},
                                         {"attn_rel_embd_norm", "encoder.LayerNorm"},
@@ -400,7 +400,7 @@ static void rename_tensor(const struct encoder_case *item, struct text name, cha
     fail_msg("no name for %s", stem);
 }
 
-// Writes q, k and v of a layer as one tensor, in which each head has its own together.
+// Writes q, k and v of a layer as one tensor: for each head its q, k and v.
 static void put_fused(struct safetensors_writer *writer, const struct gguf *gguf, int layer)
 {
     static const char *const parts[] = {"attn_q", "attn_k", "attn_v"};
@@ -437,7 +437,7 @@ static void put_convolution(struct safetensors_writer *writer, const struct tens
     buffer_finish(&data);
 }
 
-// Writes what no rename does. False: the tensor is to be renamed.
+// Writes tensors that are not only renamed. False: the tensor is renamed.
 static bool put_deberta(struct safetensors_writer *writer, const struct encoder_case *item,
                         const struct gguf *gguf, const struct tensor *tensor)
 {
