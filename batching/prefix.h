@@ -132,11 +132,11 @@ struct prefix_tree {
 // `states` NULL: no recurrent layers.
 enum status prefix_init(struct prefix_tree *tree, int32_t page_positions, struct page_stack *stack,
                         struct page_stack *states, struct error *error) WARN_UNUSED;
-// Adds the roots of a further set of adapters. `hash`: of the adapters' contents, which the hashes of prefixes cover.
+// Adds the roots of another adapter set. `hash`: hash of the adapters' contents, part of the hashes of its prefixes.
 enum status prefix_add_set(struct prefix_tree *tree, uint64_t hash, struct error *error) WARN_UNUSED;
 void prefix_finish(struct prefix_tree *tree);
 
-// The root of prompts with this set of adapters and long_context (engine/backend.h): they share pages with no others.
+// Root of the prompts with this adapter set and long_context (engine/backend.h). Different roots share no pages.
 static inline int32_t prefix_root(int32_t adapter_set, bool long_context)
 {
     return 2 * adapter_set + long_context;

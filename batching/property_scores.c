@@ -11,7 +11,7 @@ void property_scores_wait(struct prompt *prompt)
         prompt->sequences.items[i].scoring.only_scores = true;
 }
 
-// ---- where a value is ----
+// ---- the place of a value in the answer ----
 
 struct place {
     size_t begin, end; // bytes of the answer's text
@@ -24,7 +24,7 @@ static size_t skip_blanks(struct text text, size_t at)
     return at;
 }
 
-// at: of the opening quote. Returns the byte after the closing one.
+// at: offset of the opening quote. Returns the offset after the closing quote.
 static size_t skip_string(struct text text, size_t at)
 {
     for (at++; at < text.size && text.data[at] != '"'; at++)
@@ -49,7 +49,7 @@ static size_t skip_value(struct text text, size_t at)
     return at;
 }
 
-// Reads JSON of the answer. STATUS_REJECT: it is none.
+// Reads JSON of the answer. STATUS_REJECT: invalid JSON.
 static enum status read_json(struct prompt *prompt, struct text json, struct arena *arena,
                              struct value *value)
 {
@@ -107,8 +107,8 @@ static enum status find_object(struct prompt *prompt, struct text text, size_t *
 struct spelled_answer {
     const struct sequence *sequence;
     struct text text;
-    size_t object; // where it begins
-    size_t *ends;  // [n_generated] of each token's text
+    size_t object; // offset of the answer's object
+    size_t *ends;  // [n_generated] end offset of each token's text
 };
 
 static bool spell_answer(struct spelled_answer *answer, const struct tokenizer *tokenizer)
@@ -178,7 +178,7 @@ static enum status build_branch(struct prompt *prompt, const struct prompt_envir
     return STATUS_OK;
 }
 
-// Whether the sequence fits, with the frequencies of rope that the answer had.
+// Whether the sequence fits in the context, with the answer's rope frequencies.
 static bool fits(const struct prompt *prompt, const struct prompt_limits *limits,
                  const struct sequence *branch)
 {

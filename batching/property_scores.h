@@ -4,10 +4,10 @@
 //   answer    {"why":"cheap","tone":"warm","ok":true}      tokens  {" why ": "... tone ":" warm ", ...
 //   branch    {"why":"cheap","tone":"cold","               the answer's tokens before the value, the rest tokenized
 //
-// The answer's tokens stay up to the one in which the value begins. From there on the branch is tokenized: what that
-// token has before the value, the value, and the text up to the end of the token with the first byte after the value. So
-// 1 does not include 10, and a quote is scored with what follows it, as in the answer. An optional property that the
-// answer lacks, an answer that max_tokens cut, and a branch beyond the context have no scores.
+// A branch keeps the answer's tokens before the token in which the value begins. The rest is tokenized: the start of that
+// token, the value, and the text to the end of the token that has the first byte after the value. So the score of 1 does
+// not include 10, and a quote is scored with the text after it, as in the answer. There are no scores for an optional
+// property that the answer lacks, for an answer that max_tokens cut, and for a branch beyond the context.
 //
 // The branches enter the window when the answer has ended (batcher.c). They share the prompt's pages and compute the
 // answer's tokens again. Thread: engine; property_scores_wait on the pool.
@@ -17,6 +17,6 @@
 
 // Marks the branches of a prompt that has no answer yet: they have nothing to compute.
 void property_scores_wait(struct prompt *prompt);
-// Sets the targets of the branches after the answer has ended. False: there are none, or they were set before; or
-// prompt->error is set.
+// Sets the targets of the branches after the answer has ended. False: there are no branches, the targets were set
+// before, or prompt->error is set.
 bool property_scores_begin(struct prompt *prompt, const struct prompt_environment *environment);

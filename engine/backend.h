@@ -65,8 +65,8 @@ struct state_shape {
     int32_t n_channels, n_taps;
     int32_t n_heads, key_dim, value_dim;
     bool selective; // the states of selective scans: one head as wide as all values
-    // Beside these, in n_layers layers with embeddings of n-grams: the last n_rows input rows [n_channels] of their
-    // convolution, and the last n_tokens tokens. n_layers 0: none. With a backend that has ngram_embed.
+    // State of the n_layers layers with n-gram embeddings: the last n_rows input rows [n_channels] of their
+    // convolution, and the last n_tokens tokens. n_layers 0: none. Only with a backend that has ngram_embed.
     struct ngram_state_shape {
         int32_t n_layers, n_rows, n_channels, n_tokens;
     } ngram;
@@ -209,7 +209,7 @@ struct attention_parameters {
 
 // Terms of disentangled attention (engine/forward_disentangled.c), added to the score of row i and key j before its
 // scale: queries[i][head][b] + keys[place of j][head][b], where b = buckets[center + j - i]. Both matrices have n_heads
-// parts of as many columns. `keys` is the output of place_products.
+// parts of equal width. `keys` is the output of place_products.
 struct disentangled_terms {
     const struct matrix *queries, *keys; // NULL: no such term
     const int32_t *buckets;              // [2 center + 1]
@@ -244,7 +244,7 @@ struct convolution_parameters {
     bool activated;              // by SiLU
 };
 
-// Embeddings of n-grams in a layer.
+// The n-gram embeddings of a layer.
 struct ngram_parameters {
     int32_t layer; // number among the layers with such embeddings
     const struct ngram *ngram;
@@ -368,9 +368,9 @@ struct backend_device {
     // Allocates the scratch of a step. Called once, after all weights, matrices, pages and states were
     // created. Optional.
     enum status (*ready)(struct backend *backend, struct error *error);
-    // Autotuning, called once after `ready`: computes steps of all sizes for which the device chooses among ways to
-    // compute the same bytes, so that later steps find each choice made. run(context, n_rows) computes one step of
-    // up to n_rows_max tokens. NULL: the device chooses nothing.
+    // Autotuning, called once after `ready`: computes a step of each size for which the device selects among kernels
+    // with the same bytes, so that later steps measure nothing. run(context, n_rows) computes one step of n_rows
+    // tokens, at most n_rows_max. NULL: the device has no such kernels.
     enum status (*tune)(struct backend *backend, int32_t n_rows_max,
                         enum status (*run)(void *context, int32_t n_rows, struct error *error), void *context,
                         struct error *error);
@@ -393,7 +393,7 @@ struct backend_device {
 
 // The operations of a step, one function each.
 struct backend_operations {
-    bool computes_all; // else families that are not compared on the device are refused
+    bool computes_all; // false: families with cpu_only (engine/model/family.h) are refused
     void (*begin)(struct backend *backend, const struct step *step);
     // True if `begin` does not read the samples' masks; the output product and `sample` do.
     bool reads_masks_late;
@@ -409,9 +409,9 @@ struct backend_operations {
     // Computes n GEMMs of the same x; n is at most PRODUCTS_MAX.
     void (*products)(struct backend *backend, const struct product *products, int n, const struct matrix *x,
                      int32_t n_rows);
-    // Computes n sums of the same x, at most PRODUCTS_MAX, for the rows of n_groups sets: low[r] = down x[r], input by
-    // input; y[r][c] += the sum over k of low[r][k] * up[k][c], which is summed in order of k before it is added. All
-    // with fused multiply-adds. NULL: models with adapters are refused.
+    // Adds the products of LoRA adapters: n sums of the same x (at most PRODUCTS_MAX), for the rows of n_groups adapter
+    // sets. low[r] = down x[r], summed in order of the inputs; y[r][c] += the sum over k of low[r][k] * up[k][c], in
+    // order of k. Both sums by fused multiply-adds. NULL: models with adapters are refused.
     void (*add_low_rank)(struct backend *backend, const struct low_rank_sum *sums, int n,
                          const struct matrix *x, const struct adapter_rows *groups, int n_groups);
     // Applies rotary embeddings to n_heads vectors of head_dim in each row. Dimensions from n_rope_dims on do
@@ -481,15 +481,15 @@ struct backend_operations {
     void (*head_products)(struct backend *backend, struct matrix *y, struct head_columns to,
                           const struct weight *weight, const struct matrix *x, struct head_columns from,
                           int32_t n_rows);
-    // The same for a step of texts whose tokens attend in both directions: row r of y is at row r + the position of
-    // its sequence. So all chunks of a text that is longer than a step are in y together. NULL: models with
-    // disentangled attention are refused.
+    // The same for a step of bidirectional texts. The product of row r is stored in row r + (position of its sequence)
+    // of y, so that y collects all chunks of a text that is longer than a step. NULL: models with disentangled
+    // attention are refused.
     void (*place_products)(struct backend *backend, struct matrix *y, struct head_columns to,
                            const struct weight *weight, const struct matrix *x, struct head_columns from,
                            int32_t n_rows);
-    // Sums the taps of a convolution over a text, which place_products made: tap k of `taps` is its columns from
-    // k * n_cols of `out` on. Rows outside of the text are 0.
-    //   out[r] = bias + sum over k < n_taps of tap k of (place of r + k - n_taps / 2)
+    // Sums the taps of a convolution over a text, as computed by place_products. Tap k is the columns [k, k + 1) * n of
+    // `taps`, n = columns of `out`. Rows outside the text are 0.
+    //   out[r] = bias + sum over k < n_taps of tap k in row (place of r) + k - n_taps / 2
     // Not NULL if place_products is not NULL.
     void (*sum_taps)(struct backend *backend, struct matrix *out, const struct matrix *taps,
                      const struct weight *bias, int32_t n_rows);
@@ -542,8 +542,8 @@ struct backend_operations {
     // sqrt(items of a stream). `out` may be `key`.
     void (*gate_streams)(struct backend *backend, struct matrix *out, const struct matrix *key,
                          const struct matrix *query, const struct matrix *value, int32_t n_rows);
-    // Embeddings of n-grams, which end at each row's token (engine/model/ngram.h): out = the rows of all heads. The
-    // state has the tokens before the step.
+    // out = the table rows of all heads for the n-grams that end at each row's token (engine/model/ngram.h). The state
+    // has the tokens before the step.
     void (*ngram_embed)(struct backend *backend, struct matrix *out,
                         const struct ngram_parameters *parameters);
     // As convolve with SiLU, with taps that are ngram->size rows apart.

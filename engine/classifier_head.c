@@ -2,7 +2,7 @@
 
 #include "engine/file/gguf.h"
 #include "engine/model/family.h"
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 #include "schemas/base/elementary.h"
 
 #include <assert.h>

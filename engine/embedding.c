@@ -3,7 +3,7 @@
 #include "engine/classifier_head.h"
 #include "engine/embedding_head.h"
 #include "engine/file/gguf.h"
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 #include "schemas/value.h"
 
 #include <assert.h>

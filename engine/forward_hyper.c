@@ -1,5 +1,5 @@
-// Hyper-connections (arXiv:2409.19606) with gates of low rank, and embeddings of n-grams, as in Qwen4-Exp. A row has n
-// residual streams s; c is their norms' output, one vector:
+// Hyper-connections (arXiv:2409.19606) with gates of low rank, and n-gram embeddings, as in Qwen4-Exp. A row has n
+// residual streams s; the vector c holds their normalized items:
 //   enter   m = sigmoid(U silu(L c / n)); the input of attention or MLP is the mean over the streams of m c
 //   leave   s_i += 2 sigmoid(g_i) y, with g = A c / n and the result y
 // Source: github.com/huggingface/transformers, models/qwen4_exp/modeling_qwen4_exp.py.
@@ -82,7 +82,7 @@ void hyper_end(struct pass *pass)
 }
 
 // Each stream += sigmoid(key . query) value, and a convolution of these; keys and values are projected from the
-// n-grams' embeddings, queries are the streams.
+// n-gram embeddings, queries are the streams.
 void ngrams_add(struct pass *pass, int32_t index)
 {
     const struct forward *forward = pass->forward;

@@ -1,9 +1,9 @@
 // The indexer of sparse attention: its keys, queries and weights, from which the backend selects the positions that a
 // row sees (engine/cpu/selection.h).
-//   positions  the lightning indexer (DeepSeek-V3.2, section 2.1, equation 1). Scores are compared only, so that their
-//              common factor is left out.
+//   positions  the lightning indexer (DeepSeek-V3.2, section 2.1, equation 1). Scores are only compared, so their
+//              common factor is omitted.
 //   blocks     MiniMax-M3: queries of the embedding, whose heads are normalized; no weights
-//   means      Qwen4-Exp: the same with one key a block
+//   means      Qwen4-Exp: the same with one key per block
 #include "engine/forward_parts.h"
 #include "engine/model/family.h"
 

@@ -85,7 +85,7 @@ struct hyper_matrices {
     struct matrix *streams, *spare, *mixed; // [R, S]
     struct matrix *low;                     // [R, rank]
     struct matrix *gates, *gate_outputs;    // [R, streams], [O, streams]
-    struct matrix *ngrams;                  // [R, heads x head_dim] embeddings of n-grams
+    struct matrix *ngrams;                  // [R, heads x head_dim] n-gram embeddings
     struct matrix *value;                   // [R, n_embd]
 };
 
@@ -115,8 +115,8 @@ struct forward_matrices {
     struct output_matrices out;
 };
 
-// Rows of a step by their sets of adapters, without those whose set has none. The arrays are NULL if the model has no
-// adapters.
+// The rows of a step grouped by adapter set. Rows whose set is empty are in no group. The arrays are NULL if the model
+// has no adapters.
 struct adapted_rows {
     struct adapter_rows *groups; // [n_sets]
     int32_t *rows;               // [n_tokens_max] or [n_outputs_max], which the groups share
@@ -204,7 +204,7 @@ void hyper_enter(struct pass *pass, int32_t index, bool feeds_forward);
 void hyper_leave(struct pass *pass);        // adds branch to the streams
 void hyper_keep_outputs(struct pass *pass); // reduces the streams and gates to the output rows
 void hyper_end(struct pass *pass); // x = the streams merged and normalized: the input of the output weight
-void ngrams_add(struct pass *pass, int32_t index); // adds the layer's embeddings of n-grams to the streams
+void ngrams_add(struct pass *pass, int32_t index); // adds the layer's n-gram embeddings to the streams
 
 // Autotuning (forward_tune.c), after `ready`.
 enum status forward_tune(struct forward *forward, struct error *error) WARN_UNUSED;
@@ -260,8 +260,8 @@ void latent_project(const struct pass *pass, int32_t index, const struct matrix 
 struct matrix *latent_values(const struct pass *pass, const struct forward_layer *layer);
 
 // The indexer of sparse attention (forward_index.c).
-// Stores a layer's keys, from their products in matrices.index.key, and selects positions if a row sees more than it
-// may attend to. `query_input`: what queries are projected from; `input`: the layer's.
+// Stores a layer's keys, from their products in matrices.index.key, and selects positions if a row sees more than
+// n_selected. `query_input`: input of the projection of queries; `input`: input of the layer.
 void index_select(const struct pass *pass, int32_t index, const struct matrix *query_input,
                   const struct matrix *input);
 // The same in a layer without latent attention, with the product of the keys.

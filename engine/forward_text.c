@@ -69,7 +69,7 @@ static enum status store_chunk(const struct long_text *text, int32_t layer, int3
     return pass.operations->end(pass.backend, NULL, text->error);
 }
 
-// Begins a step on rows of `hidden`. The layers' own inputs are computed from the embedded tokens anew.
+// Begins a step on rows of `hidden`. The layers' own inputs are recomputed from the embedded tokens.
 static struct pass begin_chunk(const struct long_text *text, struct step *step, int32_t first)
 {
     struct pass pass = pass_begin(text->forward, step, true);

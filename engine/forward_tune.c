@@ -23,8 +23,8 @@ static int32_t divide_up(int32_t a, int32_t b)
     return (a - 1) / b + 1;
 }
 
-// Sequences are short, a segment of attention, because only the number of rows matters. They are longer if otherwise
-// the step would need too many of them.
+// A sequence has the length of an attention segment, because only the number of rows matters. It is longer if the step
+// would otherwise have more than n_sequences_max sequences.
 static void size_sequences(struct tuning *tuning)
 {
     const struct forward_limits *limits = &tuning->forward->limits;

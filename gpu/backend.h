@@ -15,7 +15,7 @@
 
 enum gpu_tiles {
     GPU_TILES_AUTO,     // measured on a device, by rows in the emulation
-    GPU_TILES_MEASURED, // measured when the model is loaded; in a hybrid, when a step first has as many rows
+    GPU_TILES_MEASURED, // measured when the model is loaded; in a hybrid, by the first step of each size
     GPU_TILES_BY_ROWS,  // for comparisons: the same bytes
 };
 

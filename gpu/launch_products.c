@@ -93,7 +93,7 @@ void gpu_launch_products(struct gpu_backend *backend, struct product_launch *cal
 
 // ---- autotuning ----
 
-// Each step of rows (tile_rows) once, in a step of as many rows.
+// Computes one step for each number of rows at which tiles are measured (tile_rows).
 static enum status run_sizes(int32_t n_rows_max,
                              enum status (*run)(void *context, int32_t n_rows, struct error *error),
                              void *context, struct error *error)

@@ -5,7 +5,8 @@
 
 #include <assert.h>
 
-static const uint64_t working_bytes = 128ull << 20; // of scores, and of copies; more if one row needs more
+static const uint64_t working_bytes =
+    128ull << 20; // for scores, and again for copies; more if a single row needs it
 
 static struct selection_pages pages_of(const struct kv_shape *kv, void *memory)
 {
@@ -205,7 +206,7 @@ static void attend_rest(const struct gpu_backend *backend, struct attention_laun
     launch_selection_rest(backend->stream, sequences, launch.sequences, launch.extent.n_sequences,
                           backend->kv.index.n_selected);
     launch.sequences = sequences;
-    // A sequence of which few rows are left is small, without a place in the scratch.
+    // With few rows left a sequence counts as small, and has no place in the scratch.
     if (launch.extent.n_rows_most > 1) {
         launch.partials = (struct attention_partials){0};
         launch.extent.n_part_rows = launch.extent.n_rows;

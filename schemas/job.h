@@ -189,7 +189,7 @@ struct scored_value {
     struct text choice; // {"PROPERTY":VALUE}, its name in the result
 };
 
-// choice_logprobs: the choices of the constraint, each scored as the continuation of the prompt; of a schema the values
+// choice_logprobs: the choices of the constraint, each scored as the continuation of the prompt; with a schema the values
 // of its enums and booleans, each scored as the continuation of the answer before it.
 struct request_scores {
     bool wanted;
@@ -236,8 +236,8 @@ struct request_ranking {
     bool returns_documents; // of a ranking
 };
 
-// Finds the values of the properties of a schema that are enums, booleans or nulls, or unions of these; n_values 0: there
-// are none. Texts are the schema's or in the arena. STATUS_REJECT: more than SCORED_VALUES_MAX.
+// Lists the values of a schema's properties that are enums, booleans, nulls or unions of these. n_values 0: no such
+// property. Texts point into the schema or the arena. STATUS_REJECT: more than SCORED_VALUES_MAX.
 enum status scored_values_find(const struct value *schema, struct arena *arena, struct request_scores *scores,
                                struct error *error) WARN_UNUSED;
 

@@ -59,8 +59,8 @@ enum {
 
 // Returns the member with that key. NULL: none, or `object` is not an object.
 const struct value *value_get(const struct value *object, const char *key);
-// Finds the value that a JSON pointer of the document's URI names, as in a schema's `$ref`: "#", or "#/$defs/mood" with
-// ~0 and ~1 in its names (RFC 6901, 6). NULL: there is none, or it has another form.
+// Resolves a reference within the document, as a schema's `$ref`: "#", or a JSON pointer such as "#/$defs/mood", with ~0 and
+// ~1 in names (RFC 6901, section 6). NULL: no such value, or another form of reference.
 const struct value *value_at_pointer(const struct value *root, struct text pointer);
 const char *value_kind_name(enum value_kind kind); // "null", "boolean", "integer", ...
 // Writes a short description of the value for an error's text: "hot", 3.5, null, "an array of 3". It has at

@@ -30,7 +30,7 @@ struct property_choices_list {
     size_t n_columns; // of all
 };
 
-// schema: closed, as it is requested. answers.n 0: the schema is another one.
+// schema: closed, as it is requested. answers.n 0: the schema has another form.
 enum status enum_choices_find(struct enum_choices *choices, const struct value *schema, struct arena *arena,
                               struct error *error) WARN_UNUSED;
 // n 0: no property enumerates its values.

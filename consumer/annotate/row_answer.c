@@ -493,7 +493,7 @@ const struct value *row_answer_label(const struct row_answer *answer, size_t col
     return answer->is_given[column] ? &answer->fields[column] : NULL;
 }
 
-// The field of one of n labels, from `column` on.
+// The probability of `value`, which is one of the n labels; their fields begin at `column`. NAN: unknown.
 static double find_probability(const struct row_answer *answer, const struct value *value,
                                const struct text *labels, size_t n, size_t column)
 {

@@ -55,7 +55,7 @@ struct row_answer {
     struct label_set *label_sets;     // [n_answers]
     struct vote_rule *vote_rules;     // [properties.n]
     size_t n_voted;                   // properties that are voted on; 0: the whole answer is
-    size_t scored_column;             // the first of options.scored
+    size_t scored_column;             // first column of options.scored
     size_t agreement_column;          // the first agreement column
     size_t logprobs_column;           // with options.logprobs
     size_t thoughts_column;           // the last; columns.n: without options.thoughts

@@ -420,7 +420,7 @@ static enum status find_scored(struct row_prompt *prompt, struct error *error)
     if (status == STATUS_OK && !prompt->choices.n)
         status = property_choices_find(&prompt->scored, &prompt->schema, &prompt->arena, error);
     if (status != STATUS_OK || prompt->choices.n || prompt->scored.n || prompt->asked)
-        return status; // of several questions some may have no probabilities
+        return status; // with several questions, some may have no probabilities
     return error_set(
         error, STATUS_REFUSE, ERROR_USAGE,
         "--probabilities needs --choice, or a schema with a property that is an enum or a boolean");

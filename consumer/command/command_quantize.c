@@ -1,14 +1,14 @@
 // sheaf quantize: writes a model of any supported format as GGUF, with its matrices in another type, or in
 // types of GGUF with the same items.
 #include "consumer/command/commands.h"
-#include "schemas/base/file.h"
-#include "consumer/observe/log.h"
 #include "consumer/command/files/own_output.h"
+#include "consumer/observe/log.h"
 #include "engine/file/gguf_quantize.h"
 #include "engine/file/gguf_write.h"
-#include "engine/model/model_folder.h"
-#include "schemas/base/pool.h"
+#include "engine/model/folder/model_folder.h"
 #include "engine/tokenizer/vocabulary.h"
+#include "schemas/base/file.h"
+#include "schemas/base/pool.h"
 
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,15 +1,15 @@
 // sheaf template: renders a chat template with the variables on standard input. A model's template is
 // rendered as for a job, a template file as Jinja2 does.
+#include "batching/chat.h"
 #include "consumer/command/commands.h"
 #include "consumer/command/files/output_file.h"
-#include "batching/chat.h"
-#include "schemas/base/file.h"
 #include "consumer/observe/log.h"
 #include "consumer/worker/runtime.h"
 #include "engine/answer/answer_grammar.h"
 #include "engine/grammar/grammar.h"
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 #include "schemas/base/clock.h"
+#include "schemas/base/file.h"
 
 #include <stdio.h>
 #include <string.h>

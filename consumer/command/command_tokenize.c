@@ -1,7 +1,7 @@
 // sheaf tokenize: reads lines {"text": ...} from standard input and writes the token ids of each as an
 // array; with --add-special-tokens {"ids": [...], "types": [...]}, also of lines {"text": ..., "pair": ...}.
 #include "consumer/command/commands.h"
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "schemas/value.h"
 

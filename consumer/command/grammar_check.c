@@ -1,6 +1,6 @@
 #include "consumer/command/grammar_check.h"
 
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 #include "schemas/base/clock.h"
 
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 
 enum origin { FROM_NOWHERE, FROM_DEFAULTS, FROM_LINE }; // FROM_DEFAULTS: the environment or the file
 
-// origins: by index in the table. Only options of the command line are refused. Those of the environment and of the
-// file are defaults: they may have no effect in a command, and give way to the command line. STATUS_REFUSE,
-// ERROR_USAGE: a rule is broken. Otherwise settings->engine.gpu.option and cpu_option are set.
+// origins: by index in the table. Only options on the command line are refused. Options of the environment and the file
+// are defaults: they may have no effect in a command, and the command line takes precedence. STATUS_REFUSE, ERROR_USAGE:
+// a rule is broken. Otherwise settings->engine.gpu.option and cpu_option are set.
 enum status option_rules_check(struct settings *settings, const struct command *command,
                                const enum origin *origins, struct error *error) WARN_UNUSED;

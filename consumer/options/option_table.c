@@ -243,8 +243,8 @@ static const struct option options[] = {
     {"no-wgmma", 0, FLAG, ENGINE, AT(engine.gpu.no_wgmma), 0, 0, NULL,
      "on a GPU of compute capability 9.0, multiply as older ones do, to the same bytes: for comparisons"},
     {"tiles", 0, TEXT_VALUE, ENGINE, AT(engine.gpu.tiles), 1, 0, "HOW",
-     "on a GPU of compute capability 9.0, tiles of matrix products: measured (when the model is loaded), FILE, which keeps what was "
-     "measured, or by-rows for comparisons, to the same bytes (measured)"},
+     "on a GPU of compute capability 9.0, how tiles of matrix products are chosen, with the same bytes: measured when the "
+     "model is loaded, FILE, which keeps the measurements, or by-rows, for comparisons (measured)"},
     {"gpu-sync", 0, FLAG, ENGINE, AT(engine.gpu.sync), 0, 0, NULL,
      "wait for the GPU after every launch, so that an error names its kernel: to find a fault, slow"},
     {"no-ahead", 0, FLAG, WORK | RUN | ANNOTATE | VERIFY, AT(engine.no_ahead), 0, 0, NULL,
@@ -338,7 +338,7 @@ static const struct option options[] = {
     {"dataset-weight", 0, TEXT_LIST, WORK, AT(worker.dataset_weights), 0, 0, "NAME=WEIGHT",
      "part of this dataset where several wait with equal priority and deadline, e.g. 2 or 0.5 (1); repeatable"},
     {"dataset-limit", 0, TEXT_LIST, WORK, AT(worker.dataset_limits), 0, 0, "[NAME=]N",
-     "jobs of this dataset, or of each one, that a worker has in flight at most, while others go on (0: no limit, the default); "
+     "at most N jobs of this dataset, or of each dataset, are in flight in a worker (0: no limit, the default); "
      "repeatable"},
     {"crash-limit", 0, INTEGER, WORK | RUN | ANNOTATE, AT(worker.crash_limit), 0, 60, "N",
      "fail a job that was running in this many crashes, instead of computing it again (5; 0: never)"},
@@ -516,9 +516,9 @@ static const struct option options[] = {
      "compute rows in an order in which prompts share beginnings; where a template lists row's fields, order "
      "those too"},
     {"probabilities", 0, FLAG, ANNOTATE, AT(annotate.output.probabilities), 0, 0, NULL,
-     "a column with the probability of each label of --choice, or each value of a schema's enums and booleans, and the margin "
-     "of the first to the second; the label, of one vote, is the most probable one, and nothing is generated; where a label begins another one, "
-     "each is scored with the end of the answer after it"},
+     "add a column with the probability of each label of --choice, or of each value of a schema's enums and booleans, and "
+     "their margin, first less second; with one vote the most probable label is the answer, and nothing is generated; if "
+     "a label is a prefix of another, scores include the end of the answer"},
     {"votes", 0, INTEGER, ANNOTATE, AT(annotate.votes), 1, 64, "N",
      "ask N times with N seeds, at the model's own temperature without --temperature; the answer is the majority's, "
      "the column agreement has its share; with --schema each property of few values is voted on, and has a column "

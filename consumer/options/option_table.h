@@ -74,5 +74,5 @@ const struct option *option_table_options(int *n);
 // The command's option of that name, else another command's. NULL: none.
 const struct option *option_table_find(const struct command *command, const char *name, size_t length);
 const struct command *option_table_find_command(const char *name); // NULL: none
-// Makes an option as if it was not given: zero, or no text.
+// Resets an option to the value of an absent option: zero, or no text.
 void option_drop(struct settings *settings, const struct option *option);

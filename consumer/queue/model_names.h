@@ -1,7 +1,8 @@
 // The model names in requests ("model") that a worker answers to. These are the names of --model-name.
 // Without --model-name they are the model file's own name, the path of --model, and the last component of the
 // path, with or without ".gguf". Then "OWNER/name" is accepted too if the worker answers to "name". A job
-// that names another model, which is no adapter's name (--lora-modules), is answered with a warning or, with --require-model, refused. Thread: main.
+// that names anything else, except an adapter (--lora-modules), is answered with a warning or, with --require-model,
+// refused. Thread: main.
 #pragma once
 
 #include "schemas/job.h"
@@ -24,7 +25,7 @@ struct model_names {
 // Returns the model's name in results: the first of --model-name, else the model's own name.
 struct text model_names_first(const struct model_names *names);
 bool model_names_have(const struct model_names *names, struct text name);
-// Checks the model that the job names, and sets job->adapter_set if it is an adapter's. A job without a model name passes. STATUS_REJECT: the job names
-// another model, and --require-model is set. STATUS_RETRY: out of memory.
+// Checks the model that the job names, and sets job->adapter_set if the name is an adapter's. A job without a model name
+// passes. STATUS_REJECT: the job names another model, and --require-model is set. STATUS_RETRY: out of memory.
 enum status model_names_check(const struct model_names *names, struct job *job,
                               struct error *error) WARN_UNUSED;

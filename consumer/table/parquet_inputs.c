@@ -92,7 +92,7 @@ static bool is_part(const char *path, const char *name)
     return name[0] != '.' && name[0] != '_' && is_folder(path) && (strchr(name, '=') || has_parquet(path));
 }
 
-// ---- tables whose files are named by a log ----
+// ---- tables with a transaction log ----
 
 static bool has_ending(const char *path, const char *end)
 {
@@ -106,11 +106,11 @@ static bool has_ending(const char *path, const char *end)
     return is_found;
 }
 
-// The kind of table that a folder is; NULL: of none. path: without a slash at its end.
+// The folder's kind of table; NULL: no table with a log. path: without a trailing slash.
 static const char *kind_of_table(const char *path, struct buffer *name)
 {
     static const struct {
-        const char *log, *kind, *ending; // of a file in the log; NULL: any
+        const char *log, *kind, *ending; // ending: of some file in the log's folder; NULL: any
     } logs[] = {{"_delta_log", "a Delta", NULL},
                 {".hoodie", "a Hudi", NULL},
                 {"metadata", "an Iceberg", ".metadata.json"}};
@@ -124,8 +124,8 @@ static const char *kind_of_table(const char *path, struct buffer *name)
     return NULL;
 }
 
-// Refuses files of a folder that is a table with a log, or a partition in one: rows that were deleted would be read.
-// shown: the path as it was given.
+// Refuses a folder that is a Delta, Hudi or Iceberg table, or a partition of one: deleted rows would be read.
+// shown: the path in the error.
 static enum status check_log(const char *folder, const char *shown, struct error *error)
 {
     struct buffer name = {0};
@@ -144,7 +144,7 @@ static enum status check_log(const char *folder, const char *shown, struct error
                 : STATUS_OK;
 }
 
-// The same for one of several files, as a shell expands a pattern. A file that is named alone is read.
+// The same for each of several files, as from a shell's pattern. A single named file is read.
 static enum status check_log_of_file(const char *path, struct error *error)
 {
     const char *slash = strrchr(path, '/');
@@ -156,7 +156,7 @@ static enum status check_log_of_file(const char *path, struct error *error)
 
 // ---- a folder ----
 
-// A data set in folders, which would be read incompletely, is refused.
+// Refuses a data set with subfolders, which would be read incompletely.
 static enum status check_folders(const char *path, struct error *error)
 {
     DIR *folder = opendir(path);

@@ -16,9 +16,9 @@ struct parquet_inputs {
 
 // Whether the path is a folder, or such a pattern.
 bool parquet_inputs_is_folder(const char *path);
-// paths: [n], at least one. STATUS_REFUSE: a file can't be read, a folder has none, may have rows in folders of its own
-// or is of a Delta, Hudi or Iceberg table, or there are more than PARQUET_INPUTS_MAX. One file named alone may be of such
-// a table.
+// paths: [n], at least one. STATUS_REFUSE: a file can't be read; a folder has no Parquet files, or subfolders that may
+// have some; a folder, or one of several files, belongs to a Delta, Hudi or Iceberg table (a single file of such a table
+// is read); more than PARQUET_INPUTS_MAX files.
 enum status parquet_inputs_open(struct parquet_inputs *inputs, const char *const *paths, size_t n,
                                 struct error *error) WARN_UNUSED;
 void parquet_inputs_close(struct parquet_inputs *inputs);

@@ -102,7 +102,7 @@ struct naming {
     struct adapter_hashes hashes;
 };
 
-// The name of the answers of a set of adapters. `out` [JOB_FINGERPRINT_BYTES_MAX + 1].
+// The arithmetic of answers with this adapter set. `out` [JOB_FINGERPRINT_BYTES_MAX + 1].
 static enum status name_set(const struct naming *naming, int32_t set, char *out, struct error *error)
 {
     const struct runtime *runtime = naming->runtime;

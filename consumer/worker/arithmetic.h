@@ -14,8 +14,8 @@
 //   placement on a GPU: device (all of it), layers:N, attention-cpu:N, experts:N (--placement)
 //   others    options that change answers and are not at their default
 //
-// A worker with --lora-modules has a name for each adapter's answers, which is the name of a worker with this adapter as
-// its last --lora. The fleet's name, to which datasets are bound, has all of them after the name of the base model's answers:
+// With --lora-modules the answers of each adapter have their own name: the name of a worker with this adapter as its last
+// --lora. The fleet's name, to which datasets are bound, is the base model's name and all adapters:
 //
 //   lora-modules=NAME:HASH[*SCALE],...
 //
@@ -30,7 +30,7 @@
 // stop rules.
 enum { ARITHMETIC_VERSION = 4 };
 
-// Sets runtime->arithmetic, the names in runtime->adapters and runtime->fleet_arithmetic from the runtime's model, backend and plan. Reads the whole model. Errors:
-// STATUS_REFUSE; STATUS_RESTART after an interrupt (NULL: none).
+// Sets runtime->arithmetic, the names in runtime->adapters and runtime->fleet_arithmetic from the runtime's model,
+// backend and plan. Reads the whole model. Errors: STATUS_REFUSE; STATUS_RESTART after an interrupt (NULL: none).
 enum status arithmetic_name(struct runtime *runtime, const struct settings *settings,
                             const struct interrupt *interrupt, struct error *error) WARN_UNUSED;

@@ -76,8 +76,8 @@ enum status runtime_open_generation(struct runtime *runtime, const struct settin
 // runtime_backend.c
 // Checks the options of the backend alone. Errors: ERROR_USAGE.
 enum status runtime_check_backend(const struct engine_options *options, struct error *error) WARN_UNUSED;
-// The adapters of --lora and --lora-modules: names, paths and scales alone; adds them to the open model. Errors: model_add_adapter's; ERROR_USAGE,
-// ERROR_FILE.
+// The adapters of --lora and --lora-modules. The first checks names, paths and scales without a model, the second adds
+// the adapters to the open model. Errors: model_add_adapter's; ERROR_USAGE, ERROR_FILE.
 enum status runtime_check_adapters(const struct model_options *options, struct error *error) WARN_UNUSED;
 enum status runtime_add_adapters(struct runtime *runtime, const struct model_options *options,
                                  struct error *error) WARN_UNUSED;

@@ -1,7 +1,7 @@
 #include "consumer/worker/sampling_defaults.h"
 
 #include "consumer/observe/log.h"
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 
 #include <errno.h>
 #include <math.h>

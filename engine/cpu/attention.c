@@ -362,7 +362,7 @@ struct sparse_work {
 
 enum { SPARSE_TASKS_PER_THREAD = 2 };
 
-// Some heads of one key-value head and row.
+// Computes some of the query heads of one row that share a key-value head.
 static void sparse_task(void *context, int item, int thread)
 {
     const struct sparse_work *work = context;

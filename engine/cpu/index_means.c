@@ -1,6 +1,6 @@
 // Keys of an indexer whose blocks have one key each: the normalized mean of their positions' keys, rotated for the
-// block's first position. A block's key is in the place of its last position, which no other block needs; the keys of
-// its other positions stay as they are, so that a sequence can continue from the middle of a block.
+// block's first position. A block's key replaces the key of its last position. The keys of the other positions
+// are kept, so that a sequence can continue from the middle of a block.
 #include "engine/cpu/state.h"
 
 #include <assert.h>

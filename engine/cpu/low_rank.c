@@ -1,10 +1,10 @@
-// LoRA adapters. A task computes both halves for some rows of one set, so that its block of `up` stays in the first
-// cache for all of them. Each row's sums have one order, whatever other rows a task has.
+// LoRA adapters. A task computes both halves for some rows of one adapter set, so that its block of `up` stays in the L1
+// cache. The order of a row's sums does not depend on the task's other rows.
 #include "engine/cpu/state.h"
 
 #include <assert.h>
 
-// Few rows are divided among the threads; of many, a task has enough to read `up` seldom.
+// Few rows are divided among the threads. Of many rows a task has ROWS_A_TASK, so that it reads `up` once for all.
 enum { COLUMNS_A_BLOCK = 256, ROWS_A_TASK = 64, FEW_ROWS = 128 };
 
 struct low_rank_work {

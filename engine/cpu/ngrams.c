@@ -1,5 +1,5 @@
-// The operations of n-grams' embeddings. What a row needs from before the step is in the sequence's state: tokens, the
-// last one first, and the convolution's input rows, oldest first.
+// The operations of n-gram embeddings. The sequence's state has the tokens before the step, most recent first, and the
+// convolution's input rows, oldest first.
 #include "engine/cpu/state.h"
 
 #include <assert.h>

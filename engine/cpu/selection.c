@@ -201,8 +201,8 @@ static uint32_t find_threshold(const float *scores, int32_t n, int32_t n_wanted,
     return prefix;
 }
 
-// Replaces the scores of n positions by their blocks' scores; returns the number of blocks. A block's score does not
-// come after its positions'.
+// Replaces the scores of n positions by their blocks' scores; returns the number of blocks. In place, because block b's
+// score is written at index b, not after the scores of its positions.
 static int32_t score_blocks(const struct index_shape *shape, float *scores, int32_t n)
 {
     int32_t n_blocks = (n - 1) / shape->block + 1;

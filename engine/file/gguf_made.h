@@ -1,4 +1,4 @@
-// A struct gguf constructed in memory, for models of other formats (engine/model/model_folder.c) and for
+// A struct gguf constructed in memory, for models of other formats (engine/model/folder/model_folder.c) and for
 // computed models (engine/file/gguf_quantize.c). A gguf_writer provides the key-values. Tensors are borrowed,
 // or generated when gguf_load requests them. Addresses of generated tensors are reserved, and their memory is
 // released when the next tensor is generated, so a large model is never in memory twice.

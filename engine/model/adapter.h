@@ -10,11 +10,11 @@
 //                     (github.com/ggml-org/llama.cpp, src/llama-adapter.cpp)
 //
 // The rows of B have the order of the base model's rows in the same format: a folder's rows are reordered as the
-// folder's matrix is (engine/model/model_folder.h). A matrix of several slots, such as attn_qkv, has the same A for all.
-// Several adapters of one matrix are one of the sum of their ranks, in the order in which they were added.
+// folder's matrix is (engine/model/folder/model_folder.h). A matrix of several slots, such as attn_qkv, has the same A
+// for all. Several adapters of one matrix are one of the sum of their ranks, in the order in which they were added.
 //
-// Each sequence of a step is computed with one set of adapters. model_add_adapter adds an adapter to all sets,
-// model_add_adapter_set a set with a further one. Set 0 has no further adapter.
+// Each sequence of a step is computed with one set of adapters. model_add_adapter adds an adapter to all sets.
+// model_add_adapter_set adds a set with one more adapter. Set 0 has only the adapters of all sets.
 // Thread: any, after the last model_add_adapter.
 #pragma once
 

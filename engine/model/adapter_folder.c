@@ -2,7 +2,7 @@
 #include "engine/model/adapter_parts.h"
 
 #include "engine/model/family.h"
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 #include "schemas/base/hash.h"
 
 #include <math.h>

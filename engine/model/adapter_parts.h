@@ -3,7 +3,7 @@
 #pragma once
 
 #include "engine/model/adapter.h"
-#include "engine/model/model_folder_parts.h"
+#include "engine/model/folder/folder_parts.h"
 
 // An adapter's matrices for one slot of one layer.
 struct adapter_part {

@@ -95,10 +95,10 @@ struct family {
     bool experts_interleaved;  // the file's interleave_moe_layer_step says which layers have experts
     bool experts_weigh_inputs; // weights multiply the experts' inputs
     bool shared_expert;        // of the experts' width, in layers with experts
-    bool shared_averaged; // with a shared expert the result is the mean of its and the others', not the sum
-    bool dense_rotated;   // layers without experts before the others are rotated, whatever their window
-    bool norm_by_epsilon; // the kind of norm is that whose epsilon the file has
-    bool attention_unscaled;      // q.k is not scaled
+    bool shared_averaged;    // the shared expert's output and the routed experts' sum are averaged, not added
+    bool dense_rotated;      // the leading layers without experts are rotated even without a window
+    bool norm_by_epsilon;    // the file's key of epsilon selects layer norm or RMS norm
+    bool attention_unscaled; // q.k is not scaled
     double query_temperature;     // of all queries, if the file has none
     double unrotated_temperature; // of queries in layers that are not rotated, with position + 1; 0: none
     float embedding_scale;        // if the file has none; 0: 1
@@ -121,7 +121,7 @@ struct family {
     bool hyper; // hyper-connections in place of norms before attention and MLP, and of the output's norm
     bool altup; // alternating updates, LAuReL, sparse gates (Gemma 3n)
     bool inputs_projected; // the layers' inputs are projections of the embedded token, without a table
-    bool cpu_only;         // not compared on another device, which refuses it
+    bool cpu_only;         // not tested on other devices, which refuse it
 };
 
 // NULL: no such family.

@@ -2,7 +2,7 @@
 
 #include "engine/model/adapter.h"
 #include "engine/model/family.h"
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 #include "engine/model/model_parts.h"
 
 #include <stdlib.h>

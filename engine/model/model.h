@@ -77,8 +77,8 @@ struct index_shape {
     int32_t n_heads, key_dim;
     int32_t n_selected; // positions
     int32_t n_layers;   // layers with an indexer
-    int32_t block;      // whole blocks of as many positions are selected; 1: positions
-    int32_t n_local;    // blocks that are always selected: the row's own one and those before it
+    int32_t block;      // positions of a selected block; 1: single positions
+    int32_t n_local;    // blocks that are always selected: the row's own one and the n_local - 1 before it
     bool by_head;       // each head of the indexer selects for one key-value head; else all for all
     bool
         means; // a block's key is the mean of its positions' keys; positions of incomplete blocks are selected
@@ -174,8 +174,8 @@ struct layer_heads {
     int32_t n_heads;                        // query heads
 };
 
-// Disentangled attention (DeBERTa; He et al. 2020, arXiv:2006.03654, section 3.1): scores have further terms, of
-// contents and embeddings of relative positions (engine/forward_disentangled.c). n_rows 0: none.
+// Disentangled attention (DeBERTa; He et al. 2020, arXiv:2006.03654, section 3.1): scores have additional terms, of
+// contents and relative position embeddings (engine/forward_disentangled.c). n_rows 0: none.
 struct disentangled_shape {
     int32_t n_rows; // of the relative embeddings, half of them for each direction
     int32_t
@@ -327,7 +327,7 @@ enum layer_slot {
     SLOT_HYPER_FFN_LOW,
     SLOT_HYPER_FFN_MIX,
     SLOT_HYPER_FFN_ADD,
-    SLOT_NGRAM_TABLE, // embeddings of n-grams
+    SLOT_NGRAM_TABLE, // n-gram embeddings
     SLOT_NGRAM_KEY,
     SLOT_NGRAM_VALUE,
     SLOT_NGRAM_KEY_NORM,
@@ -352,7 +352,7 @@ struct model_layer {
     bool selects;       // sparse attention, by its own indexer or the last one before
     int32_t index;      // number among the layers with an indexer
     int32_t state;      // number among the recurrent layers
-    int32_t ngram;      // number among the layers with embeddings of n-grams; -1: none
+    int32_t ngram;      // number among the layers with n-gram embeddings; -1: none
     bool sparse;        // has experts in place of an MLP
     int32_t n_ff;       // 0: no MLP
     int32_t kv_layer;   // whose keys and values it reads: its own index, or an earlier layer's
@@ -382,14 +382,14 @@ struct model {
         output_norm_bias, output, output_bias;
     struct tensor output_head, output_head_bias, output_head_norm, output_head_norm_bias; // forward_output.c
     struct tensor embd_proj, embd_proj_bias; // with shape.n_embd_table
-    float *ones;                             // [n_embd] weights of norms that no file has; NULL: all have
+    float *ones; // [n_embd] weights of norms without weights in the file; NULL: none
     struct tensor layer_embd, layer_embd_proj, layer_embd_norm; // inputs of the layers
     struct tensor altup_proj, altup_unembd_proj;
     struct tensor hyper_norm, hyper_low, hyper_mix; // of the output
     struct ngram *ngrams;                           // [shape.ngram.n_layers] engine/model/ngram.h
     // MPNet: biases of scores by distance [heads, buckets] (engine/relative_bias.c)
     struct tensor relative_bias;
-    // DeBERTa: embeddings of relative positions, and their norm
+    // DeBERTa: relative position embeddings, and their norm
     struct tensor relative_embd, relative_embd_norm, relative_embd_norm_bias;
     // DeBERTa V2 XL: the taps' matrices, and the norm after the sum
     struct tensor convolution, convolution_bias, convolution_norm, convolution_norm_bias;
@@ -418,7 +418,7 @@ enum {
     MODEL_EXPERTS_MAX = 1024,
     MODEL_EXPERTS_USED_MAX = 64,
     MODEL_TAPS_MAX = 16,
-    MODEL_RELATIVE_MAX = 1 << 15,    // distances of embeddings of relative positions
+    MODEL_RELATIVE_MAX = 1 << 15,    // distances of relative position embeddings
     MODEL_STATE_ITEMS_MAX = 1 << 24, // of one recurrent layer and sequence
     MODEL_ALTUP_MAX = 16,
     MODEL_STREAMS_MAX = 16,

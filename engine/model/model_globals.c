@@ -84,7 +84,7 @@ static enum status take_relative_bias(struct tensor_search *search)
     return status;
 }
 
-// Embeddings of relative positions, learned positions and the convolution, all of which a model may lack.
+// Relative position embeddings, learned positions and the convolution. Each may be absent.
 static enum status take_disentangled(struct tensor_search *search)
 {
     struct model *model = search->model;

@@ -1,4 +1,4 @@
-// The tensors of hyper-connections and of n-grams' embeddings. GGUF has no names for them: these are our own.
+// The tensors of hyper-connections and of n-gram embeddings. GGUF has no names for them: these are our own.
 #include "engine/model/ngram.h"
 #include "engine/model/tensor_search.h"
 

@@ -16,7 +16,7 @@ struct key_reader {
 
 // model_keys.c. "FAMILY.SUFFIX"; `found` may be NULL.
 void key_name(const struct key_reader *reader, const char *suffix, char key[128]);
-// model_layers.c: hyper-connections, and embeddings of n-grams.
+// model_layers.c: hyper-connections, and n-gram embeddings.
 void read_hyper(struct key_reader *reader, struct model *model);
 int32_t read_integer(struct key_reader *reader, const char *suffix, int32_t otherwise, bool *found);
 float read_number(struct key_reader *reader, const char *suffix, float otherwise, bool *found);

@@ -1,5 +1,5 @@
-// Hashed n-grams: the rows of a table for the last tokens of a text, of each length from 2 to `size` tokens several
-// heads, which hash the tokens into tables of their own (Qwen4-Exp; modeling_qwen4_exp.py of
+// Hashed n-grams: table rows for the last tokens of a text. Each length from 2 to `size` tokens has several heads, and each
+// head hashes the tokens into its own part of the table (Qwen4-Exp; modeling_qwen4_exp.py of
 // github.com/huggingface/transformers):
 //   row(h) = first[h] + (xor over the tokens t[p], p tokens back, of t[p] * multipliers[p]) mod n_rows[h]
 // n_rows are consecutive primes, over all layers. Multipliers are odd numbers from SplitMix64 of seed and layer.

@@ -33,7 +33,7 @@ enum width {
     STREAMS, // hyper-connections: all streams; their number; the gates' rank
     STREAM_COUNT,
     STREAM_RANK,
-    NGRAM_DIM, // embeddings of n-grams
+    NGRAM_DIM, // n-gram embeddings
     NGRAM_ROWS,
     NGRAM_WIDTH,
     NGRAM_TAPS,
@@ -93,7 +93,7 @@ struct tensor slice_tensor(const struct tensor *whole, int64_t first, int64_t n_
 
 // model_globals.c: the tensors of no layer.
 enum status take_globals(struct tensor_search *search) WARN_UNUSED;
-// model_hyper.c: the tensors of hyper-connections and of n-grams' embeddings.
+// model_hyper.c: the tensors of hyper-connections and of n-gram embeddings.
 enum status take_hyper(struct tensor_search *search, int32_t index) WARN_UNUSED;
 enum status take_hyper_output(struct tensor_search *search) WARN_UNUSED;
 // model_recurrent.c: the tensors of a recurrent layer.

@@ -148,7 +148,7 @@ bool vocabulary_is_byte_token(struct text text);
 // Reads the keys tokenizer.ggml.*. `pre` (may be NULL) overrides tokenizer.ggml.pre.
 enum status vocabulary_read_gguf(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,
                                  struct error *error) WARN_UNUSED;
-// Reads the vocabulary of a Hugging Face folder (engine/model/model_folder.h) from the keys
+// Reads the vocabulary of a Hugging Face folder (engine/model/folder/model_folder.h) from the keys
 // tokenizer.huggingface.*. Components of tokenizer.json that are not implemented are refused, and named in
 // the error.
 enum status vocabulary_read_json(struct vocabulary *vocabulary, const struct gguf *gguf, const char *pre,

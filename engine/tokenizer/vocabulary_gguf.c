@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-// Number of pieces of a folder's tokenizer.model (engine/model/model_folder_sentencepiece.c). With this key
+// Number of pieces of a folder's tokenizer.model (engine/model/folder/folder_sentencepiece.c). With this key
 // the vocabulary behaves as in SentencePiece.
 #define PIECES_KEY "tokenizer.huggingface.sentencepieces"
 

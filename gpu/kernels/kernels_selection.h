@@ -7,7 +7,7 @@
 // For a row at position p >= n_selected, and each position j <= p:
 //   s[j] = sum over the heads h, in order, of weight[h] * max(0, q[h] . k[j]), as product and sum; the dot product by
 //          fused multiply-add in order of dimensions
-//   Selected are the n_selected positions with the largest s; of equal ones those that come first.
+//   Selected are the n_selected positions with the largest s; among equal scores the first positions.
 // Rows at earlier positions select nothing: they attend to all positions.
 #pragma once
 
@@ -55,8 +55,8 @@ struct selection_launch {
     int32_t n_scores;                      // a multiple of SELECTION_POSITIONS; no row sees more positions
 };
 
-// Copies the selected keys and values of row i to pages [i * n, (i + 1) * n) of `to`, n = its pages over rows.n; and
-// makes a sequence for it: one row at position n_selected - 1, or none if the row selects nothing.
+// Copies the selected keys and values of row i to pages [i * n, (i + 1) * n) of `to`, where n = to.n_pages / rows.n. Row i
+// becomes a sequence with one row at position n_selected - 1, or without rows if the row selects nothing.
 struct selection_gather {
     struct attention_pages from, to; // to: one layer
     int32_t layer;
@@ -70,7 +70,7 @@ struct selection_gather {
 void launch_selection_store(void *stream, const struct selection_store *store);
 void launch_selection(void *stream, const struct selection_launch *selection);
 void launch_selection_gather(void *stream, const struct selection_gather *gather);
-// out[i] = in[i] with the rows that select nothing only, and without shared segments and runs.
+// out[i] = in[i] with only the rows that select nothing, without shared segments and runs.
 void launch_selection_rest(void *stream, struct attention_sequence *out, const struct attention_sequence *in,
                            int32_t n_sequences, int32_t n_selected);
 

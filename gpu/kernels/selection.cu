@@ -1,5 +1,5 @@
-// Sparse attention (gpu/kernels/kernels_selection.h). Every block reads a row's position on the device, and ends if the
-// row selects nothing: so a graph fits steps with any positions.
+// Sparse attention (gpu/kernels/kernels_selection.h). Each block reads its row's position on the device and exits if
+// the row selects nothing, so one graph fits steps with any positions.
 #include "gpu/kernels/kernels_selection.h"
 
 #include "gpu/kernels/attention_page.h"
@@ -100,7 +100,7 @@ static __global__ void __launch_bounds__(SELECTION_POSITIONS)
 
 // ---- selection ----
 
-// Unsigned integers in the order of the floats.
+// Maps a float to an unsigned integer; the integers have the order of the floats.
 static __device__ uint32_t order_of(float x)
 {
     uint32_t bits = __float_as_uint(x);

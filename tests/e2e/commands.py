@@ -840,7 +840,7 @@ def the_text_of_inspect_has_the_figures_of_its_json(test):
 def bench_measures_several_settings_with_one_model_and_computes_sequences_alone(test):
     found = test.run("bench", "tiny.gguf", "--settings", "8+4@1/2,12+1@3", "--max-rows", "7", "--alone", "--repeat", "1", "--trace-steps", "steps")
     steps = [json.loads(line) for line in test.read("steps").splitlines()]
-    # Of each setting once: prompts in steps of 7 rows, then a row of each sequence in a step.
+    # Once for each setting: prompts in steps of 7 rows, then steps with a row of each sequence.
     assert [step["rows"] for step in steps] == [7, 1, *[1] * 4, 7, 7, 2, *[2] * 4, *[7] * 5, 1, 3], steps
     assert all(step["products_us"] > 0 and step["since_last_us"] < step["ended_us"] for step in steps), steps
     test.write("other", ["text"])

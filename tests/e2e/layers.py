@@ -6,8 +6,9 @@ import re
 from session import case
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODEL_FOLDER = "engine/model/folder/model_folder.h"
 ENGINE = {"engine", "engine/answer", "engine/cpu", "engine/file", "engine/grammar", "engine/json_schema", "engine/model", "engine/regex", "engine/template",
-          "engine/tokenizer"}
+          "engine/tokenizer", MODEL_FOLDER}
 BASE = {"schemas", "schemas/base"}
 QUEUE = {"consumer/queue", "consumer/queue/kafka", "consumer/queue/kafka/client"}
 LAYERS = {  # folder: the folders of ours that it may include, besides itself, and single headers of others
@@ -24,8 +25,9 @@ LAYERS = {  # folder: the folders of ours that it may include, besides itself, a
     "engine/answer": {"schemas", "schemas/base", "engine/grammar", "engine/json_schema"},
     "engine/file": {"schemas", "schemas/base"},
     "engine/tokenizer": {"schemas", "schemas/base", "engine/file"},
-    "engine/model": {"schemas", "schemas/base", "engine/file"},
-    "engine": {"schemas", "schemas/base", "engine/file", "engine/model"},
+    "engine/model/folder": {"schemas", "schemas/base", "engine/file", "engine/model"},
+    "engine/model": {"schemas", "schemas/base", "engine/file", MODEL_FOLDER, "engine/model/folder/folder_parts.h"},  # parts: for adapters
+    "engine": {"schemas", "schemas/base", "engine/file", "engine/model", MODEL_FOLDER},
     "engine/cpu/product": {"schemas", "schemas/base", "engine", "engine/file"},
     "engine/cpu": {"schemas", "schemas/base", "engine", "engine/file", "engine/cpu/product"},
     "gpu/emulation": {"engine/file"},

@@ -2,7 +2,7 @@
 // a NUL, merges.txt; else tekken.json. An accepted one must encode any text to ids of its vocabulary.
 #include "engine/file/gguf.h"
 #include "engine/file/gguf_made.h"
-#include "engine/model/model_folder_parts.h"
+#include "engine/model/folder/folder_parts.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/gguf_writer.h"

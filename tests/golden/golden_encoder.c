@@ -5,7 +5,7 @@
 #include "engine/embedding.h"
 #include "engine/embedding_head.h"
 #include "engine/file/gguf_quantize.h"
-#include "engine/model/model_folder.h"
+#include "engine/model/folder/model_folder.h"
 #include "schemas/value.h"
 #include "tests/support/cases.h"
 #include "tests/support/gguf_writer.h"

@@ -8,8 +8,8 @@
 // Launches are those of the program: in a graph, tiles of two blocks where it has them. `hash` is of y after one
 // launch with the first copy of the weights: y of the first row is the same bytes at any number of rows, so `hash`
 // of it alone must be the same in all lines of a type and shape; else "differs" follows and the exit status is 1.
-// Lines of what "pair" are queries and keys of the type TYPE+q6_k's first, values of its second, as a layer of Q4_K_M or
-// Q5_K_M has them: one launch if there is a kernel for both types and as many rows, else two.
+// Lines with "pair" multiply queries and keys in the first type of TYPE+q6_k, and values in the second, as in a layer of
+// Q4_K_M or Q5_K_M: in one launch if a kernel has both types for that number of rows, else in two.
 // For attention, inputs are positions and rows are sequences. bound_us is the larger of bytes / bandwidth and
 // operations / rate, that of wgmma where it multiplies; the defaults are an H200's: the rates as measured
 // (gpu/README.md), the bandwidth assumed. Weights rotate over copies that exceed the second-level cache.
@@ -143,7 +143,7 @@ static double time_of(void (*launch_once)(void *context, int i), void *context)
 
 // --- Products ---
 
-// Of one x: one, or two that differ in their types and parts.
+// The launches that multiply one x: one, or two that differ in types and parts.
 struct products {
     struct product_launch calls[2];
     int n_calls;
@@ -172,7 +172,7 @@ static const char *const type_names[] = {
     [TENSOR_Q8_0] = "q8_0", [TENSOR_Q4_0] = "q4_0", [TENSOR_NVFP4] = "nvfp4",
     [TENSOR_Q4_K] = "q4_k", [TENSOR_Q5_K] = "q5_k", [TENSOR_Q6_K] = "q6_k"};
 
-// Of all y and of their first rows.
+// Hashes of y: of all rows, and of the first row.
 struct product_hashes {
     uint64_t all, first_row;
 };
@@ -271,7 +271,7 @@ static void bench_rows(struct products *products, uint64_t *first_row)
 // the outputs, the values in Q6_K.
 enum product_kind { PRODUCT_PLAIN, PRODUCT_GATED, PRODUCT_PAIR };
 
-// One after the other in y, except those of gate and up, which is one.
+// The parts follow one another in y, except gate and up, which share one part of y.
 static void add_part(struct product_launch *call, int32_t n_outputs, float **y)
 {
     call->parts[call->n_parts++] = (struct product_part){NULL, NULL, *y, n_outputs, n_outputs};

@@ -11,9 +11,9 @@
 #   tests/gpu/gpu_device.sh faults OUT                a device that is lost on purpose: last of all
 #   tests/gpu/gpu_device.sh all OUT [MODEL.gguf]      the last five: check to faults
 # Each part fits a call of ten minutes, the first two one of 330 s, and what matters most comes first. OUT/stages.csv says how each stage ended as soon as it
-# has, OUT/log.txt has what all of them wrote: 7 files at most, none above 16 MiB. A stage that does not even die when it is killed,
-# because it hangs in the driver, is abandoned; as long as it hangs, stages.csv says of all others with which ones they shared the device,
-# in later calls too: $TMPDIR/sheaf-gpu-hanging has the process of each. Without MODEL, one of Llama-3-8B's shape is made.
+# has, OUT/log.txt has what all of them wrote: 7 files at most, none above 16 MiB. A stage that hangs in the driver and survives
+# SIGKILL is abandoned. While it hangs, stages.csv lists it beside each other stage, which shared the device with it, in later calls too:
+# $TMPDIR/sheaf-gpu-hanging has its process. Without MODEL, one of Llama-3-8B's shape is made.
 #
 # Programs are those of a pack ($PACK, build-pack) where there is one; else of the build folder $BUILD (build-gpu), which is brought
 # up to date where there is meson. $SHEAF names a program that is used as it is. DRY=1: those of build/ over the emulated device

@@ -269,7 +269,7 @@ static struct forward_subject subjects[] = {
      {.family = "glm-dsa", .seed = 3, .split = true, .n_layers = 4},
      KV_F16,
      40},
-    // Of one layer: beyond it the bytes' errors change what is selected.
+    // One layer: with more layers the errors of 8-bit pages change the selection.
     {"selected positions of pages in bytes", {.family = "deepseek32", .seed = 3, .n_layers = 1}, KV_Q8_0, 40},
     {"wide heads",
      {.family = "qwen3", .seed = 28, .n_layers = 1, .n_heads = 2, .n_kv_heads = 1, .head_dim = 288},
@@ -720,7 +720,7 @@ static void tiles_are_measured_at_load_and_give_the_bytes_of_tiles_by_rows(void 
     model_close(model);
 }
 
-// Of a step of 80 rows with 4 outputs the first products see all rows.
+// In a step of 80 rows with 4 outputs the first products see all rows.
 static void without_autotuning_the_first_step_measures_tiles(void **state)
 {
     static struct sample_result by_rows[SEQUENCES_MAX][DRAWN], measured[SEQUENCES_MAX][DRAWN];

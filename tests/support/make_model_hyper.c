@@ -1,4 +1,4 @@
-// Qwen4-Exp: hyper-connections, embeddings of n-grams in two layers, an indexer with one key a block.
+// Qwen4-Exp: hyper-connections, n-gram embeddings in two layers, an indexer with one key a block.
 #include "tests/support/make_model_parts.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-// Qwen4-Exp as its authors write it: hyper-connections, embeddings of n-grams, an indexer with one key a block.
+// Qwen4-Exp as its authors write it: hyper-connections, n-gram embeddings, an indexer with one key a block.
 #include "tests/support/reference_parts.h"
 
 #include <math.h>

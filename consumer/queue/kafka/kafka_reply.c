@@ -196,7 +196,7 @@ const char *kafka_reply_find_lost(struct kafka_transport *kafka)
     return NULL;
 }
 
-// was_absent: nothing new is to be said if it still is.
+// was_absent: no second warning if the topic is still absent.
 static enum status add_topic(struct kafka_transport *kafka, const char *name, bool was_absent,
                              int64_t deadline_ms, struct error *error)
 {
@@ -227,8 +227,8 @@ static enum status add_topic(struct kafka_transport *kafka, const char *name, bo
     return STATUS_OK;
 }
 
-// The job's topic, looked up unless it was a short time ago, or in this transaction if it was absent: one that was
-// created meanwhile takes the next result. NULL: the brokers did not answer.
+// The job's topic. A present topic is looked up again after a while, an absent topic once in each transaction, so that a
+// recreated topic gets the next result. NULL: the brokers did not answer.
 static struct kafka_reply_topic *find_current(struct kafka_transport *kafka, const struct job *job,
                                               int64_t deadline_ms, struct error *error)
 {

@@ -1,4 +1,4 @@
-// Steps of autotuning are valid for every kind of model and for small limits, and nothing of them is left.
+// Steps of autotuning are valid for every kind of model and for small limits, and leave no state.
 #include "engine/cpu/backend.h"
 #include "engine/forward.h"
 #include "tests/support/cases.h"

@@ -191,7 +191,7 @@ TEST(a_page_of_the_indexer_is_copied_in_every_layer_that_has_one)
     assert_int_equal(copied_bytes[2], PAGES * copied_bytes[1]);
 }
 
-// Of the padded length of the step, at most of the longest sequence.
+// Scores have the step's padded length, at most the length of the longest sequence.
 TEST(rows_are_scored_and_attend_in_runs)
 {
     static float items[4];
@@ -234,7 +234,7 @@ TEST(rows_are_scored_and_attend_in_runs)
     assert_int_equal(launched.n[1], 200);
     assert_int_equal(launched.gather.layer, 2);
     assert_int_equal(launched.gather.n_pages_each, 3);
-    // Rows that see all positions: a sequence may have become small, which has no place in the scratch.
+    // Rows that see all positions: their sequences may now count as small, without a place in the scratch.
     const struct attention_launch *rest = &launched.attention[0], *last = &launched.attention[1];
     assert_int_equal(rest->layer, 2);
     assert_ptr_equal(rest->sequences, backend.sparse.places.memory);

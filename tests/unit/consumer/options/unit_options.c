@@ -226,8 +226,8 @@ TEST(commands_that_need_a_broker_say_so_themselves)
     expect_accepted("mirror --results r");
 }
 
-// Environment and file are defaults of several commands: what one of them does not use is no mistake, and what does not
-// fit the command line gives way.
+// Environment and file hold defaults for several commands: an unused default is no error, and the command line overrides
+// a conflicting one.
 TEST(a_default_is_never_refused_for_what_is_on_the_command_line)
 {
     static const struct {
