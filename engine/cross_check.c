@@ -88,6 +88,10 @@ enum status cross_check_create(struct cross_check **out, const struct model *mod
         return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
                          "--check-cpu: family %s has recurrent states, which can't be read",
                          model_family_name(model));
+    if (model->shape.index.n_selected)
+        return error_set(error, STATUS_REFUSE, ERROR_DEVICE,
+                         "--check-cpu: family %s has the keys of an indexer, which can't be read",
+                         model_family_name(model));
     struct cross_check *check = calloc(1, sizeof *check);
     if (!check)
         return error_memory(error, STATUS_REFUSE, "checking steps");

@@ -19,7 +19,7 @@ struct cross_check_result {
 
 // `limits` belong to the checked forward pass, but may have fewer pages. `n_pages` is the number of pages of
 // the checked backend. `host` is a new CPU backend. Model and backends must outlive the check. Errors: as
-// forward_create; ERROR_DEVICE if the backend does not implement kv_read.
+// forward_create; ERROR_DEVICE if the backend does not implement kv_read, or the model's steps read more than keys and values.
 enum status cross_check_create(struct cross_check **check, const struct model *model, struct backend *backend,
                                int32_t n_pages, struct backend *host, const struct forward_limits *limits,
                                struct error *error) WARN_UNUSED;

@@ -3,11 +3,13 @@
 #include "schemas/base/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const tile_names[WGMMA_TILE_COUNT] = {"by-rows", "64x32",  "256x32",  "64x64",  "256x64",
@@ -155,18 +157,26 @@ enum status tile_file_read(struct tile_choices *choices, const char *path, const
     return status;
 }
 
-static enum status write_new(const char *path, const struct buffer *content, struct error *error)
+// Writes a file and gives it the name PATH.
+static enum status write_named(FILE *file, const char *own_path, const char *path, const struct buffer *content,
+                               struct error *error)
 {
-    FILE *file = fopen(path, "we");
+    const char *doing = "writing";
     bool written = file && fwrite(content->data, 1, content->size, file) == content->size &&
-                   fflush(file) == 0 && fsync(fileno(file)) == 0;
+                   fflush(file) == 0 && fchmod(fileno(file), 0644) == 0 && fsync(fileno(file)) == 0;
     int code = errno;
     if (file && fclose(file) != 0 && written) {
         written = false;
         code = errno;
     }
-    return written ? STATUS_OK
-                   : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: writing: %s", path, strerror(code));
+    if (written && rename(own_path, path) != 0) {
+        written = false;
+        code = errno;
+        doing = "renaming";
+    }
+    return written
+               ? STATUS_OK
+               : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s: %s", path, doing, strerror(code));
 }
 
 enum status tile_file_write(const struct tile_choices *choices, const char *path,
@@ -178,13 +188,19 @@ enum status tile_file_write(const struct tile_choices *choices, const char *path
         tile_choice_print(&content, &choices->items[i]);
         buffer_add_byte(&content, '\n');
     }
-    buffer_add_format(&name, "%s.new", path);
-    enum status status = content.failed || name.failed ? error_memory(error, STATUS_REFUSE, "%s", path)
-                                                       : write_new(name.data, &content, error);
-    if (status == STATUS_OK && rename(name.data, path) != 0)
-        status = error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: renaming: %s", name.data, strerror(errno));
-    if (status != STATUS_OK && !name.failed)
-        unlink(name.data);
+    buffer_add_format(&name, "%s.XXXXXX", path);
+    enum status status = STATUS_OK;
+    if (content.failed || name.failed) {
+        status = error_memory(error, STATUS_REFUSE, "%s", path);
+    } else {
+        int descriptor = mkostemp(name.data, O_CLOEXEC);
+        FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+        status = write_named(file, name.data, path, &content, error);
+        if (descriptor >= 0 && !file)
+            close(descriptor);
+        if (descriptor >= 0 && status != STATUS_OK)
+            unlink(name.data);
+    }
     buffer_finish(&name);
     buffer_finish(&content);
     return status;

@@ -33,6 +33,7 @@ void tile_file_device(char text[TILE_FILE_DEVICE_BYTES], const struct device_fac
 // its number).
 enum status tile_file_read(struct tile_choices *choices, const char *path, const struct device_facts *facts,
                            enum tile_file_state *state, struct error *error) WARN_UNUSED;
-// Writes all choices to PATH.new and renames it, so that the file is the old or the new one at any time.
+// Writes all choices to a file of its own beside it (PATH.XXXXXX) and renames that, so that the file is complete at any time,
+// also if several workers write it. The last one's choices remain.
 enum status tile_file_write(const struct tile_choices *choices, const char *path,
                             const struct device_facts *facts, struct error *error) WARN_UNUSED;

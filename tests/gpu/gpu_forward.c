@@ -77,6 +77,11 @@ static struct forward_subject subjects[] = {
      KV_Q8_0,
      40},
     {"muse-glimmer", {.family = "muse-glimmer", .seed = 11, .n_layers = 5, .window = 9}, KV_F16, 24},
+    {"cohere2moe", {.family = "cohere2moe", .seed = 11, .n_layers = 5, .window = 9}, KV_F16, 24},
+    {"cohere2moe in F16",
+     {.family = "cohere2moe", .seed = 5, .n_layers = 5, .window = 20, .type = TENSOR_F16},
+     KV_F16,
+     40},
     {"muse-glimmer in F16", {.family = "muse-glimmer", .seed = 3, .type = TENSOR_F16}, KV_F16, 40},
     FAMILY("smollm3"),
     FAMILY("glm4"),
@@ -740,6 +745,23 @@ static void without_autotuning_the_first_step_measures_tiles(void **state)
     model_close(model);
 }
 
+// The steps of autotuning, of one and two sequences, in families with other steps: they leave nothing behind that shows.
+static void autotuning_leaves_nothing_behind(void **state)
+{
+    static float expected[LENGTH_MAX * N_VOCAB], got[LENGTH_MAX * N_VOCAB];
+    const struct forward_subject *subject = *state;
+    struct model *model = open_model_of(&subject->recipe);
+    for (enum gpu_tiles tiles = GPU_TILES_MEASURED; tiles <= GPU_TILES_BY_ROWS; tiles++) {
+        struct machine machine;
+        machine_open_with(&machine, model, subject, &(struct gpu_options){.tiles = tiles});
+        assert_int_equal(gpu_backend_counts(machine.backend).n_steps, tiles == GPU_TILES_MEASURED);
+        compute_logits(&machine, 1, subject->length, 9, tiles == GPU_TILES_MEASURED ? got : expected);
+        machine_close(&machine);
+    }
+    assert_memory_equal(got, expected, (size_t)subject->length * N_VOCAB * sizeof *got);
+    model_close(model);
+}
+
 static char said[200]; // the last line
 
 static void note_said(const char *text)
@@ -921,6 +943,29 @@ int main(int argc, char **argv)
     tests[n++] =
         (struct CMUnitTest){"measured tiles", tiles_are_measured_at_load_and_give_the_bytes_of_tiles_by_rows,
                             NULL, NULL, &tiled};
+    static struct forward_subject tuned[] = {
+        {"autotuning, sparse attention", {.family = "deepseek32", .seed = 11}, KV_F16, 24, .n_rows_max = 32},
+        {"autotuning, recurrent layers",
+         {.family = "qwen35", .seed = 11, .n_layers = 4},
+         KV_F16,
+         24,
+         .repeats = true,
+         .n_rows_max = 32},
+        {"autotuning, scans", {.family = "mamba2", .seed = 11}, KV_F16, 24, .repeats = true, .n_rows_max = 32},
+        {"autotuning, layers that differ",
+         {.family = "gemma4", .seed = 11},
+         KV_F16,
+         24,
+         .repeats = true,
+         .n_rows_max = 32},
+        {"autotuning, residual streams", {.family = "gemma3n", .seed = 11}, KV_F16, 24, .n_rows_max = 32},
+        {"autotuning, positions", {.family = "gpt2", .seed = 11}, KV_F16, 24, .repeats = true, .n_rows_max = 32},
+    };
+    enum { N_TUNED = sizeof tuned / sizeof *tuned };
+    for (int i = 0; i < N_TUNED; i++)
+        if (is_wide || !tuned[i].repeats)
+            tests[n++] = (struct CMUnitTest){tuned[i].name, autotuning_leaves_nothing_behind, NULL, NULL,
+                                             &tuned[i]};
     tests[n++] = (struct CMUnitTest){"tiles by steps", without_autotuning_the_first_step_measures_tiles, NULL,
                                      NULL, &tiled};
     tests[n++] =

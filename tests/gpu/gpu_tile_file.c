@@ -1,9 +1,12 @@
 // The file of measured tiles: what was written is read, and what does not fit is refused or ignored by name.
 #include "gpu/tile_file.h"
+#include "schemas/base/file.h"
 #include "tests/support/cases.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,9 +36,9 @@ static int end(void **state)
 
 TEST_FIXTURE(begin, end);
 
-static void write_text(const char *text)
+static void write_text(const char *at, const char *text)
 {
-    FILE *file = fopen(path, "w");
+    FILE *file = fopen(at, "w");
     assert_non_null(file);
     assert_true(fputs(text, file) >= 0);
     assert_int_equal(fclose(file), 0);
@@ -91,7 +94,7 @@ TEST(a_file_that_people_can_read_is_a_choice_a_line)
     struct tile_choices read;
     struct error error = {0};
     enum tile_file_state found;
-    write_text("sheaf tiles 1\n" DEVICE LINE
+    write_text(path, "sheaf tiles 1\n" DEVICE LINE
                "Q4_K 14336 x 4096 plain, up to 64 rows: 64x64 divided, 13.1 us\n");
     assert_ok(read_choices(&read, &found, &error), &error);
     assert_int_equal(read.n, 2);
@@ -121,7 +124,7 @@ TEST(a_file_that_is_absent_or_of_another_version_or_device_gives_no_choice)
         struct error error = {0};
         enum tile_file_state found;
         if (files[i].text)
-            write_text(files[i].text);
+            write_text(path, files[i].text);
         assert_ok(read_choices(&read, &found, &error), &error);
         assert_int_equal(found, files[i].state);
         assert_int_equal(read.n, 0);
@@ -152,7 +155,7 @@ TEST(other_files_and_malformed_lines_are_refused)
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         char text[512];
         snprintf(text, sizeof text, "sheaf tiles 1\n%s%s%s\n", DEVICE, LINE, lines[i]);
-        write_text(text);
+        write_text(path, text);
         assert_int_equal(read_choices(&read, &found, &error), STATUS_REFUSE);
         if (error.code != ERROR_FILE || !strstr(error.text, "a.tiles, line 4: expected TYPE"))
             fail_msg("%s: %s", lines[i], error.text);
@@ -160,7 +163,7 @@ TEST(other_files_and_malformed_lines_are_refused)
     }
     static const char *const others[] = {"", "sheaf", "{}\n", "x sheaf tiles 1\n"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        write_text(others[i]);
+        write_text(path, others[i]);
         assert_int_equal(read_choices(&read, &found, &error), STATUS_REFUSE);
         assert_non_null(
             strstr(error.text, "expected a file of tiles, whose first line is \"sheaf tiles 1\""));
@@ -171,24 +174,57 @@ TEST(other_files_and_malformed_lines_are_refused)
     assert_int_equal(error.code, ERROR_LIMIT_EXCEEDED);
 }
 
+// Another worker, which measures at the same time, may be writing a file beside this one.
+TEST(a_file_beside_it_stays_as_it_was)
+{
+    static const char others[] = "what another worker has written so far";
+    struct tile_choices none = {0};
+    struct error error = {0};
+    struct buffer content = {0};
+    char new_path[84];
+    snprintf(new_path, sizeof new_path, "%s.new", path);
+    write_text(new_path, others);
+    assert_ok(tile_file_write(&none, path, &facts, &error), &error);
+    assert_ok(file_read(new_path, 100, &content, &error), &error);
+    assert_int_equal(content.size, strlen(others));
+    assert_memory_equal(content.data, others, strlen(others));
+    buffer_finish(&content);
+    assert_int_equal(unlink(new_path), 0);
+    struct stat file;
+    assert_int_equal(stat(path, &file), 0);
+    assert_int_equal(file.st_mode & 07777, 0644);
+}
+
+static void refuse_large_files(rlim_t size_bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = size_bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
 TEST(a_file_that_cannot_be_written_stays_as_it_was)
 {
     struct tile_choices none = {0};
     struct error error = {0};
-    char new_path[80], elsewhere[80];
-    write_text("sheaf tiles 1\n" DEVICE LINE);
-    snprintf(new_path, sizeof new_path, "%s.new", path);
-    assert_int_equal(mkdir(new_path, 0700), 0);
-    assert_int_equal(tile_file_write(&none, path, &facts, &error), STATUS_REFUSE);
+    char elsewhere[80];
+    write_text(path, "sheaf tiles 1\n" DEVICE LINE);
+    signal(SIGXFSZ, SIG_IGN);
+    refuse_large_files(10);
+    enum status status = tile_file_write(&none, path, &facts, &error);
+    refuse_large_files(RLIM_INFINITY);
+    assert_int_equal(status, STATUS_REFUSE);
     assert_int_equal(error.code, ERROR_FILE);
-    assert_int_equal(rmdir(new_path), 0);
+    assert_non_null(strstr(error.text, "a.tiles: writing: File too large"));
     enum tile_file_state found;
     assert_ok(read_choices(&none, &found, &error), &error);
     assert_int_equal(none.n, 1);
     tile_choices_finish(&none);
     snprintf(elsewhere, sizeof elsewhere, "%s/absent/b.tiles", folder);
     assert_int_equal(tile_file_write(&none, elsewhere, &facts, &error), STATUS_REFUSE);
-    assert_non_null(strstr(error.text, "b.tiles.new: writing: No such file or directory"));
+    assert_non_null(strstr(error.text, "b.tiles: writing: No such file or directory"));
+    assert_int_equal(tile_file_write(&none, folder, &facts, &error), STATUS_REFUSE);
+    assert_non_null(strstr(error.text, ": renaming: "));
 }
 
 int main(void)

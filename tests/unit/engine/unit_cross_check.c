@@ -66,19 +66,24 @@ static void machine_close(struct checked_machine *machine)
     pool_destroy(machine->pool);
 }
 
-static struct model *open_made_model(uint64_t seed)
+static struct model *open_recipe(const struct model_recipe *recipe)
 {
     struct error error = {0};
     struct model *model;
     char directory[64], path[96];
-    struct model_recipe recipe = {.family = "llama", .seed = seed, .n_layers = 2, .type = TENSOR_Q8_0};
     make_directory(directory);
     snprintf(path, sizeof path, "%s/model.gguf", directory);
-    make_model(path, &recipe);
+    make_model(path, recipe);
     assert_ok(model_open(&model, path, &error), &error);
     unlink(path);
     rmdir(directory);
     return model;
+}
+
+static struct model *open_made_model(uint64_t seed)
+{
+    return open_recipe(
+        &(struct model_recipe){.family = "llama", .seed = seed, .n_layers = 2, .type = TENSOR_Q8_0});
 }
 
 // Prompts of 40 tokens whose first two pages are one sequence's and shared by all, then three steps of
@@ -240,4 +245,32 @@ TEST(a_session_checks_every_second_step_and_measures_each)
     machine_close(&machine);
     model_close(other);
     model_close(model);
+}
+
+// What a step reads beside keys and values is not in the pages that are copied.
+TEST(families_whose_steps_read_more_than_keys_and_values_are_refused_by_name)
+{
+    static const struct {
+        const char *family, *why;
+    } cases[] = {{"qwen35", "family qwen35 has recurrent states, which can't be read"},
+                 {"deepseek32", "family deepseek32 has the keys of an indexer, which can't be read"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct model *model = open_recipe(&(struct model_recipe){.family = cases[i].family, .seed = 3});
+        struct cross_check *check;
+        struct backend *backend, *host;
+        struct pool *pool;
+        struct error error = {0};
+        assert_ok(pool_create(&pool, 2, &error), &error);
+        assert_ok(cpu_backend_create(&backend, pool, CPU_AVX512, &error), &error);
+        assert_ok(cpu_backend_create(&host, pool, CPU_AVX2, &error), &error);
+        assert_int_equal(cross_check_create(&check, model, backend, N_PAGES, host, &limits_all, &error),
+                         STATUS_REFUSE);
+        assert_int_equal(error.code, ERROR_DEVICE);
+        assert_non_null(strstr(error.text, cases[i].why));
+        assert_null(check);
+        host->device.destroy(host);
+        backend->device.destroy(backend);
+        pool_destroy(pool);
+        model_close(model);
+    }
 }
