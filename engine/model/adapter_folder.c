@@ -284,8 +284,11 @@ static const struct folder_rule *find_rule(const struct folder_family *family, s
     const struct folder_rule *lists[] = {family->layers, family->globals};
     for (int i = 0; i < 2; i++)
         for (const struct folder_rule *rule = lists[i]; rule->from; rule++)
-            if (is_named(rule->from, module, layer))
+            if (is_named(rule->from, module, layer)) {
+                if (i == 0 && *layer == LAYER_OUTPUT) // a layer in place of all (ALBERT)
+                    *layer = 0;
                 return rule;
+            }
     // GPT-NeoX's output matrix is embed_out in folders, and lm_head in transformers 5.
     return text_equals_string(module, "lm_head") ? find_rule(family, TEXT("embed_out"), layer) : NULL;
 }

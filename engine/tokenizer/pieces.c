@@ -7,13 +7,14 @@
 
 // --- Build ---
 
-// True if the token is a piece of the model. Added tokens are not.
+// True if the token is a piece of the model. Added tokens are not. Control tokens are not either, though the models of
+// tokenizer.json list them: they are read from a text only with TOKENIZER_PARSE_SPECIAL, before the model.
 static bool is_piece(const struct vocabulary *vocabulary, size_t id)
 {
     unsigned flags = vocabulary->flags[id];
     if (vocabulary->pieces.is_sentencepiece)
         return flags & (TOKEN_NORMAL | TOKEN_USER_DEFINED | TOKEN_UNUSED) && flags & TOKEN_OF_MODEL;
-    return flags & TOKEN_OF_MODEL;
+    return flags & TOKEN_OF_MODEL && !(flags & TOKEN_CONTROL);
 }
 
 static bool build_word_pieces(struct piece_model *pieces, const struct vocabulary *vocabulary)

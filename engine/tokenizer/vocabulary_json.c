@@ -292,7 +292,8 @@ static int32_t named_token(const struct json_source *source, const char *name)
 }
 
 // Whether transformers gives the model no token_type_ids: by "model_input_names", else by the class. The class
-// PreTrainedTokenizerFast gives them in version 4, in which such folders were written.
+// PreTrainedTokenizerFast gives them in version 4, in which such folders were written. AlbertTokenizer gives them in
+// version 4, but not in version 5, whose files have "backend".
 static bool has_one_type(const struct value *config)
 {
     static const char *const classes[] = {"TokenizersBackend", "DistilBertTokenizer",
@@ -309,7 +310,8 @@ static bool has_one_type(const struct value *config)
     for (size_t i = 0; class && class->kind == VALUE_STRING && i < sizeof classes / sizeof *classes; i++)
         if (text_equals_string(class->text, classes[i]))
             return true;
-    return false;
+    return class && class->kind == VALUE_STRING && text_equals_string(class->text, "AlbertTokenizer") &&
+           value_get(config, "backend");
 }
 
 static enum status read_settings(struct json_source *source, const struct value *root)

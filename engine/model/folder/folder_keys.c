@@ -263,7 +263,7 @@ static const struct folder_key keys[] = {
     {"config.json", KEY_NO_PART,
      "attention_probs_dropout_prob hidden_dropout_prob dropout mlp_dropout initializer_cutoff_factor "
      "seq_classif_dropout qa_dropout initializer_range attention_dropout hidden_dropout resid_pdrop embd_pdrop attn_pdrop residual_dropout "
-     "embedding_dropout output_dropout classifier_dropout router_aux_loss_coef router_jitter_noise input_jitter_noise "
+     "embedding_dropout output_dropout classifier_dropout classifier_dropout_prob router_aux_loss_coef router_jitter_noise input_jitter_noise "
      "moe_norm_min aux_loss_alpha seq_aux altup_coef_clip "
      "summary_use_proj summary_type summary_proj_to_labels summary_first_dropout summary_activation",
      NULL},
@@ -320,7 +320,8 @@ static const struct folder_key keys[] = {
      "additional_special_tokens extra_special_tokens model_specific_special_tokens sep_token cls_token "
      "mask_token image_token audio_token boi_token eoi_token do_lower_case clean_up_tokenization_spaces "
      "tokenize_chinese_chars strip_accents do_basic_tokenize never_split "
-     "spaces_between_special_tokens padding_side errors use_default_system_prompt",
+     "spaces_between_special_tokens padding_side errors use_default_system_prompt vocab_type split_by_punct "
+     "keep_accents unk_id extra_ids",
      NULL},
     {"tokenizer_config.json", KEY_NO_PART,
      "tokenizer_class processor_class image_processor_type auto_map use_fast from_slow is_local backend "

@@ -240,6 +240,12 @@ static enum status parse_model(struct sentencepiece *model, struct text content)
     return status;
 }
 
+static bool is_truth(const struct value *object, const char *name)
+{
+    const struct value *value = value_get(object, name);
+    return value && value->kind == VALUE_BOOL && value->boolean;
+}
+
 // Unigram's normalization is read. Other classes renumber the pieces (XLMRobertaTokenizer, PegasusTokenizer) or
 // put other tokens around a text.
 static enum status check_unigram(struct sentencepiece *model, const struct value *config)
@@ -248,6 +254,13 @@ static enum status check_unigram(struct sentencepiece *model, const struct value
     static const char *const classes[] = {"T5Tokenizer",        "T5TokenizerFast",
                                           "LlamaTokenizer",     "LlamaTokenizerFast",
                                           "DebertaV2Tokenizer", "DebertaV2TokenizerFast"};
+    static const char *const settings[] = {"do_lower_case", "split_by_punct"}; // DebertaV2Tokenizer's
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (is_truth(config, settings[i])) {
+            char what[96];
+            snprintf(what, sizeof what, "%s true without tokenizer.json", settings[i]);
+            return refuse_unbuilt(model, what);
+        }
     bool is_known = !class || class->kind != VALUE_STRING;
     for (size_t i = 0; !is_known && i < sizeof classes / sizeof *classes; i++)
         is_known = text_equals_string(class->text, classes[i]);
@@ -274,12 +287,6 @@ static enum status check_model(struct sentencepiece *model, const struct value *
 }
 
 // --- Added tokens ---
-
-static bool is_truth(const struct value *object, const char *name)
-{
-    const struct value *value = value_get(object, name);
-    return value && value->kind == VALUE_BOOL && value->boolean;
-}
 
 static enum status set_token(struct sentencepiece *model, int64_t id, struct text text, int32_t type)
 {

@@ -331,6 +331,24 @@ TEST(an_adapter_of_a_pooler_is_ignored_if_the_model_has_no_classifier)
     }
 }
 
+// ALBERT's folders have one layer in place of all.
+TEST(a_matrix_that_all_layers_share_is_adapted_in_each)
+{
+    enum { WIDTH = 48 }; // make_encoder's
+    struct error error = {0};
+#define SHARED "base_model.model.encoder.albert_layer_groups.0.albert_layers.0.attention.value"
+    put_matrix(SHARED ".lora_A.weight", RANK, WIDTH, 1.0f);
+    put_matrix(SHARED ".lora_B.weight", WIDTH, RANK, 1.0f);
+    write_tensors();
+    write_config(LORA(""));
+    model_close(made.model);
+    make_encoder(made.base, &(struct encoder_recipe){.seed = 3, .shared = true});
+    assert_ok(model_open(&made.model, made.base, &error), &error);
+    expect_opened(made.folder, 1.0);
+    for (int32_t layer = 0; layer < made.model->shape.n_layers; layer++)
+        assert_int_equal(model_adapter_rank(made.model, 0, layer, SLOT_ATTN_V), RANK);
+}
+
 // transformers 4 names GPT-NeoX's output matrix embed_out, as its folders do, and 5 lm_head.
 TEST(the_output_matrix_is_named_as_in_the_folder_or_lm_head)
 {

@@ -83,6 +83,8 @@ TEST(types_are_0_where_transformers_gives_the_model_none)
         {"{\"tokenizer_class\":\"TokenizersBackend\"}", "0:0 2:0 1:0 3:0 1:0"},
         {"{\"tokenizer_class\":\"DistilBertTokenizer\"}", "0:0 2:0 1:0 3:0 1:0"},
         {"{\"tokenizer_class\":\"BertTokenizer\"}", "0:0 2:0 1:0 3:1 1:1"},
+        {"{\"tokenizer_class\":\"AlbertTokenizer\"}", "0:0 2:0 1:0 3:1 1:1"},
+        {"{\"tokenizer_class\":\"AlbertTokenizer\",\"backend\":\"tokenizers\"}", "0:0 2:0 1:0 3:0 1:0"},
         {"{\"tokenizer_class\":\"PreTrainedTokenizerFast\",\"model_input_names\":null}",
          "0:0 2:0 1:0 3:1 1:1"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

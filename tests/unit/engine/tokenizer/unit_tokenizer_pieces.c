@@ -231,6 +231,20 @@ TEST(unigram_takes_the_pieces_with_the_highest_sum)
     tokenizer_close(tokenizer);
 }
 
+// The model's vocabulary has them, with the score 0.
+TEST(unigram_takes_no_control_token_from_a_text)
+{
+    struct tokenizer *tokenizer = create_unigram(WORDS, false);
+    static const int32_t expected[] = {7, 0, 4};
+    struct token_array ids = {0};
+    struct error error;
+    assert_ok(tokenizer_encode(tokenizer, TEXT("a</s>a"), 0, &ids, &error), &error);
+    assert_int_equal(ids.n_ids, 3);
+    assert_memory_equal(ids.ids, expected, sizeof expected);
+    token_array_finish(&ids);
+    tokenizer_close(tokenizer);
+}
+
 TEST(a_precompiled_map_replaces_clusters_and_characters)
 {
     struct tokenizer *tokenizer = create_unigram(WORDS, false);

@@ -352,6 +352,12 @@ TEST(t5_ends_a_text_and_deberta_puts_texts_together_as_bert)
     assert_memory_equal(types.ids, expected_types, sizeof expected_types);
     token_array_finish(&ids);
     token_array_finish(&types);
+    put_file(&bench, "tokenizer_config.json", "{\"do_lower_case\":true}");
+    assert_refused(&bench, "{}", "spm.model: do_lower_case true without tokenizer.json");
+    put_file(&bench, "tokenizer_config.json", "{\"split_by_punct\":true}");
+    assert_refused(&bench, "{}", "spm.model: split_by_punct true without tokenizer.json");
+    put_file(&bench, "tokenizer_config.json", "{\"do_lower_case\":false,\"split_by_punct\":false}");
+    bench_read(&bench, "{}");
     bench_close(&bench);
 }
 
