@@ -60,8 +60,8 @@ enum status model_names_check(const struct model_names *names, struct job *job, 
     int n_own = (int)(own.size < SHOWN_BYTES ? own.size : SHOWN_BYTES);
     if (names->is_required)
         return error_set(error, STATUS_REJECT, ERROR_INVALID_FIELD,
-                         "model: expected \"%.*s\", this worker's model, got \"%.*s\"", n_own, own.data,
-                         n_name, name.data);
+                         "model: expected \"%.*s\", this worker's model%s, got \"%.*s\"", n_own, own.data,
+                         names->n_adapters ? ", or the name of an adapter" : "", n_name, name.data);
     return job_warn(job,
                     JOB_WARNING_OF_MODEL "\"%.*s\", the answer is of \"%.*s\" (--model-name names what a "
                                          "worker answers to)",

@@ -133,17 +133,36 @@ static enum status name_set(const struct naming *naming, int32_t set, char *out,
     return status;
 }
 
+static bool is_before(struct text a, struct text b)
+{
+    int order = memcmp(a.data, b.data, a.size < b.size ? a.size : b.size);
+    return order ? order < 0 : a.size < b.size;
+}
+
+// The adapters' indices in the order of their names: the order of the options changes no answer.
+static void sort_by_name(const struct runtime *runtime, int32_t order[ADAPTERS_MAX])
+{
+    for (int32_t i = 0; i < runtime->n_adapters; i++) {
+        int32_t at = i;
+        for (; at > 0 && is_before(runtime->adapters[i].name, runtime->adapters[order[at - 1]].name); at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+}
+
 // Adds lora-modules=NAME:HASH[*SCALE],... to the name of set 0.
 static enum status name_fleet(const struct naming *naming, struct error *error)
 {
     struct runtime *runtime = naming->runtime;
     struct buffer name = {0};
+    int32_t order[ADAPTERS_MAX];
+    sort_by_name(runtime, order);
     buffer_add_string(&name, runtime->arithmetic);
     const int n_base = model_n_adapters(runtime->model) - runtime->n_adapters; // of --lora
     for (int32_t i = 0; i < runtime->n_adapters; i++) {
-        buffer_add_format(&name, "%s%.*s:", i ? "," : " lora-modules=", (int)runtime->adapters[i].name.size,
-                          runtime->adapters[i].name.data);
-        add_adapter(runtime, &naming->hashes, n_base + i, &name);
+        struct text module = runtime->adapters[order[i]].name;
+        buffer_add_format(&name, "%s%.*s:", i ? "," : " lora-modules=", (int)module.size, module.data);
+        add_adapter(runtime, &naming->hashes, n_base + order[i], &name);
     }
     if (!name.failed)
         runtime->fleet_arithmetic = strndup(name.data, name.size);

@@ -15,7 +15,8 @@
 //   others    options that change answers and are not at their default
 //
 // With --lora-modules the answers of each adapter have their own name: the name of a worker with this adapter as its last
-// --lora. The fleet's name, to which datasets are bound, is the base model's name and all adapters:
+// --lora. The fleet's name, to which datasets are bound, is the base model's name and all adapters, in the order of their
+// names:
 //
 //   lora-modules=NAME:HASH[*SCALE],...
 //

@@ -19,6 +19,15 @@ static void raise_rank(struct model *model)
     }
 }
 
+static bool names_safetensors(const char *path)
+{
+    static const char suffix[] = ".safetensors";
+    size_t size = strlen(path), suffix_size = sizeof suffix - 1;
+    struct stat information;
+    return size > suffix_size && strcmp(path + size - suffix_size, suffix) == 0 &&
+           stat(path, &information) == 0 && !S_ISDIR(information.st_mode);
+}
+
 // `set` 0: all sets.
 static enum status add_file(struct model *model, int32_t set, const char *path, double scale,
                             struct buffer *unknown, struct error *error)
@@ -29,6 +38,9 @@ static enum status add_file(struct model *model, int32_t set, const char *path, 
     if (model->adapters->n_files == ADAPTERS_MAX)
         return error_set(error, STATUS_REFUSE, ERROR_LIMIT_EXCEEDED, "%s: a model has at most %d adapters",
                          path, ADAPTERS_MAX);
+    if (names_safetensors(path))
+        return error_set(error, STATUS_REFUSE, ERROR_MODEL_FILE,
+                         "%s: a safetensors file: expected its folder, with adapter_config.json", path);
     struct adapter_file *file = &model->adapters->files[model->adapters->n_files++];
     *file = (struct adapter_file){.set = set, .scale = scale};
     model->adapters->file_parts = model->adapters->n_parts;

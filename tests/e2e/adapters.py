@@ -143,6 +143,7 @@ def adapters_that_do_not_fit_are_refused_before_anything_is_written(test):
     test.write("in.jsonl", varied_jobs(2))
     for given, status, found in ((test.path("absent"), 1, "absent"), (f"{adapter}=x", 2, "expected a number after the last ="),
                                  (f"{adapter}=", 2, "expected a number after the last ="), ("=1", 2, "expected a path"),
+                                 (os.path.join(adapter, "adapter_model.safetensors"), 1, "a safetensors file: expected its folder"),
                                  (wrong, 1, "use_dora true is not built"), (test.model, 1, "general.type")):
         refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, "--lora", given, status=status)
         assert "sheaf" in refused.err and found in refused.err, (given, refused)
@@ -251,11 +252,12 @@ def a_changed_or_further_adapter_is_noticed_and_names_are_not_reused(test):
     test.write("in.jsonl", of_sets([{"custom_id": str(i), "prompt": "the winter", "max_tokens": 4, "temperature": 0} for i in range(6)]))
     test.run_file("in.jsonl", "out.jsonl", *options)
     test.run_file("in.jsonl", "out.jsonl", *options)  # resumed
+    test.run_file("in.jsonl", "out.jsonl", *options[2:], *options[:2])
     before = {answer["custom_id"]: answer["response"]["body"] for answer in test.answers()}
     sum_alone = ("--lora-modules", f"org/sum:2={paths['org/sum:2']}=0.5")
     for changed in (sum_alone, (*options[:3], f"org/sum:2={paths['org/sum:2']}"), (*options[:2], "--lora-modules", f"sum={paths['org/sum:2']}=0.5"), ()):
         refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, *changed, status=1)
-        assert "lora-modules" in refused.err and "instead of sql:" in refused.err, refused
+        assert "lora-modules" in refused.err and "instead of org/sum:2:" in refused.err, refused
     set_item(paths["sql"], "self_attn.v_proj", "B", 3.0)
     refused = test.run("run", "in.jsonl", "-o", "out.jsonl", "--model", test.model, *options, status=1)
     assert "lora-modules" in refused.err, refused
@@ -272,7 +274,7 @@ def a_changed_or_further_adapter_is_noticed_and_names_are_not_reused(test):
 def a_server_lists_adapters_and_computes_a_batch_with_several(test):
     _, options = modules(test)
     server = Server(test, *options, "--require-model").ready()
-    assert [model["id"] for model in server.get("/v1/models")["data"]] == ["tiny", "sql", "org/sum:2"]
+    assert [model["id"] for model in server.get("/v1/models")["data"]] == ["tiny", "org/sum:2", "sql"]
     assert server.get("/v1/models/sql")["id"] == "sql" and server.get("/v1/models/org/sum:2")["id"] == "org/sum:2"
     body = {"prompt": "the winter", "max_tokens": 8, "temperature": 0}
     answers = [server.post("/v1/completions", {**body, "model": model}) for model in SETS]

@@ -166,7 +166,8 @@ static int64_t count_dense(struct config *config)
 void folder_put_cohere_experts(struct config *config)
 {
     const struct value *function = find_setting(config, "expert_selection_fn"),
-                       *strategy = find_setting(config, "shared_expert_combination_strategy");
+                       *strategy = find_setting(config, "shared_expert_combination_strategy"),
+                       *scaling = find_setting(config, "rope_scaling");
     bool sigmoid = is_text(function, "sigmoid"), averaged = is_text(strategy, "average");
     int64_t width = read_integer(config, "intermediate_size", 0), n_dense = count_dense(config);
     char name[128];
@@ -177,6 +178,9 @@ void folder_put_cohere_experts(struct config *config)
     if (n_dense > 0 && read_integer(config, "prefix_dense_sliding_window_pattern", 1) != 1)
         refuse_setting(config, ERROR_MODEL_FILE, "prefix_dense_sliding_window_pattern",
                        find_setting(config, "prefix_dense_sliding_window_pattern"));
+    if (scaling &&
+        !(scaling->kind == VALUE_OBJECT && is_text(find_first(scaling, "rope_type type"), "default")))
+        refuse_setting(config, ERROR_MODEL_FILE, "rope_scaling", scaling); // the authors' code ignores it
     put_integer(config, "leading_dense_block_count", n_dense);
     put_integer(config, "expert_feed_forward_length", width);
     put_integer(config, "expert_gating_func", sigmoid ? 2 : 1);
@@ -190,10 +194,11 @@ void folder_put_cohere_windows(struct config *config)
 {
     bool windowed[MODEL_LAYERS_MAX];
     char name[128];
-    int64_t n_layers = config->out->shape.n_layers, n_dense = count_dense(config),
+    int64_t n_layers = config->out->shape.n_layers,
+            n_first = read_integer(config, "first_k_dense_replace", 0),
             n = read_integer(config, "sliding_window_pattern", 4);
     for (int64_t i = 0; i < n_layers; i++)
-        windowed[i] = i >= n_dense && n > 0 && (i - n_dense + 1) % n != 0;
+        windowed[i] = i >= n_first && n > 0 && (i - n_first + 1) % n != 0;
     gguf_writer_bools(config->keys, format_key(config, "attention.sliding_window_pattern", name), windowed,
                       (size_t)n_layers);
 }

@@ -224,8 +224,9 @@ TEST(a_job_that_names_an_adapter_is_computed_and_answered_with_it)
     }
     struct job *job = take_with(names, "{\"prompt\":\"p\",\"model\":\"sum:2\"}");
     assert_int_equal(job->result.status, RESULT_FAILED);
-    assert_string_equal(job->result.error.text,
-                        "model: expected \"base\", this worker's model, got \"sum:2\"");
+    assert_string_equal(
+        job->result.error.text,
+        "model: expected \"base\", this worker's model, or the name of an adapter, got \"sum:2\"");
     job_destroy(job);
 }
 

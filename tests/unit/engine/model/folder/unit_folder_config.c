@@ -318,6 +318,35 @@ TEST(settings_left_out_are_the_model_type_s)
     }
 }
 
+static void expect_windows(const char *json, const char *windows)
+{
+    static const char name[] = "cohere2moe.attention.sliding_window_pattern";
+    struct folder_config config;
+    struct gguf_writer keys = {0};
+    struct arena arena = {0};
+    config_to_keys(json, &config, &keys, &arena);
+    const char *at = memmem(keys.keys.data, keys.keys.size, name, sizeof name - 1);
+    assert_non_null(at);
+    at += sizeof name - 1 + 4 + 4 + 8; // behind the kinds of the list and of its items, and their number
+    for (size_t i = 0; windows[i]; i++)
+        assert_int_equal(at[i], windows[i] == 'w');
+    gguf_writer_finish(&keys);
+    arena_finish(&arena);
+}
+
+// configuration_cohere2_moe.py: windows count the layers from first_k_dense_replace, whatever mlp_layer_types says.
+TEST(windows_of_cohere_2_s_mixtures_follow_the_code)
+{
+#define COHERE                                                                                               \
+    "{\"model_type\":\"cohere2_moe\",\"hidden_size\":64,\"num_attention_heads\":4,\"num_hidden_layers\":8"
+    expect_windows(COHERE "}", "wwwfwwwf");
+    expect_windows(COHERE ",\"first_k_dense_replace\":3}", "fffwwwfw");
+    expect_windows(COHERE ",\"mlp_layer_types\":[\"dense\",\"sparse\",\"sparse\",\"sparse\",\"sparse\","
+                          "\"sparse\",\"sparse\",\"sparse\"]}",
+                   "wwwfwwwf");
+#undef COHERE
+}
+
 TEST(the_two_forms_of_gelu_are_told_apart)
 {
     static const struct {
@@ -485,6 +514,9 @@ TEST(settings_that_change_the_computation_are_refused_by_name)
         {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"first_k_dense_replace\":1,"
          "\"prefix_dense_sliding_window_pattern\":2}",
          "prefix_dense_sliding_window_pattern"},
+        {"{\"model_type\":\"cohere2_moe\"," SIZES
+         ",\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":2}}",
+         "rope_scaling"},
         {"{\"model_type\":\"cohere2_moe\"," SIZES ",\"mlp_layer_types\":[\"sparse\",\"dense\"]}",
          "mlp_layer_types"},
         {"{\"model_type\":\"qwen4_exp_text\"," QWEN4 ",\"ple_layer_ids\":[1]}", "eos_token_id"},
