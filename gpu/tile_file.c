@@ -157,7 +157,7 @@ enum status tile_file_read(struct tile_choices *choices, const char *path, const
     return status;
 }
 
-// Writes a file and gives it the name PATH.
+// Writes a temporary file and renames it to PATH.
 static enum status write_named(FILE *file, const char *own_path, const char *path,
                                const struct buffer *content, struct error *error)
 {

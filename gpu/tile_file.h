@@ -33,7 +33,7 @@ void tile_file_device(char text[TILE_FILE_DEVICE_BYTES], const struct device_fac
 // its number).
 enum status tile_file_read(struct tile_choices *choices, const char *path, const struct device_facts *facts,
                            enum tile_file_state *state, struct error *error) WARN_UNUSED;
-// Writes all choices to a file of its own beside it (PATH.XXXXXX) and renames that, so that the file is complete at any time,
-// also if several workers write it. The last one's choices remain.
+// Writes all choices to a temporary file beside it (PATH.XXXXXX) and renames it, so that the file is complete at any time,
+// even if several workers write it. The last worker's choices remain.
 enum status tile_file_write(const struct tile_choices *choices, const char *path,
                             const struct device_facts *facts, struct error *error) WARN_UNUSED;

@@ -7,8 +7,8 @@
 
 // --- Build ---
 
-// True if the token is a piece of the model. Added tokens are not. Control tokens are not either, though the models of
-// tokenizer.json list them: they are read from a text only with TOKENIZER_PARSE_SPECIAL, before the model.
+// True if the token is a piece of the model. Added tokens are no pieces, and control tokens neither, although tokenizer.json
+// lists them in the model: they are read from a text only with TOKENIZER_PARSE_SPECIAL, before the model.
 static bool is_piece(const struct vocabulary *vocabulary, size_t id)
 {
     unsigned flags = vocabulary->flags[id];

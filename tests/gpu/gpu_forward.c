@@ -745,7 +745,7 @@ static void without_autotuning_the_first_step_measures_tiles(void **state)
     model_close(model);
 }
 
-// The steps of autotuning, of one and two sequences, in families with other steps: they leave nothing behind that shows.
+// The steps of autotuning, of one and two sequences, in families with other steps, change no later result.
 static void autotuning_leaves_nothing_behind(void **state)
 {
     static float expected[LENGTH_MAX * N_VOCAB], got[LENGTH_MAX * N_VOCAB];

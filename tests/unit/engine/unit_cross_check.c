@@ -247,7 +247,7 @@ TEST(a_session_checks_every_second_step_and_measures_each)
     model_close(model);
 }
 
-// What a step reads beside keys and values is not in the pages that are copied.
+// The copied pages have only keys and values, not the other inputs of a step.
 TEST(families_whose_steps_read_more_than_keys_and_values_are_refused_by_name)
 {
     static const struct {
