@@ -158,8 +158,8 @@ enum status tile_file_read(struct tile_choices *choices, const char *path, const
 }
 
 // Writes a file and gives it the name PATH.
-static enum status write_named(FILE *file, const char *own_path, const char *path, const struct buffer *content,
-                               struct error *error)
+static enum status write_named(FILE *file, const char *own_path, const char *path,
+                               const struct buffer *content, struct error *error)
 {
     const char *doing = "writing";
     bool written = file && fwrite(content->data, 1, content->size, file) == content->size &&
@@ -174,9 +174,8 @@ static enum status write_named(FILE *file, const char *own_path, const char *pat
         code = errno;
         doing = "renaming";
     }
-    return written
-               ? STATUS_OK
-               : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s: %s", path, doing, strerror(code));
+    return written ? STATUS_OK
+                   : error_set(error, STATUS_REFUSE, ERROR_FILE, "%s: %s: %s", path, doing, strerror(code));
 }
 
 enum status tile_file_write(const struct tile_choices *choices, const char *path,

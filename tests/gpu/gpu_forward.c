@@ -951,7 +951,12 @@ int main(int argc, char **argv)
          24,
          .repeats = true,
          .n_rows_max = 32},
-        {"autotuning, scans", {.family = "mamba2", .seed = 11}, KV_F16, 24, .repeats = true, .n_rows_max = 32},
+        {"autotuning, scans",
+         {.family = "mamba2", .seed = 11},
+         KV_F16,
+         24,
+         .repeats = true,
+         .n_rows_max = 32},
         {"autotuning, layers that differ",
          {.family = "gemma4", .seed = 11},
          KV_F16,
@@ -959,13 +964,18 @@ int main(int argc, char **argv)
          .repeats = true,
          .n_rows_max = 32},
         {"autotuning, residual streams", {.family = "gemma3n", .seed = 11}, KV_F16, 24, .n_rows_max = 32},
-        {"autotuning, positions", {.family = "gpt2", .seed = 11}, KV_F16, 24, .repeats = true, .n_rows_max = 32},
+        {"autotuning, positions",
+         {.family = "gpt2", .seed = 11},
+         KV_F16,
+         24,
+         .repeats = true,
+         .n_rows_max = 32},
     };
     enum { N_TUNED = sizeof tuned / sizeof *tuned };
     for (int i = 0; i < N_TUNED; i++)
         if (is_wide || !tuned[i].repeats)
-            tests[n++] = (struct CMUnitTest){tuned[i].name, autotuning_leaves_nothing_behind, NULL, NULL,
-                                             &tuned[i]};
+            tests[n++] =
+                (struct CMUnitTest){tuned[i].name, autotuning_leaves_nothing_behind, NULL, NULL, &tuned[i]};
     tests[n++] = (struct CMUnitTest){"tiles by steps", without_autotuning_the_first_step_measures_tiles, NULL,
                                      NULL, &tiled};
     tests[n++] =

@@ -52,7 +52,8 @@ TEST(encoders_that_only_a_cpu_computes_are_refused_by_name)
         struct encoder_recipe recipe;
         const char *why;
     } rows[] = {{{.family = "deberta", .seed = 14}, "its attention is disentangled"},
-                {{.family = "deberta", .seed = 15, .deberta = DEBERTA_V2_XL}, "its attention is disentangled"},
+                {{.family = "deberta", .seed = 15, .deberta = DEBERTA_V2_XL},
+                 "its attention is disentangled"},
                 {{.family = "deberta", .seed = 16, .deberta = DEBERTA_V1}, "its attention is disentangled"},
                 {{.family = "deberta", .seed = 19, .deberta = DEBERTA_ABSOLUTE}, ""},
                 {{.family = "t5encoder", .seed = 20}, "only the CPU"},

@@ -95,7 +95,7 @@ TEST(a_file_that_people_can_read_is_a_choice_a_line)
     struct error error = {0};
     enum tile_file_state found;
     write_text(path, "sheaf tiles 1\n" DEVICE LINE
-               "Q4_K 14336 x 4096 plain, up to 64 rows: 64x64 divided, 13.1 us\n");
+                     "Q4_K 14336 x 4096 plain, up to 64 rows: 64x64 divided, 13.1 us\n");
     assert_ok(read_choices(&read, &found, &error), &error);
     assert_int_equal(read.n, 2);
     assert_true(read.items[0].gated && !read.items[0].tiling.divided && read.items[1].tiling.divided);
