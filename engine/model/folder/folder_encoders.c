@@ -251,7 +251,7 @@ const struct folder_rule folder_embedding_gemma2_globals[] = {
     {"model.norm", "output_norm", FORM_AS_IS},
     {"model.ple.per_layer_model_projection", "per_layer_model_proj", FORM_AS_IS},
     {"model.ple.per_layer_projection_norm", "per_layer_proj_norm", FORM_AS_IS},
-    {"model.embedding_projection", "dense_2", FORM_AS_IS}, // of each token; equals that of their mean
+    {"model.embedding_projection", "dense_2", FORM_AS_IS}, // projects each token; the same as projecting the mean
     END};
 const struct folder_rule folder_embedding_gemma2_layers[] = {
     {"model.layers.*.input_layernorm", "attn_norm", FORM_AS_IS},
