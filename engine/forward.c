@@ -6,46 +6,6 @@
 #include <math.h>
 #include <stddef.h>
 
-// For `consumed` see struct norm_parameters.
-static void normalize_rows(struct pass *pass, struct matrix *out, const struct matrix *in,
-                           const struct weight *weight, const struct weight *bias, float epsilon,
-                           bool consumed)
-{
-    struct norm_parameters parameters = {.kind = pass->shape->norm,
-                                         .weight = weight,
-                                         .bias = bias,
-                                         .epsilon = epsilon,
-                                         .n_groups = 1,
-                                         .consumed = consumed};
-    pass->operations->norm(pass->backend, out, in, pass->n_rows, &parameters);
-}
-
-void pass_normalize(struct pass *pass, struct matrix *out, const struct matrix *in,
-                    const struct forward_layer *layer, enum layer_slot slot, bool consumed)
-{
-    bool after = slot == SLOT_ATTN_POST_NORM || slot == SLOT_FFN_POST_NORM;
-    normalize_rows(pass, out, in, layer->weights[slot], layer->biases[slot],
-                   after ? pass->shape->post_norm_epsilon : pass->shape->norm_epsilon, consumed);
-}
-
-// Normalizes in place, per head or over the full width: the shape of the norm's weight decides.
-static void normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, enum layer_slot slot,
-                            int32_t n_heads)
-{
-    const struct forward_layer *weights = &pass->forward->layers[layer];
-    const struct tensor *tensor = &pass->forward->model->layers[layer].tensors[slot];
-    if (!weights->weights[slot])
-        return;
-    bool full = tensor->dims[0] != (uint64_t)model_layer_heads(pass->forward->model, layer).key_dim;
-    struct norm_parameters parameters = {.kind = pass->shape->norm,
-                                         .weight = weights->weights[slot],
-                                         .bias = weights->biases[slot],
-                                         .epsilon = pass->shape->norm_epsilon,
-                                         .n_groups = full ? 1 : n_heads,
-                                         .own_weights = tensor->dims[1] > 1};
-    pass->operations->norm(pass->backend, x, x, pass->n_rows, &parameters);
-}
-
 static void enter_phase(struct pass *pass, enum step_phase phase)
 {
     pass->operations->phase(pass->backend, phase);
@@ -59,8 +19,8 @@ void pass_embed(struct pass *pass)
     pass->operations->embed(pass->backend, out, forward->token_embd, pass->shape->scales.embedding,
                             forward->position_embd, forward->token_types);
     if (forward->embd_norm)
-        normalize_rows(pass, out, out, forward->embd_norm, forward->embd_norm_bias, pass->shape->norm_epsilon,
-                       false);
+        pass_normalize_rows(pass, out, out, forward->embd_norm, forward->embd_norm_bias,
+                            pass->shape->norm_epsilon, false);
     if (forward->embd_proj)
         pass_multiply_one(pass, (struct product){pass->x, forward->embd_proj, forward->embd_proj_bias, NULL},
                           out);
@@ -71,9 +31,9 @@ static void normalize_queries_and_keys(struct pass *pass, int32_t index, unsigne
     const struct forward_matrices *m = &pass->forward->matrices;
     const struct model *model = pass->forward->model;
     if (parts & PASS_QUERIES)
-        normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, model_layer_heads(model, index).n_heads);
+        pass_normalize_heads(pass, m->q, index, SLOT_ATTN_Q_NORM, model_layer_heads(model, index).n_heads);
     if (parts & PASS_KEYS && model->layers[index].kv_layer == index)
-        normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, model_layer_heads(model, index).n_kv_heads);
+        pass_normalize_heads(pass, m->k, index, SLOT_ATTN_K_NORM, model_layer_heads(model, index).n_kv_heads);
 }
 
 // The widths of a layer's matrices, where layers differ.
@@ -407,8 +367,8 @@ static void compute_logits(struct pass *pass)
     bool consumed = !pass->operations->output_product;
     struct matrix *input = shape->hyper.n ? pass->x : pass->normed;
     if (!shape->hyper.n)
-        normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
-                       shape->norm_epsilon, consumed);
+        pass_normalize_rows(pass, pass->normed, pass->x, forward->output_norm, forward->output_norm_bias,
+                            shape->norm_epsilon, consumed);
     if (forward->output_head)
         output_head_run(pass, consumed);
     struct product product = {forward->matrices.out.logits, forward->output, forward->output_bias,
@@ -577,8 +537,8 @@ void pass_read_hidden(struct pass *pass, float *hidden)
     struct matrix *out = pass->x;
     if (forward->output_norm) {
         out = pass->normed;
-        normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias,
-                       pass->shape->norm_epsilon, false);
+        pass_normalize_rows(pass, out, pass->x, forward->output_norm, forward->output_norm_bias,
+                            pass->shape->norm_epsilon, false);
     }
     pass->operations->read(pass->backend, out, pass->n_rows, hidden);
 }

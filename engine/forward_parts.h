@@ -209,6 +209,17 @@ void ngrams_add(struct pass *pass, int32_t index); // adds the layer's n-gram em
 // Autotuning (forward_tune.c), after `ready`.
 enum status forward_tune(struct forward *forward, struct error *error) WARN_UNUSED;
 
+// Norms (forward_norm.c). `consumed`: see struct norm_parameters.
+void pass_normalize_rows(struct pass *pass, struct matrix *out, const struct matrix *in,
+                         const struct weight *weight, const struct weight *bias, float epsilon,
+                         bool consumed);
+// out = the norm of a slot of the layer, of `in`.
+void pass_normalize(struct pass *pass, struct matrix *out, const struct matrix *in,
+                    const struct forward_layer *layer, enum layer_slot slot, bool consumed);
+// Normalizes in place, per head or over the full width: the shape of the norm's weight decides.
+void pass_normalize_heads(struct pass *pass, struct matrix *x, int32_t layer, enum layer_slot slot,
+                          int32_t n_heads);
+
 // The parts of a pass (forward.c), for forward_text.c and forward_tune.c. After pass_begin the backend's end must follow.
 enum { PASS_QUERIES = 1, PASS_KEYS = 2 }; // keys and values
 // `stops`: see struct step.
@@ -216,9 +227,6 @@ struct pass pass_begin(struct forward *forward, struct step *step, bool stops);
 void pass_embed(struct pass *pass);
 // A layer; PASS_KEYS: only its keys and values, to the pages; PASS_QUERIES: all but these.
 void pass_run_layer(struct pass *pass, int32_t index, unsigned parts);
-// out = the norm of a slot of the layer, of `in`. `consumed`: see struct norm_parameters.
-void pass_normalize(struct pass *pass, struct matrix *out, const struct matrix *in,
-                    const struct forward_layer *layer, enum layer_slot slot, bool consumed);
 // branch = the layer's MLP, its experts, or both (forward_mlp.c).
 void pass_feed_forward(struct pass *pass, int32_t index, const struct matrix *input);
 // Begins the step and enqueues everything up to the outputs.

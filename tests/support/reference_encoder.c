@@ -427,7 +427,9 @@ static void open_encoder(struct double_encoder *e, const char *path)
     e->n_embd = (int)read_key(e, "embedding_length", 0);
     e->n_heads = (int)read_key(e, "attention.head_count", 1);
     e->n_kv = (int)read_key(e, "attention.head_count_kv", e->n_heads);
-    e->head_dim = (int)read_key(e, "attention.key_length", e->n_embd / e->n_heads);
+    e->head_dim = e->n_embd / e->n_heads; // gemma-embedding2: of layers with a window
+    if (is_of(e, "t5encoder"))
+        e->head_dim = (int)read_key(e, "attention.key_length", e->head_dim);
     e->n_ff = (int)read_key(e, "feed_forward_length", 0);
     e->window = (int)read_key(e, "attention.sliding_window", 0);
     e->rms = is_of(e, "eurobert llama-embed ultrabert gemma-embedding gemma-embedding2 qwen2 t5encoder");
