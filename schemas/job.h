@@ -236,6 +236,8 @@ struct request_ranking {
     bool returns_documents; // of a ranking
 };
 
+// Whether the schema has one of $ref, enum, const, anyOf, oneOf, else a type, and no keyword that excludes some of its values.
+bool schema_lists_values(const struct value *schema);
 // Lists the values of a schema's properties that are enums, booleans, nulls or unions of these. n_values 0: no such
 // property. Texts point into the schema or the arena. STATUS_REJECT: more than SCORED_VALUES_MAX.
 enum status scored_values_find(const struct value *schema, struct arena *arena, struct request_scores *scores,

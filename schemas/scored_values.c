@@ -1,5 +1,5 @@
 // The values of a JSON Schema's properties that choice_logprobs scores. A property has scores if it is an enum, a boolean
-// or null, or a union of these (anyOf, oneOf), by `$ref` within the document too.
+// or null, or a union of these (anyOf, oneOf), by `$ref` within the document too, and no other keyword leaves values out.
 #include "schemas/request.h"
 
 #include <stdlib.h>
@@ -87,13 +87,55 @@ static void add_type(struct value_collection *collection, struct text property, 
     collection->is_other |= !is_boolean && !is_null;
 }
 
+static bool type_allows(const struct value *type, const struct value *value)
+{
+    static const char *const names[] = {[VALUE_NULL] = "null",
+                                        [VALUE_BOOL] = "boolean",
+                                        [VALUE_INTEGER] = "integer",
+                                        [VALUE_STRING] = "string"};
+    bool is_number = value->kind == VALUE_INTEGER || value->kind == VALUE_FLOAT;
+    for (size_t i = 0; type->kind == VALUE_ARRAY && i < type->array.n_items; i++)
+        if (type_allows(&type->array.items[i], value))
+            return true;
+    if (type->kind != VALUE_STRING)
+        return false;
+    if (is_number && text_equals_string(type->text, "number"))
+        return true;
+    return value->kind <= VALUE_STRING && names[value->kind] &&
+           text_equals_string(type->text, names[value->kind]);
+}
+
+bool schema_lists_values(const struct value *schema)
+{
+    static const char *const lists[] = {"$ref", "enum", "const", "anyOf", "oneOf"},
+                             *const limits[] = {"not",       "allOf",     "if",         "format",
+                                                "pattern",   "minLength", "minimum",    "exclusiveMinimum",
+                                                "maxLength", "maximum",   "multipleOf", "exclusiveMaximum"};
+    const struct value *type = value_get(schema, "type"), *values = value_get(schema, "enum");
+    size_t n_lists = 0, n_limits = 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        n_lists += value_get(schema, lists[i]) != NULL;
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        n_limits += value_get(schema, limits[i]) != NULL;
+    if (n_limits > 0 || n_lists > 1 || (n_lists == 0 && !type))
+        return false;
+    if (!type || n_lists == 0)
+        return true;
+    if (!values || values->kind != VALUE_ARRAY)
+        return false;
+    for (size_t i = 0; i < values->array.n_items; i++)
+        if (!type_allows(type, &values->array.items[i]))
+            return false;
+    return true;
+}
+
 // Recursive, SCHEMAS_DEPTH_MAX deep.
 static void add_schema(struct value_collection *collection, struct text property, int32_t first,
                        const struct value *schema, int depth)
 {
     static const char *const unions[] = {"anyOf", "oneOf"};
     const struct value *found = schema ? value_get(schema, "$ref") : NULL;
-    if (!schema || depth > SCHEMAS_DEPTH_MAX) {
+    if (!schema || depth > SCHEMAS_DEPTH_MAX || !schema_lists_values(schema)) {
         collection->is_other = true;
         return;
     }

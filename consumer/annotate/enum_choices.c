@@ -22,8 +22,10 @@ static const struct value *find_values(const struct value *root, const struct va
                                        {.kind = VALUE_BOOL, .boolean = false}};
     static const struct value both = {.kind = VALUE_ARRAY, .array = {booleans, 2}};
     const struct value *reference = value_get(schema, "$ref"), *type;
-    if (reference && reference->kind == VALUE_STRING)
+    if (reference && reference->kind == VALUE_STRING && schema_lists_values(schema))
         schema = value_at_pointer(root, reference->text);
+    if (schema && !schema_lists_values(schema))
+        return NULL;
     const struct value *values = schema ? value_get(schema, "enum") : NULL;
     if (values)
         return values->kind == VALUE_ARRAY ? values : NULL;

@@ -4,7 +4,8 @@
 #include <string.h>
 
 // Rules refuse only what is on the command line. A default (of the environment or the file of --config) that does
-// not fit it is dropped.
+// not fit it is dropped, except the brokers: without --store beside it, an option that Kafka lacks is refused, because
+// another queue than the host's would be used unnoticed.
 enum relation {
     NEEDS,     // no effect unless one of the others is set
     MISSES,    // likewise, and the command itself refuses it on the command line
@@ -76,9 +77,14 @@ static const struct rule {
     {"system truncate-prompt", ANNOTATE, MISSES, "prompt"},
     {"column", ANNOTATE, MISSES, "classify"},
     {"probabilities", ANNOTATE, MISSES, "choice schema questions classify"},
+    {"dataset", DATASET, MISSES, ""}, // only a typed name is deleted or renamed
     {"store", SUBMIT, REPLACES, "brokers"},
     {"model", EMBED, REPLACES, "brokers"},
     {"model", SERVE, REPLACES, "brokers no-work"},
+    {"quiet verbose", ALL, REPLACES, "quiet verbose"},
+    {"normalize no-normalize", ALL, REPLACES, "normalize no-normalize"},
+    {"json", LAG, REPLACES, "metrics"},
+    {"estimate sample certificate", ANNOTATE | EMBED, REPLACES, "estimate sample certificate"},
     {"no-work", SERVE, REPLACES, "model"},
     {"prompt", ANNOTATE | EMBED, REPLACES, "messages column"},
     {"column", ANNOTATE | EMBED, REPLACES, "prompt"},
@@ -187,8 +193,19 @@ static enum status check_option(struct settings *settings, const struct command 
         return other ? STATUS_OK : refuse_missing(command, option, rule, error);
     if (!other)
         return STATUS_OK;
-    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: --%s with --%s: %s", command->name,
-                     option->name, other->name, rule->reason);
+    const char *origin =
+        origin_of(other, origins) == FROM_DEFAULTS ? " (of the environment or --config)" : "";
+    return error_set(error, STATUS_REFUSE, ERROR_USAGE, "sheaf %s: --%s with --%s%s: %s", command->name,
+                     option->name, other->name, origin, rule->reason);
+}
+
+// Whether an option on the command line takes the place of the default `other`. brokers: the comment of enum relation.
+static bool displaces(const struct command *command, const enum origin *origins, const struct option *option,
+                      enum relation relation, const struct option *other)
+{
+    const struct option *store = option_table_find(command, "store", 5);
+    return relation == REPLACES || strcmp(other->name, "brokers") != 0 || option == store ||
+           (store->commands & command->mask && origin_of(store, origins) == FROM_LINE);
 }
 
 // Drops the defaults that an option excludes or replaces, and an option that is a default and has no effect.
@@ -208,10 +225,12 @@ static void drop_defaults(struct settings *settings, const struct command *comma
     while (is_set(settings, option) && (other = next_option(command, &list))) {
         if (other == option || !is_set(settings, other))
             continue;
-        if (origin == FROM_LINE && origin_of(other, origins) == FROM_DEFAULTS)
-            option_drop(settings, other);
-        else if (origin == FROM_DEFAULTS && rule->relation == EXCLUDES)
+        if (origin == FROM_LINE && origin_of(other, origins) == FROM_DEFAULTS) {
+            if (displaces(command, origins, option, rule->relation, other))
+                option_drop(settings, other);
+        } else if (origin == FROM_DEFAULTS && rule->relation == EXCLUDES) {
             option_drop(settings, option);
+        }
     }
 }
 

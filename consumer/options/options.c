@@ -542,10 +542,13 @@ enum status options_parse(struct settings *settings, int argc, char **argv, stru
         status = apply_file(settings, command, origins, error);
     if (status == STATUS_OK)
         status = apply_environment(settings, command, origins, error);
+    const struct option *all = option_table_options(NULL),
+                        *cascade = option_table_find(command, "cascade", 7);
+    enum origin *model = &origins[option_table_find(command, "model", 5) - all];
+    if (*model == FROM_LINE && origins[cascade - all] == FROM_DEFAULTS)
+        option_drop(settings, cascade);
     if (status == STATUS_OK)
-        status =
-            place_model(settings, command,
-                        &origins[option_table_find(command, "model", 5) - option_table_options(NULL)], error);
+        status = place_model(settings, command, model, error);
     move_to_end(settings->kafka.properties, settings->kafka.n_properties, n_of_line);
     if (status == STATUS_OK)
         status = option_rules_check(settings, command, origins, error);

@@ -21,17 +21,18 @@ static bool is_folder(const char *path)
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
-// The length of the folder's name before "*.parquet"; 0: the path is no such pattern.
-static size_t pattern_folder(const char *path)
+// Whether the path is "*.parquet", alone or after a folder and a slash. *n_folder: the length before it.
+static bool is_pattern(const char *path, size_t *n_folder)
 {
     size_t size = strlen(path), n = sizeof pattern - 1;
-    bool is_pattern = size > n && path[size - n - 1] == '/' && strcmp(path + size - n, pattern) == 0;
-    return is_pattern ? size - n : 0;
+    *n_folder = size < n ? 0 : size - n;
+    return strcmp(path + *n_folder, pattern) == 0 && (*n_folder == 0 || path[*n_folder - 1] == '/');
 }
 
 bool parquet_inputs_is_folder(const char *path)
 {
-    return is_folder(path) || pattern_folder(path);
+    size_t n_folder;
+    return is_folder(path) || is_pattern(path, &n_folder);
 }
 
 static enum status refuse_memory(const char *path, struct error *error)
@@ -202,13 +203,14 @@ static enum status list_folder(struct parquet_inputs *inputs, const char *path, 
 static enum status find_names(struct parquet_inputs *inputs, const char *path, const char **names, size_t *n,
                               bool is_alone, struct error *error)
 {
-    size_t size = pattern_folder(path);
-    const char *folder = size ? arena_copy(&inputs->arena, path, size) : path;
+    size_t n_folder;
+    bool is_all = is_pattern(path, &n_folder);
+    const char *folder = !is_all ? path : n_folder ? arena_copy(&inputs->arena, path, n_folder) : "./";
     if (!folder)
         return refuse_memory(path, error);
-    if (size || is_folder(path)) {
+    if (is_all || is_folder(path)) {
         enum status status = check_log(folder, path, error);
-        if (status == STATUS_OK && !size)
+        if (status == STATUS_OK && !is_all)
             status = check_folders(path, error);
         return status == STATUS_OK ? list_folder(inputs, folder, names, n, error) : status;
     }

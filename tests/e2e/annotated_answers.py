@@ -331,7 +331,9 @@ def probabilities_of_a_schema_of_one_enum_are_those_of_its_answers_as_choices(te
     annotate(test, "in.csv", "--questions", "q.json", "--probabilities", out="q.csv", engine=None)
     assert read_csv(test, "q.csv")[0][3:9] == ["a_tone", "a_tone_x", "a_tone_y", "a_tone_margin", "b_u", "b_v"], read_csv(test, "q.csv")[0]
     for schema in ({"properties": {"u": {"type": "string"}}, "required": ["u"]}, {"properties": {"u": {"enum": [["x"]]}}, "required": ["u"]},
-                   {"properties": {"u": {"const": "x"}, "v": {"type": "string"}}}):
+                   {"properties": {"u": {"const": "x"}, "v": {"type": "string"}}},
+                   {"properties": {"u": {"enum": ["x", "y"], "not": {"const": "x"}}}, "required": ["u"]},  # x is no answer
+                   {"properties": {"u": {"enum": [1, "z"], "type": "integer"}}, "required": ["u"]}):
         write_schema(test, {"type": "object", **schema})
         done = annotate(test, "in.csv", "--schema", "s.json", "--probabilities", status=2)
         assert "needs --choice, or a schema with a property that is an enum or a boolean" in done.err, (schema, done.err)

@@ -254,6 +254,15 @@ def rows_that_are_left_out_are_null(test):
 
 
 @case
+def a_quoted_pattern_without_a_folder_is_the_files_of_this_one(test):
+    write(test, "p.jinja", "{{ title }} {{ n }}")
+    for name in ("a.parquet", "b.parquet"):
+        take(test, "pyarrow_2_delta_length", name)
+    annotate(test, "*.parquet", out="out.csv")
+    assert [row["title"] for row in rows_of(test, "out.csv")] == 2 * [row["title"] for row in values()]
+
+
+@case
 def a_folder_is_one_table_in_the_order_of_its_names(test):
     write(test, "p.jinja", "{{ title }} {{ n }}")
     os.mkdir(test.path("data"))

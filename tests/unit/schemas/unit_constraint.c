@@ -125,6 +125,16 @@ TEST(scored_values_are_those_of_properties_that_list_all_of_theirs)
         ""); // other values, one value, lists, any value, itself, elsewhere
     expect_scored("{\"enum\":[1,2]}", "");
     expect_scored("true", "");
+    // values that another keyword leaves out
+    expect_scored(
+        "{\"properties\":{\"a\":{\"enum\":[\"x\",\"y\"],\"const\":\"x\"},\"b\":{\"type\":\"boolean\",\"not\":{\"const\":true}},"
+        "\"c\":{\"enum\":[1,\"z\"],\"type\":\"integer\"},\"d\":{\"enum\":[\"xx\",\"y\"],\"maxLength\":1},"
+        "\"e\":{\"anyOf\":[{\"enum\":[1,2]}],\"enum\":[1]},\"f\":{\"$ref\":\"#/$defs/t\",\"enum\":[1]}},"
+        "\"$defs\":{\"t\":{\"enum\":[1,2]}}}",
+        "");
+    expect_scored(
+        "{\"properties\":{\"a\":{\"enum\":[1,\"z\",2.5,null],\"type\":[\"number\",\"string\",\"null\"],\"title\":\"T\"}}}",
+        "{\"a\":1} {\"a\":\"z\"} {\"a\":2.5} {\"a\":null} ");
 }
 
 TEST(more_scored_values_than_the_limit_are_refused)

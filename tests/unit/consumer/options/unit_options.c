@@ -240,9 +240,13 @@ TEST(a_default_is_never_refused_for_what_is_on_the_command_line)
         {"brokers = b", "cancel --dataset d --store s", AT(kafka.brokers)},
         {"brokers = b", "submit f --dataset d --store s", AT(kafka.brokers)},
         {"store = s", "collect --dataset d -o o --brokers b", AT(store)},
-        {"brokers = b", "work m --dataset d", AT(kafka.brokers)},
+        {"brokers = b", "work m --dataset d --store s", AT(kafka.brokers)},
         {"dataset = d", "work m --brokers b", AT(dataset)},
-        {"brokers = b", "collect --dataset d -o o --partial", AT(kafka.brokers)},
+        {"dataset = d", "dataset list", AT(dataset)},
+        {"brokers = b", "collect --dataset d -o o --partial --store s", AT(kafka.brokers)},
+        {"metrics = h:1", "lag --brokers b --json", AT(worker.metrics)},
+        {"certificate = c", "annotate t m -o o --prompt p --sample 1", AT(annotate.output.certificate)},
+        {"cascade = a,b", "annotate t --model m --prompt p -o o", AT(annotate.cascade.models)},
         {"brokers = b", "embed m t --column c --threads 2", AT(kafka.brokers)},
         {"brokers = b", "embed m t --column c", AT(kafka.brokers)},
         {"pooling = mean", "embed t --column c --brokers b", AT(embed.pooling)},
@@ -280,6 +284,12 @@ TEST(a_default_is_never_refused_for_what_is_on_the_command_line)
     }
     setenv("SHEAF_BROKERS", "b", 1);
     expect_accepted("collect --dataset d -o o --store s");
+    // another queue than the host's is not used unnoticed
+    expect_usage_error("work m --dataset d",
+                       "--dataset with --brokers (of the environment or --config): a worker");
+    expect_usage_error("work m --retry-failed", "--retry-failed with --brokers (of");
+    expect_usage_error("collect --dataset d -o o --partial", "--partial with --brokers (of");
+    expect_usage_error("embed t --column c --sample 3", "--sample with --brokers (of");
     assert_int_equal(parse("embed t --column c"), STATUS_OK); // the one positional is the table
     assert_string_equal(settings.kafka.brokers, "b");
     settings_finish(&settings);
