@@ -564,6 +564,51 @@ uint64_t forward_page_bytes(const struct model *model, struct backend *backend, 
 
 // ---- create, destroy ----
 
+// Refuses a model that the backend lacks operations for; the first reason that applies is named.
+static enum status refuse_model(const struct forward *forward, struct error *error)
+{
+    const struct model *model = forward->model;
+    const struct model_shape *shape = &model->shape;
+    const struct backend_operations *operations = &forward->backend->operations;
+    const struct {
+        bool lacks;
+        const char *reason;
+    } refusals[] = {
+        {shape->latent.dim && !operations->head_products, ": its attention keeps latents"},
+        {shape->index.n_selected &&
+             (!operations->select_positions || (shape->index.by_head && !operations->selects_blocks) ||
+              (shape->index.means && !operations->index_store_means)),
+         ": its attention is sparse (--backend cpu)"},
+        {shape->hyper.n &&
+             (!operations->merge_streams || (shape->ngram.n_layers && !operations->ngram_embed)),
+         ": it has several residual streams (--backend cpu)"},
+        {model->heads && !operations->set_columns, ": its layers differ, or share keys and values"},
+        {shape->bidirectional && !operations->attends_both_ways,
+         ": its attention is bidirectional (--backend cpu)"},
+        {(shape->disentangled.n_rows || shape->convolution.n_taps) && !operations->place_products,
+         ": its attention is disentangled (--backend cpu)"},
+        {shape->recurrent.n_layers && !forward->backend->device.states_create,
+         ", which has no recurrent states (--placement device or --backend cpu)"},
+        {(model->family->cpu_only && !operations->computes_all) ||
+             (shape->experts.weighs_inputs && !operations->weighs_inputs) ||
+             (shape->activation == ACTIVATION_XIELU && !operations->xielu) ||
+             ((shape->layers_shared || shape->n_embd_table) && !operations->place_products) ||
+             (shape->activation == ACTIVATION_RELU && !operations->rectifies) ||
+             (shape->rope.queries_own_table && shape->latent.dim && !operations->set_columns),
+         ": only the CPU computes its layers"},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (refusals[i].lacks)
+            return error_set(error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE, "family %s can't be computed on %s%s",
+                             model_family_name(model), forward->backend->device.name, refusals[i].reason);
+    if (model_n_adapters(model) && !operations->add_low_rank)
+        return error_set(
+            error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
+            "adapters (--lora) can't be computed on %s: only the CPU computes them (--backend cpu)",
+            forward->backend->device.name);
+    return STATUS_OK;
+}
+
 static enum status create_parts(struct weight_loading *loading)
 {
     struct forward *forward = loading->forward;
@@ -572,55 +617,10 @@ static enum status create_parts(struct weight_loading *loading)
                                      forward->limits.kv_type);
     enum status status = STATUS_OK;
     kv.n_rows_most = forward->limits.n_tokens_max;
-    if (shape->latent.dim && !forward->backend->operations.head_products)
-        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: its attention keeps latents",
-                         model_family_name(forward->model), forward->backend->device.name);
-    if (shape->index.n_selected && (!forward->backend->operations.select_positions ||
-                                    (shape->index.by_head && !forward->backend->operations.selects_blocks) ||
-                                    (shape->index.means && !forward->backend->operations.index_store_means)))
-        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: its attention is sparse (--backend cpu)",
-                         model_family_name(forward->model), forward->backend->device.name);
-    if (shape->hyper.n && (!forward->backend->operations.merge_streams ||
-                           (shape->ngram.n_layers && !forward->backend->operations.ngram_embed)))
-        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: it has several residual streams (--backend cpu)",
-                         model_family_name(forward->model), forward->backend->device.name);
-    if (forward->model->heads && !forward->backend->operations.set_columns)
-        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: its layers differ, or share keys and values",
-                         model_family_name(forward->model), forward->backend->device.name);
-    if (shape->bidirectional && !forward->backend->operations.attends_both_ways)
-        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: its attention is bidirectional (--backend cpu)",
-                         model_family_name(forward->model), forward->backend->device.name);
-    if ((shape->disentangled.n_rows || shape->convolution.n_taps) &&
-        !forward->backend->operations.place_products)
-        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: its attention is disentangled (--backend cpu)",
-                         model_family_name(forward->model), forward->backend->device.name);
     struct state_shape states = recurrent_state_shape(shape, forward->limits.n_state_slots);
-    if (states.n_layers && !forward->backend->device.states_create)
-        return error_set(
-            loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-            "family %s can't be computed on %s, which has no recurrent states (--placement device or --backend cpu)",
-            model_family_name(forward->model), forward->backend->device.name);
-    if ((forward->model->family->cpu_only && !forward->backend->operations.computes_all) ||
-        (shape->experts.weighs_inputs && !forward->backend->operations.weighs_inputs) ||
-        (shape->activation == ACTIVATION_XIELU && !forward->backend->operations.xielu) ||
-        ((shape->layers_shared || shape->n_embd_table) && !forward->backend->operations.place_products) ||
-        (shape->activation == ACTIVATION_RELU && !forward->backend->operations.rectifies) ||
-        (shape->rope.queries_own_table && shape->latent.dim && !forward->backend->operations.set_columns))
-        return error_set(loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-                         "family %s can't be computed on %s: only the CPU computes its layers",
-                         model_family_name(forward->model), forward->backend->device.name);
     assert(!shape->bidirectional || forward->limits.hidden_only);
-    if (model_n_adapters(forward->model) && !forward->backend->operations.add_low_rank)
-        return error_set(
-            loading->error, STATUS_REFUSE, ERROR_UNKNOWN_TYPE,
-            "adapters (--lora) can't be computed on %s: only the CPU computes them (--backend cpu)",
-            forward->backend->device.name);
+    if (refuse_model(forward, loading->error) != STATUS_OK)
+        return STATUS_REFUSE;
     status = load_weights(loading);
     if (status == STATUS_OK)
         status = adapters_load(forward, loading->error);
