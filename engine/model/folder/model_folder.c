@@ -186,6 +186,23 @@ static void set_joined(const struct folder *folder, struct tensor *tensor, const
     tensor->size_bytes = row_bytes * tensor->dims[1]; // no more than the parts have together
 }
 
+static enum status set_float32(struct folder *folder, struct tensor *tensor, const struct tensor *from,
+                               struct error *error)
+{
+    float *items = arena_allocate_array(&folder->arena, from->dims[0], sizeof *items);
+    if (from->n_dims != 1 || !tensor_traits(from->type)->dequantize)
+        return wrong_shape(from, "a vector", error);
+    if (!items)
+        return error_memory(error, STATUS_REFUSE, "a model's folder");
+    tensor_traits(from->type)->dequantize(from->data, items, from->dims[0]);
+    tensor->type = TENSOR_F32;
+    tensor->size_bytes = tensor->dims[0] * sizeof *items;
+    tensor->data = items;
+    if (folder->config.shape.divides_by_output)
+        return folder_divide_norm(folder->weights, items, from->dims[0], error);
+    return STATUS_OK;
+}
+
 static enum status set_form(struct folder *folder, struct gguf_made_tensor *made, const struct origin *origin,
                             const struct tensor *from, struct error *error)
 {
@@ -211,20 +228,8 @@ static enum status set_form(struct folder *folder, struct gguf_made_tensor *made
         tensor->type = TENSOR_F32;
         tensor->size_bytes = tensor->dims[0] * sizeof(float);
         break;
-    case FORM_FLOAT32: {
-        float *items = arena_allocate_array(&folder->arena, from->dims[0], sizeof *items);
-        if (from->n_dims != 1 || !tensor_traits(from->type)->dequantize)
-            return wrong_shape(from, "a vector", error);
-        if (!items)
-            return error_memory(error, STATUS_REFUSE, "a model's folder");
-        tensor_traits(from->type)->dequantize(from->data, items, from->dims[0]);
-        tensor->type = TENSOR_F32;
-        tensor->size_bytes = tensor->dims[0] * sizeof *items;
-        tensor->data = items;
-        if (folder->config.shape.divides_by_output)
-            return folder_divide_norm(folder->weights, items, from->dims[0], error);
-        return STATUS_OK;
-    }
+    case FORM_FLOAT32:
+        return set_float32(folder, tensor, from, error);
     case FORM_SCALED:
         if (origin->is_bias ||
             (!origin->is_nvfp4 && !folder_is_scaled(&folder->config.shape, origin->rule->to)))
