@@ -1,4 +1,4 @@
-// Sparse attention on the device (or emulated): the selected positions are those of the definition in
+// Sparse attention on the device (or emulated): the kernels select the positions that plain C selects, by the definition in
 // gpu/kernels/kernels_selection.h, which also says which of equal scores are first; and the copies of selected keys and
 // values have the bytes of a sequence that stored them in this order.
 #include "gpu/device.h"

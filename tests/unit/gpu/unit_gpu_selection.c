@@ -1,4 +1,4 @@
-// What the CUDA backend decides about sparse attention before its kernels run (gpu/selection.c): its memory, and the runs
+// Planning of sparse attention on the CUDA backend, before its kernels run (gpu/selection.c): its memory, and the runs
 // of rows in which a step is computed. The launches are this program's.
 #include "gpu/state.h"
 #include "tests/support/cases.h"

@@ -42,7 +42,7 @@ TEST(rows_depend_on_no_token_at_or_before_the_last_end)
     }
     ngram_rows(ngram, (int32_t[]){5, 8, 9}, rows);
     ngram_rows(ngram, (int32_t[]){5, 8, 11}, other);
-    for (int head = 0; head < 16; head++) // those of two tokens, then those of three
+    for (int head = 0; head < 16; head++) // heads of two tokens, then heads of three
         assert_int_equal(rows[head] == other[head], head < 8);
     int64_t mixed =
         7 * ngram->multipliers[0] ^ 7 * ngram->multipliers[1]; // an end itself is of the text before

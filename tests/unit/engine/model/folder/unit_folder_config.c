@@ -327,7 +327,7 @@ static void expect_windows(const char *json, const char *windows)
     config_to_keys(json, &config, &keys, &arena);
     const char *at = memmem(keys.keys.data, keys.keys.size, name, sizeof name - 1);
     assert_non_null(at);
-    at += sizeof name - 1 + 4 + 4 + 8; // behind the kinds of the list and of its items, and their number
+    at += sizeof name - 1 + 4 + 4 + 8; // after the types of the list and of its items, and the count
     for (size_t i = 0; windows[i]; i++)
         assert_int_equal(at[i], windows[i] == 'w');
     gguf_writer_finish(&keys);
