@@ -3,33 +3,13 @@
 // step or in two, alone or among others.
 #include "gpu/device.h"
 #include "gpu/kernels/kernels_recurrent.h"
+#include "tests/gpu/device_memory.h"
 #include "tests/support/cases.h"
 #include "tests/support/random.h"
 
 #include <math.h>
 
 static struct device *device;
-
-static void wait_for_device(void)
-{
-    struct error error;
-    assert_ok(device_wait(device, &error), &error);
-}
-
-static void *to_device(const void *items, size_t size_bytes)
-{
-    void *memory = device_allocate(device, size_bytes);
-    assert_non_null(memory);
-    device_upload_rows(device, memory, items, 1, size_bytes, size_bytes);
-    wait_for_device();
-    return memory;
-}
-
-static void from_device(void *items, const void *memory, size_t size_bytes)
-{
-    device_download_rows(device, items, memory, 1, size_bytes, size_bytes);
-    wait_for_device();
-}
 
 static float *random_items(size_t n, float scale, uint64_t *seed)
 {
@@ -227,7 +207,7 @@ static struct device_matrix place_rows(struct computation *c, const float *all, 
     float *items = malloc(n * sizeof *items);
     memcpy(items, all, OTHER_ROWS * width * sizeof *items);
     memcpy(items + OTHER_ROWS * width, all + (size_t)c->first * width, (size_t)c->n * width * sizeof *items);
-    struct device_matrix matrix = {keep(c, to_device(items, n * sizeof *items)), n_cols};
+    struct device_matrix matrix = {keep(c, to_device(device, items, n * sizeof *items)), n_cols};
     free(items);
     return matrix;
 }
@@ -240,7 +220,7 @@ static struct device_matrix reserve_rows(struct computation *c, int32_t n_cols)
 
 static float *place_weight(struct computation *c, const float *items, size_t n)
 {
-    return keep(c, to_device(items, n * sizeof *items));
+    return keep(c, to_device(device, items, n * sizeof *items));
 }
 
 static void place(struct computation *c, int32_t from, int32_t to, const float *states)
@@ -267,13 +247,13 @@ static void place(struct computation *c, int32_t from, int32_t to, const float *
     c->decay = place_weight(c, s->decay, n_decays);
     c->step_bias = place_weight(c, s->step_bias, (size_t)s->n_alphas);
     c->direct = place_weight(c, s->direct, (size_t)s->inner);
-    c->states =
-        (struct recurrent_states){.layer = keep(c, to_device(states, SLOTS * s->slot_items * sizeof(float))),
-                                  .slot_items = (int64_t)s->slot_items,
-                                  .matrices = (int64_t)s->rows_items,
-                                  .sequences = keep(c, to_device(sequences, sizeof sequences)),
-                                  .n_sequences = 3,
-                                  .n_rows_most = c->n > OTHER_ROWS ? c->n : OTHER_ROWS};
+    c->states = (struct recurrent_states){
+        .layer = keep(c, to_device(device, states, SLOTS * s->slot_items * sizeof(float))),
+        .slot_items = (int64_t)s->slot_items,
+        .matrices = (int64_t)s->rows_items,
+        .sequences = keep(c, to_device(device, sequences, sizeof sequences)),
+        .n_sequences = 3,
+        .n_rows_most = c->n > OTHER_ROWS ? c->n : OTHER_ROWS};
 }
 
 static void launch_convolution_of(const struct computation *c)
@@ -345,8 +325,8 @@ static void compute(const struct subject *s, int32_t first, int32_t end, int32_t
         launch_scan_of(&c);
     else
         launch_delta_of(&c);
-    from_device(states, c.states.layer, SLOTS * s->slot_items * sizeof(float));
-    from_device(out + (size_t)first * (size_t)s->inner, c.result.items + OTHER_ROWS * s->inner,
+    from_device(device, states, c.states.layer, SLOTS * s->slot_items * sizeof(float));
+    from_device(device, out + (size_t)first * (size_t)s->inner, c.result.items + OTHER_ROWS * s->inner,
                 (size_t)c.n * (size_t)s->inner * sizeof(float));
     for (int i = 0; i < c.n_allocated; i++)
         device_free(device, c.allocated[i]);

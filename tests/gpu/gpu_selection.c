@@ -3,6 +3,7 @@
 // values have the bytes of a sequence that stored them in this order.
 #include "gpu/device.h"
 #include "gpu/kernels/kernels_selection.h"
+#include "tests/gpu/device_memory.h"
 #include "tests/support/cases.h"
 #include "tests/support/random.h"
 
@@ -20,27 +21,6 @@ enum {
 };
 
 static struct device *device;
-
-static void wait_for_device(void)
-{
-    struct error error;
-    assert_ok(device_wait(device, &error), &error);
-}
-
-static void *to_device(const void *items, size_t size_bytes)
-{
-    void *memory = device_allocate(device, size_bytes);
-    assert_non_null(memory);
-    device_upload_rows(device, memory, items, 1, size_bytes, size_bytes);
-    wait_for_device();
-    return memory;
-}
-
-static void from_device(void *items, const void *memory, size_t size_bytes)
-{
-    device_download_rows(device, items, memory, 1, size_bytes, size_bytes);
-    wait_for_device();
-}
 
 static void *zeros(size_t size_bytes)
 {
@@ -104,16 +84,16 @@ static void store_keys(const struct selection_step *step, const struct selection
         int32_t *row_sequences = calloc((size_t)lengths[s], sizeof *row_sequences);
         sequence.first_row = sequence.position = 0;
         sequence.n_rows = lengths[s];
-        struct selection_store store = {.pages = *pages,
-                                        .layer = LAYER,
-                                        .sequences = to_device(&sequence, sizeof sequence),
-                                        .row_sequences = to_device(row_sequences, (size_t)lengths[s] *
-                                                                                      sizeof *row_sequences),
-                                        .tables = tables,
-                                        .n_rows = lengths[s],
-                                        .keys = {to_device(step->keys[s], sizeof step->keys[s]), DIM_MAX}};
+        struct selection_store store = {
+            .pages = *pages,
+            .layer = LAYER,
+            .sequences = to_device(device, &sequence, sizeof sequence),
+            .row_sequences = to_device(device, row_sequences, (size_t)lengths[s] * sizeof *row_sequences),
+            .tables = tables,
+            .n_rows = lengths[s],
+            .keys = {to_device(device, step->keys[s], sizeof step->keys[s]), DIM_MAX}};
         launch_selection_store(device_stream(device), &store);
-        wait_for_device();
+        wait_for_device(device);
         device_free(device, (void *)store.sequences);
         device_free(device, (void *)store.row_sequences);
         device_free(device, store.keys.items);
@@ -193,15 +173,16 @@ static void check_selection(const struct selection_subject *subject)
     struct selection_launch launch = {
         .pages = pages,
         .layer = LAYER,
-        .rows = {.sequences = to_device(step.sequences, sizeof step.sequences),
+        .rows = {.sequences = to_device(device, step.sequences, sizeof step.sequences),
                  .n_sequences = N_SEQUENCES,
-                 .tables = to_device(step.tables, sizeof step.tables),
-                 .positions = to_device(step.positions, sizeof step.positions),
+                 .tables = to_device(device, step.tables, sizeof step.tables),
+                 .positions = to_device(device, step.positions, sizeof step.positions),
                  .n_selected = n,
-                 .selected = to_device(selected, selected_bytes)},
+                 .selected = to_device(device, selected, selected_bytes)},
         .n_heads = subject->n_heads,
-        .queries = {to_device(queries, (size_t)((N_ROWS + 1) * n_queries) * sizeof *queries), n_queries},
-        .weights = {to_device(weights, (size_t)((N_ROWS + 1) * subject->n_heads) * sizeof *weights),
+        .queries = {to_device(device, queries, (size_t)((N_ROWS + 1) * n_queries) * sizeof *queries),
+                    n_queries},
+        .weights = {to_device(device, weights, (size_t)((N_ROWS + 1) * subject->n_heads) * sizeof *weights),
                     subject->n_heads},
         .scores = zeros((size_t)5 * 832 * sizeof(float)),
         .n_scores = 832};
@@ -210,7 +191,7 @@ static void check_selection(const struct selection_subject *subject)
         launch.rows.n = N_ROWS + 1 - launch.rows.first < 5 ? N_ROWS + 1 - launch.rows.first : 5;
         launch_selection(device_stream(device), &launch);
     }
-    from_device(selected, launch.rows.selected, selected_bytes);
+    from_device(device, selected, launch.rows.selected, selected_bytes);
     assert_memory_equal(selected, expected, selected_bytes);
     void *all[] = {pages.memory,
                    (void *)launch.rows.sequences,
@@ -252,17 +233,17 @@ static void store_heads(const struct attention_pages *pages, int32_t layer, cons
     }
     struct attention_store store = {.pages = *pages,
                                     .layer = layer,
-                                    .sequences = to_device(&sequence, sizeof sequence),
+                                    .sequences = to_device(device, &sequence, sizeof sequence),
                                     .row_sequences =
-                                        to_device(row_sequences, (size_t)n * sizeof *row_sequences),
-                                    .tables = to_device(table, (size_t)n_table * sizeof *table),
+                                        to_device(device, row_sequences, (size_t)n * sizeof *row_sequences),
+                                    .tables = to_device(device, table, (size_t)n_table * sizeof *table),
                                     .n_rows = n,
-                                    .k = to_device(k, (size_t)(n * k_items) * sizeof *k),
-                                    .v = to_device(v, (size_t)(n * v_items) * sizeof *v),
+                                    .k = to_device(device, k, (size_t)(n * k_items) * sizeof *k),
+                                    .v = to_device(device, v, (size_t)(n * v_items) * sizeof *v),
                                     .k_stride = k_items,
                                     .v_stride = v_items};
     launch_attention_store(device_stream(device), &store);
-    wait_for_device();
+    wait_for_device(device);
     const void *all[] = {store.sequences, store.row_sequences, store.tables, store.k, store.v};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         device_free(device, (void *)all[i]);
@@ -306,24 +287,24 @@ static void check_copies(enum kv_type type, int32_t n_kv_heads, int32_t key_dim,
     struct selection_gather gather = {.from = from,
                                       .to = to,
                                       .layer = LAYER,
-                                      .rows = {.sequences = to_device(sequences, sizeof sequences),
+                                      .rows = {.sequences = to_device(device, sequences, sizeof sequences),
                                                .n_sequences = 2,
-                                               .tables = to_device(table, sizeof table),
-                                               .positions = to_device(positions, sizeof positions),
+                                               .tables = to_device(device, table, sizeof table),
+                                               .positions = to_device(device, positions, sizeof positions),
                                                .n = 2,
                                                .n_selected = n_selected,
-                                               .selected = to_device(selected, sizeof selected)},
+                                               .selected = to_device(device, selected, sizeof selected)},
                                       .n_pages_each = n_each,
                                       .sequences = zeros(sizeof made),
                                       .tables = zeros(sizeof tables)};
     launch_selection_gather(device_stream(device), &gather);
     size_t bytes = attention_pages_bytes(&to);
     unsigned char *copied = malloc(bytes), *expected = malloc(bytes);
-    from_device(copied, to.memory, bytes);
-    from_device(expected, own.memory, bytes);
+    from_device(device, copied, to.memory, bytes);
+    from_device(device, expected, own.memory, bytes);
     assert_memory_equal(copied, expected, bytes);
-    from_device(made, gather.sequences, sizeof made);
-    from_device(tables, gather.tables, (size_t)(2 * n_each) * sizeof *tables);
+    from_device(device, made, gather.sequences, sizeof made);
+    from_device(device, tables, gather.tables, (size_t)(2 * n_each) * sizeof *tables);
     for (int32_t i = 0; i < 2; i++) {
         assert_int_equal(made[i].n_rows, i);
         assert_int_equal(made[i].first_row, i);
@@ -367,9 +348,9 @@ TEST(the_rest_are_the_rows_that_see_no_more_than_they_may_attend_to)
          {.first_row = 15, .n_rows = 1, .position = 500}},
                               out[4];
     static const int32_t n_rows[] = {5, 2, 0, 0};
-    struct attention_sequence *device_in = to_device(in, sizeof in), *device_out = zeros(sizeof out);
+    struct attention_sequence *device_in = to_device(device, in, sizeof in), *device_out = zeros(sizeof out);
     launch_selection_rest(device_stream(device), device_out, device_in, 4, 10);
-    from_device(out, device_out, sizeof out);
+    from_device(device, out, device_out, sizeof out);
     for (int i = 0; i < 4; i++) {
         in[i].n_rows = n_rows[i];
         in[i].n_shared = in[i].n_runs = 0;
