@@ -536,50 +536,99 @@ static void set_unit_norms(const struct tensor_search *search, struct model_laye
                         .size_bytes = n * sizeof *ones};
 }
 
-static enum status take_layer(struct tensor_search *search, int32_t index)
+struct wanted_slots {
+    uint32_t required, optional; // bits of slots
+};
+
+// The tensors of a layer of its kind, before fused weights are looked for.
+static struct wanted_slots choose_slots(const struct tensor_search *search, int32_t index)
 {
     const struct family *family = search->model->family;
-    uint32_t required = family->required, optional = family->optional;
-    set_layer_widths(search, index);
-    if (search->model->layers[index].kv_layer != index)
-        required &= ~(uint32_t)UNSHARED;
-    else if (family->values_normalized && !search->model->layers[index].windowed) {
-        required &= ~(uint32_t)SLOT(ATTN_V);
-        optional |= SLOT(ATTN_V);
+    const struct model_layer *layer = &search->model->layers[index];
+    struct wanted_slots wanted = {family->required, family->optional};
+    if (layer->kv_layer != index)
+        wanted.required &= ~(uint32_t)UNSHARED;
+    else if (family->values_normalized && !layer->windowed) {
+        wanted.required &= ~(uint32_t)SLOT(ATTN_V);
+        wanted.optional |= SLOT(ATTN_V);
     }
     if (family->residual == RESIDUAL_BY_FFN_NORM) { // the first layer decides for all
-        optional &= ~(uint32_t)SLOT(FFN_NORM);
+        wanted.optional &= ~(uint32_t)SLOT(FFN_NORM);
         if (!search->model->shape.parallel_residual)
-            required |= SLOT(FFN_NORM);
+            wanted.required |= SLOT(FFN_NORM);
     }
-    if (search->model->layers[index].sparse) {
-        required = (required & ~(uint32_t)(family->experts_beside_mlp ? 0 : MLP)) | MOE;
+    if (layer->sparse) {
+        wanted.required = (wanted.required & ~(uint32_t)(family->experts_beside_mlp ? 0 : MLP)) | MOE;
         if (search->model->shape.experts.n_ff_shared) {
-            required |= SHARED_EXPERT;
-            optional |= SLOT(SHARED_ROUTER);
+            wanted.required |= SHARED_EXPERT;
+            wanted.optional |= SLOT(SHARED_ROUTER);
         }
         if (search->model->shape.experts.n_latent)
-            required |= SLOT(EXPERTS_IN) | SLOT(EXPERTS_OUT);
+            wanted.required |= SLOT(EXPERTS_IN) | SLOT(EXPERTS_OUT);
     }
     if (family->experts_plain)
-        required &= ~(uint32_t)(SLOT(GATE_EXPERTS) | SLOT(SHARED_GATE));
-    if (search->model->layers[index].n_ff == 0 && !search->model->layers[index].sparse)
-        required &= ~(uint32_t)(MLP | SLOT(FFN_NORM));
+        wanted.required &= ~(uint32_t)(SLOT(GATE_EXPERTS) | SLOT(SHARED_GATE));
+    if (layer->n_ff == 0 && !layer->sparse)
+        wanted.required &= ~(uint32_t)(MLP | SLOT(FFN_NORM));
     if (family->first_unnormed && index == 0) {
-        required &= ~(uint32_t)SLOT(ATTN_NORM);
-        optional |= SLOT(ATTN_NORM);
+        wanted.required &= ~(uint32_t)SLOT(ATTN_NORM);
+        wanted.optional |= SLOT(ATTN_NORM);
     }
-    enum status status = STATUS_OK;
-    bool recurrent = search->model->layers[index].recurrent, attends = search->model->layers[index].attends;
-    if (!attends)
-        required &= ~(uint32_t)ATTENTION;
-    if (search->model->layers[index].linear)
-        required |= SLOT(ATTN_OUT);
-    else if (!attends && family->layers_partial)
-        required &= ~(uint32_t)SLOT(ATTN_NORM);
+    if (!layer->attends)
+        wanted.required &= ~(uint32_t)ATTENTION;
+    if (layer->linear)
+        wanted.required |= SLOT(ATTN_OUT);
+    else if (!layer->attends && family->layers_partial)
+        wanted.required &= ~(uint32_t)SLOT(ATTN_NORM);
     if (family->normed_by_kind)
-        required &= ~(uint32_t)(recurrent ? POST_NORMS : PRE_NORMS);
-    if (attends && has_qkv(search, index)) {
+        wanted.required &= ~(uint32_t)(layer->recurrent ? POST_NORMS : PRE_NORMS);
+    return wanted;
+}
+
+// What the family's layers have besides the slots of its table.
+static enum status take_parts(struct tensor_search *search, int32_t index)
+{
+    const struct family *family = search->model->family;
+    struct model_layer *layer = &search->model->layers[index];
+    bool unit = search->model->shape.unit_head_norms && !layer->unrotated;
+    enum status status = STATUS_OK;
+    if (family->latent_attention && layer->attends)
+        status = take_latent(search, index);
+    if (status == STATUS_OK && family->indexed)
+        status = take_index(search, index);
+    if (status == STATUS_OK && (family->index_blocks || family->index_means))
+        status = take_block_index(search, index);
+    if (status == STATUS_OK && family->disentangled)
+        status = take_disentangled(search, index);
+    if (status == STATUS_OK && layer->recurrent)
+        status = take_recurrent(search, index);
+    if (status == STATUS_OK && family->hyper)
+        status = take_hyper(search, index);
+    if (status == STATUS_OK && (unit || family->unit_all_norms))
+        set_unit_norms(search, layer);
+    if (status == STATUS_OK && family->sub_norms)
+        status = take_weight(search, index, SLOT_ATTN_SUB_NORM, true);
+    if (status == STATUS_OK && family->sub_norms)
+        status = take_weight(search, index, SLOT_FFN_SUB_NORM, true);
+    if (status == STATUS_OK && family->plain_norms)
+        layer->tensors[SLOT_ATTN_NORM] = layer->tensors[SLOT_FFN_NORM] = tensor_of_ones(search);
+    if (status == STATUS_OK && family->layers_vary)
+        status = take_varied(search, index);
+    if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
+        move_falcon_norms(layer);
+    if (status == STATUS_OK && !layer->attends && !layer->recurrent &&
+        family->layer_kinds == LAYERS_SINGLE) // an MLP only
+        move_slot(layer, SLOT_FFN_NORM, SLOT_ATTN_NORM);
+    return status;
+}
+
+static enum status take_layer(struct tensor_search *search, int32_t index)
+{
+    set_layer_widths(search, index);
+    struct wanted_slots wanted = choose_slots(search, index);
+    uint32_t required = wanted.required, optional = wanted.optional;
+    enum status status = STATUS_OK;
+    if (search->model->layers[index].attends && has_qkv(search, index)) {
         required &= ~(uint32_t)QKV;
         status = take_fused(search, index, &fused_qkv);
     }
@@ -597,37 +646,9 @@ static enum status take_layer(struct tensor_search *search, int32_t index)
         if ((required | optional) & bit)
             status = take_slot(search, index, (enum layer_slot)slot, (required & bit) != 0);
     }
-    struct model_layer *layer = &search->model->layers[index];
     if (status == STATUS_OK && (required & SLOT(ROUTER)))
         status = take_pick_bias(search, index);
-    if (status == STATUS_OK && family->latent_attention && attends)
-        status = take_latent(search, index);
-    if (status == STATUS_OK && family->indexed)
-        status = take_index(search, index);
-    if (status == STATUS_OK && (family->index_blocks || family->index_means))
-        status = take_block_index(search, index);
-    if (status == STATUS_OK && family->disentangled)
-        status = take_disentangled(search, index);
-    if (status == STATUS_OK && recurrent)
-        status = take_recurrent(search, index);
-    if (status == STATUS_OK && family->hyper)
-        status = take_hyper(search, index);
-    bool unit = search->model->shape.unit_head_norms && !layer->unrotated;
-    if (status == STATUS_OK && (unit || family->unit_all_norms))
-        set_unit_norms(search, layer);
-    if (status == STATUS_OK && family->sub_norms)
-        status = take_weight(search, index, SLOT_ATTN_SUB_NORM, true);
-    if (status == STATUS_OK && family->sub_norms)
-        status = take_weight(search, index, SLOT_FFN_SUB_NORM, true);
-    if (status == STATUS_OK && family->plain_norms)
-        layer->tensors[SLOT_ATTN_NORM] = layer->tensors[SLOT_FFN_NORM] = tensor_of_ones(search);
-    if (status == STATUS_OK && family->layers_vary)
-        status = take_varied(search, index);
-    if (status == STATUS_OK && layer->tensors[SLOT_ATTN_NORM_2].data)
-        move_falcon_norms(layer);
-    if (status == STATUS_OK && !attends && !recurrent && family->layer_kinds == LAYERS_SINGLE) // an MLP only
-        move_slot(layer, SLOT_FFN_NORM, SLOT_ATTN_NORM);
-    return status;
+    return status == STATUS_OK ? take_parts(search, index) : status;
 }
 
 static int compare_pointers(const void *a, const void *b)
